@@ -1,0 +1,1 @@
+"""From a flow graph to facts, strata, ranks and regions."""

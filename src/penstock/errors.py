@@ -1,0 +1,248 @@
+"""Errors that say what, where, why, and what to do.
+
+Every error a user can cause is a `PenstockError`: it has a stable code, the
+places in the user's own files that caused it, a reason and a way out. The
+facts are attributes, so that no program has to parse the text.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a user's file: where an operator was written."""
+
+    file: str
+    line: int
+    function: str = ""
+
+    @property
+    def text(self) -> str:
+        """The source line, stripped; empty where the source cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+    @classmethod
+    def of_caller(cls) -> Place:
+        """The nearest frame outside the package: the user's line that called us."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+            frame = frame.f_back
+        return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line of a path shown in an error: a place and what it has to do with it."""
+
+    place: Place
+    note: str = ""
+
+    def __str__(self) -> str:
+        line = f"  {self.place}   {self.place.text}"
+        return f"{line}      <- {self.note}" if self.note else line
+
+
+class PenstockError(Exception):
+    """Base of every error raised on purpose.
+
+    `what` is one sentence; `where` the user's lines, in order; `why` the
+    reason; `fix` the way out. Keyword `facts` become attributes.
+    """
+
+    code: ClassVar[str] = "P000"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: Sequence[Step | Place] = (),
+        why: str = "",
+        fix: str = "",
+        **facts: Any,
+    ) -> None:
+        self.what = what
+        self.where = tuple(step if isinstance(step, Step) else Step(step) for step in where)
+        self.why = why
+        self.fix = fix
+        self.facts = facts
+        for name, value in facts.items():
+            setattr(self, name, value)
+        super().__init__(self._text())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = (self.what, self.where, self.why, self.fix, self.facts)
+        return (_rebuild, (type(self), *state))
+
+    def _text(self) -> str:
+        parts = [f"{self.code} {type(self).__name__}: {self.what}"]
+        if self.where:
+            parts.append("\n".join(str(step) for step in self.where))
+        if self.why:
+            parts.append(self.why)
+        if self.fix:
+            parts.append(f"Fix: {self.fix}")
+        return "\n\n".join(parts)
+
+
+def _rebuild(
+    cls: type[PenstockError],
+    what: str,
+    where: tuple[Step, ...],
+    why: str,
+    fix: str,
+    facts: dict[str, Any],
+) -> PenstockError:
+    return cls(what, where=where, why=why, fix=fix, **facts)
+
+
+# --- expressions: P0xx -------------------------------------------------------------
+
+
+class ExpressionTruthValue(PenstockError):
+    """An expression was used where Python wants True or False."""
+
+    code = "P001"
+
+
+class UnknownColumn(PenstockError):
+    """An expression names a column that the row type does not have."""
+
+    code = "P010"
+
+
+class WrongType(PenstockError):
+    """An expression, an operator or a function got a type it cannot work on."""
+
+    code = "P011"
+
+
+class UnknownRowType(PenstockError):
+    """A row type or a function's result has no type that Penstock knows."""
+
+    code = "P012"
+
+
+class EvaluationError(PenstockError, ArithmeticError):
+    """An expression failed on a row: overflow, division by zero, a bad cast."""
+
+    code = "P020"
+
+
+# --- flows: P1xx -------------------------------------------------------------------
+
+
+class CycleThroughBlockingInput(PenstockError):
+    """An operator would have to wait for its own answer."""
+
+    code = "P101"
+
+
+class NeedNotMet(PenstockError):
+    """An operator needs a fact of its input that does not hold."""
+
+    code = "P102"
+
+
+class GuardMissing(PenstockError):
+    """An answer would depend on how the input is cut into ticks, and nothing says so."""
+
+    code = "P103"
+
+
+class BadFlow(PenstockError):
+    """A flow is not complete or contradicts itself: names, open feedbacks, foreign streams."""
+
+    code = "P104"
+
+
+# --- running: P2xx -----------------------------------------------------------------
+
+
+class BadRow(PenstockError):
+    """A row of the input does not have the type that the flow declares."""
+
+    code = "P201"
+
+
+class BadInput(PenstockError):
+    """A tick or a run was given an input that the flow does not take."""
+
+    code = "P202"
+
+
+class UserFunctionFailed(PenstockError):
+    """A callable of the flow raised."""
+
+    code = "P203"
+
+
+class NoFixpoint(PenstockError):
+    """A loop did not converge within its bound."""
+
+    code = "P204"
+
+
+class EngineStopped(PenstockError):
+    """The engine failed in an earlier tick; its state is half of that tick."""
+
+    code = "P205"
+
+
+# --- sources, sinks and checkpoints: P3xx ---------------------------------------------
+
+
+class UnreadableSource(PenstockError):
+    """A source cannot be opened or listed."""
+
+    code = "P301"
+
+
+class BadUri(PenstockError):
+    """A source or sink is named in a way that no adapter knows."""
+
+    code = "P302"
+
+
+class FlowChanged(PenstockError):
+    """A checkpoint was written by another flow, or by another version of this one."""
+
+    code = "P310"
+
+
+class CheckpointDamaged(PenstockError):
+    """A file that a commit names is missing, torn or altered."""
+
+    code = "P311"
+
+
+class CheckpointInUse(PenstockError):
+    """Another live process holds the checkpoint."""
+
+    code = "P312"
+
+
+# --- Spark: P4xx ------------------------------------------------------------------------
+
+
+class SparkUnavailable(PenstockError):
+    """PySpark or Java is missing or does not start."""
+
+    code = "P401"
+
+
+class NotOnSpark(PenstockError):
+    """The flow has a part that does not run on Spark in this mode."""
+
+    code = "P402"

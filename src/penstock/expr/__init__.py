@@ -1,0 +1,1 @@
+"""Row expressions: tree, types, checks, generated Python."""

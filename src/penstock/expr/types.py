@@ -1,0 +1,142 @@
+"""Types of columns and rows.
+
+A row type is declared once, as a `NamedTuple` or a dataclass; its annotations
+become a `Schema`. Inside, a row is always a plain tuple in field order: struct
+columns are tuples, list columns are tuples too (a row must be hashable),
+timestamps are aware `datetime`s in UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """Base of the column types. Values of a type never mix with values of another."""
+
+    def __str__(self) -> str:
+        return type(self).__name__.removesuffix("Type").lower()
+
+
+@dataclass(frozen=True, slots=True)
+class BoolType(DataType):
+    """`bool`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Int32Type(DataType):
+    """`int` in [-2**31, 2**31); leaving the range is an error, never a wrap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Int64Type(DataType):
+    """`int` in [-2**63, 2**63); leaving the range is an error, never a wrap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Float64Type(DataType):
+    """`float`. NaN equals itself, groups as one key and sorts above every number."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType(DataType):
+    """`decimal.Decimal` with `precision` digits, `scale` of them after the point."""
+
+    precision: int = 38
+    scale: int = 18
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class StrType(DataType):
+    """`str`, counted in code points."""
+
+
+@dataclass(frozen=True, slots=True)
+class BytesType(DataType):
+    """`bytes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DateType(DataType):
+    """`datetime.date`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampType(DataType):
+    """`datetime.datetime`, aware, in UTC, to the microsecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructType(DataType):
+    """A nested row: a tuple inside, its row class at the borders."""
+
+    fields: tuple[Field, ...]
+    row_class: type | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return "struct<" + ", ".join(str(f) for f in self.fields) + ">"
+
+
+@dataclass(frozen=True, slots=True)
+class ListType(DataType):
+    """A sequence of one type: a tuple inside."""
+
+    element: DataType
+    nullable: bool = False
+
+    def __str__(self) -> str:
+        return f"list<{self.element}{'?' if self.nullable else ''}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named column. `nullable` means that `None` may stand in it."""
+
+    name: str
+    type: DataType
+    nullable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}{'?' if self.nullable else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a stream, in order, and the class that users see its rows as.
+
+    `scalar` marks a stream of bare values (`int`, `str`, ...): inside, a row is
+    a 1-tuple of the column `value`; users and their callables see the value.
+    """
+
+    fields: tuple[Field, ...]
+    row_class: type[Any] | None = field(default=None, compare=False, repr=False)
+    scalar: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    def position(self, name: str) -> int | None:
+        """Where a column stands, or None where there is none of that name."""
+        for at, f in enumerate(self.fields):
+            if f.name == name:
+                return at
+        return None
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(str(f) for f in self.fields) + ")"
+
+
+BOOL = BoolType()
+INT32 = Int32Type()
+INT64 = Int64Type()
+FLOAT64 = Float64Type()
+STR = StrType()
+BYTES = BytesType()
+DATE = DateType()
+TIMESTAMP = TimestampType()

@@ -1,0 +1,224 @@
+"""Aggregate functions: `ps.sum(col.price)` and the like, as data.
+
+Nulls are ignored by all of them but `count()` of rows. No answer depends on
+the order of arrival: float sums are exact and rounded once, `first` and `last`
+take an order, `collect` sorts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.expr.check import check
+from penstock.expr.types import (
+    FLOAT64,
+    INT32,
+    INT64,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    Schema,
+)
+from penstock.errors import WrongType
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation(ABC):
+    """Base of the aggregate functions."""
+
+    def arguments(self) -> tuple[Expr, ...]:
+        """Its expressions over the input columns."""
+        return tuple(v for v in (getattr(self, n) for n in self.__slots__) if v is not None)
+
+    @abstractmethod
+    def field(self, name: str, schema: Schema) -> Field:
+        """The output column; raises what the check of its arguments raises, or `WrongType`."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__.lower()}({', '.join(str(a) for a in self.arguments())})"
+
+
+def _number(function: str, expr: Expr, schema: Schema) -> Field:
+    typed = check(expr, schema)
+    if typed.type not in (INT32, INT64, FLOAT64) and not isinstance(typed.type, DecimalType):
+        raise WrongType(
+            f"{function} needs numbers, got {typed.type}",
+            why=f"the argument is {expr}",
+            fix="cast it, or use min, max, count, count_distinct, collect",
+        )
+    return Field("", typed.type, typed.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Aggregation):
+    """Rows of the group, or those of them where `expr` is not null."""
+
+    expr: Expr | None = None
+
+    def field(self, name: str, schema: Schema) -> Field:
+        if self.expr is not None:
+            check(self.expr, schema)
+        return Field(name, INT64)
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Aggregation):
+    """Sum; null if every value is. Integers sum to int64 and raise when they leave it."""
+
+    expr: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        number = _number("sum", self.expr, schema)
+        return Field(name, _sum_type(number.type), number.nullable)
+
+
+def _at_most(value: int, bound: int) -> int:
+    return value if value < bound else bound
+
+
+def _sum_type(argument: DataType) -> DataType:
+    if isinstance(argument, DecimalType):
+        return DecimalType(_at_most(argument.precision + 10, 38), argument.scale)
+    return FLOAT64 if argument == FLOAT64 else INT64
+
+
+@dataclass(frozen=True, slots=True)
+class Mean(Aggregation):
+    """Exact mean, rounded once; null if every value is."""
+
+    expr: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        number = _number("mean", self.expr, schema)
+        result: DataType = FLOAT64
+        if isinstance(number.type, DecimalType):
+            precision = _at_most(number.type.precision + 4, 38)
+            result = DecimalType(precision, _at_most(number.type.scale + 4, precision))
+        return Field(name, result, number.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Min(Aggregation):
+    """Least value; NaN is greatest; null if every value is."""
+
+    expr: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed = check(self.expr, schema)
+        return Field(name, typed.type, typed.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Max(Aggregation):
+    """Greatest value; NaN is greatest; null if every value is."""
+
+    expr: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed = check(self.expr, schema)
+        return Field(name, typed.type, typed.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class CountDistinct(Aggregation):
+    """Different values that are not null."""
+
+    expr: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        check(self.expr, schema)
+        return Field(name, INT64)
+
+    def __str__(self) -> str:
+        return f"count_distinct({self.expr})"
+
+
+@dataclass(frozen=True, slots=True)
+class First(Aggregation):
+    """`expr` of the row with the least `by`; of several, the least `expr`, null first.
+
+    Rows whose `by` is null do not take part; null if none does.
+    """
+
+    expr: Expr
+    by: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed, by = check(self.expr, schema), check(self.by, schema)
+        return Field(name, typed.type, typed.nullable or by.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Last(Aggregation):
+    """`expr` of the row with the greatest `by`; of several, the greatest `expr`.
+
+    Rows whose `by` is null do not take part; null if none does.
+    """
+
+    expr: Expr
+    by: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed, by = check(self.expr, schema), check(self.by, schema)
+        return Field(name, typed.type, typed.nullable or by.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class Collect(Aggregation):
+    """All values that are not null, sorted ascending, copies kept."""
+
+    expr: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        return Field(name, ListType(check(self.expr, schema).type))
+
+
+def count(expr: Expr | None = None) -> Count:
+    """Rows of the group, or those of them where `expr` is not null."""
+    return Count(expr)
+
+
+def sum(expr: Expr) -> Sum:
+    """Sum of a numeric expression."""
+    return Sum(expr)
+
+
+def min(expr: Expr) -> Min:
+    """Least value of an expression."""
+    return Min(expr)
+
+
+def max(expr: Expr) -> Max:
+    """Greatest value of an expression."""
+    return Max(expr)
+
+
+def mean(expr: Expr) -> Mean:
+    """Mean of a numeric expression."""
+    return Mean(expr)
+
+
+def count_distinct(expr: Expr) -> CountDistinct:
+    """Number of different values that are not null."""
+    return CountDistinct(expr)
+
+
+def first(expr: Expr, *, by: Expr) -> First:
+    """Value of `expr` in the row with the least `by`."""
+    return First(expr, by)
+
+
+def last(expr: Expr, *, by: Expr) -> Last:
+    """Value of `expr` in the row with the greatest `by`."""
+    return Last(expr, by)
+
+
+def collect(expr: Expr) -> Collect:
+    """Sorted list of the values that are not null."""
+    return Collect(expr)

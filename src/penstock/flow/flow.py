@@ -1,0 +1,181 @@
+"""Flow: the builder of a dataflow graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, cast, overload
+
+from typing_extensions import TypeVar
+
+from penstock.errors import BadFlow, Place, Step
+from penstock.expr.rows import schema_of
+from penstock.expr.tree import Column
+from penstock.expr.types import Schema
+from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.flow.stream import FeedbackStream, Stream
+from penstock.graph.node import FlowGraph, Node, Operator
+
+T = TypeVar("T")
+B = TypeVar("B", bound=Unbounded)
+
+
+class Flow:
+    """A dataflow under construction: a plain value, building it runs nothing.
+
+    name:  for people; shown in errors, explanations and pictures.
+    ticks: "any" (default): answers must not depend on how the input is cut into
+           ticks. "given": the ticks are part of the input, and guards are not asked for.
+    """
+
+    def __init__(self, name: str, *, ticks: Literal["any", "given"] = "any") -> None:
+        self.name = name
+        self._given_ticks = ticks == "given"
+        self._nodes: list[Node] = []
+        self._names: set[str] = set()
+        self._sources: dict[str, int] = {}
+        self._sinks: dict[str, int] = {}
+        self._open: dict[int, Place] = {}
+        self._graph: FlowGraph | None = None
+
+    def __repr__(self) -> str:
+        return f"Flow({self.name!r}, {len(self._nodes)} operators)"
+
+    @overload
+    def source(
+        self, name: str, rows: type[T], *, bounded: Literal[False] = False
+    ) -> Stream[T, Unbounded, Append, Ordered]: ...
+    @overload
+    def source(
+        self, name: str, rows: type[T], *, bounded: Literal[True]
+    ) -> Stream[T, Bounded, Append, Ordered]: ...
+    def source(self, name: str, rows: type[T], *, bounded: bool = False) -> Stream[T, Any, Append, Ordered]:
+        """A stream of rows that are only ever added.
+
+        rows:    a `NamedTuple` or dataclass, or a scalar type such as `int`.
+        bounded: all of them come with the first tick.
+        """
+        return self._source(name, rows, bounded=bounded, append=True)
+
+    def table(self, name: str, rows: type[T]) -> Stream[T, Unbounded, Changes, NoOrder]:
+        """A stream whose rows may be taken back: its input is rows with weights."""
+        return self._source(name, rows, bounded=False, append=False)
+
+    def _source(self, name: str, rows: type[T], *, bounded: bool, append: bool) -> Stream[T, Any, Any, Any]:
+        place = Place.of_caller()
+        if name in self._sources:
+            first = self._nodes[self._sources[name]].place
+            raise BadFlow(
+                f"flow {self.name!r} has two sources {name!r}",
+                where=[Step(first, "first"), Step(place, "second")],
+            )
+        schema = schema_of(rows)
+        stream = self.add(Source(name, schema, bounded, append), schema, (), name, place)
+        self._sources[name] = stream.node_id
+        return stream
+
+    def sink(self, name: str, stream: Stream[Any, Any, Any, Any]) -> None:
+        """Let the changes of `stream` leave the flow under a name."""
+        place = Place.of_caller()
+        if name in self._sinks:
+            first = self._nodes[self._sinks[name]].place
+            raise BadFlow(
+                f"flow {self.name!r} has two sinks {name!r}",
+                where=[Step(first, "first"), Step(place, "second")],
+            )
+        node = self.add(Sink(name), stream.schema, (stream,), None, place)
+        self._sinks[name] = node.node_id
+
+    def feedback(self, rows: type[T], *, max_iterations: int = 10_000) -> FeedbackStream[T]:
+        """A stream to be read now and defined by `close` later, for recursion (see `operators.feedback`)."""
+        return self._feedback(schema_of(rows), max_iterations, Place.of_caller())
+
+    def fixpoint(
+        self,
+        body: Callable[[Stream[T, Unbounded, Append, NoOrder]], Stream[T, Any, Append, Any]],
+        seed: Stream[T, B, Append, Any],
+        *,
+        max_iterations: int = 10_000,
+    ) -> Stream[T, Unbounded, Append, NoOrder]:
+        """The least set that holds `seed` and, with its own rows, what `body` makes of them."""
+        place = Place.of_caller()
+        reached: FeedbackStream[T] = self._feedback(seed.schema, max_iterations, place)
+        reached.close(seed.union(cast("Stream[T, B, Append, Any]", body(reached))))
+        return reached
+
+    def _feedback(self, schema: Schema, max_iterations: int, place: Place) -> FeedbackStream[Any]:
+        operator = Feedback(tuple(Column(n) for n in schema.names), max_iterations)
+        stream = self.add(operator, schema, (), None, place)
+        self._open[stream.node_id] = place
+        return FeedbackStream(self, stream.node_id, schema)
+
+    # -- for the stream methods -------------------------------------------------------------
+
+    def add(
+        self,
+        operator: Operator,
+        schema: Schema,
+        inputs: Sequence[Stream[Any, Any, Any, Any]],
+        name: str | None,
+        place: Place,
+    ) -> Stream[Any, Any, Any, Any]:
+        """Add an operator that reads `inputs`; the stream of its output.
+
+        Raises `BadFlow` for a stream of another flow and for a name given twice.
+        """
+        for stream in inputs:
+            if stream.flow is not self:
+                raise BadFlow(
+                    f"{operator.kind} mixes streams of two flows: {self.name!r} and {stream.flow.name!r}",
+                    where=[place],
+                    fix="build all of it in one flow",
+                )
+        node_id = len(self._nodes)
+        if name is None:
+            name = f"{operator.kind}_{node_id}"
+        elif name in self._names:
+            raise BadFlow(f"flow {self.name!r} has two operators {name!r}", where=[place])
+        self._names.add(name)
+        self._graph = None
+        ids = tuple(stream.node_id for stream in inputs)
+        self._nodes.append(Node(node_id, name, operator, ids, schema, place))
+        return Stream(self, node_id, schema)
+
+    def close_feedback(self, node_id: int, closing: int, place: Place) -> None:
+        """Let node `closing` feed the feedback `node_id`. Raises `BadFlow` on a second call."""
+        node = self._nodes[node_id]
+        if node.inputs:
+            raise BadFlow(
+                f"feedback {node.name!r} is closed twice",
+                where=[Step(node.place, "opened here"), Step(place, "closed again here")],
+            )
+        self._nodes[node_id] = Node(
+            node.id, node.name, node.operator, (closing,), node.schema, node.place
+        )
+        self._graph = None
+        del self._open[node_id]
+
+    def node(self, node_id: int) -> Node:
+        return self._nodes[node_id]
+
+    def graph(self) -> FlowGraph:
+        """The flow as frozen data. Raises `BadFlow` while a feedback is open or nothing leaves."""
+        if self._graph is None:
+            if self._open:
+                node_id, place = next(iter(self._open.items()))
+                raise BadFlow(
+                    f"feedback {self._nodes[node_id].name!r} is never closed",
+                    where=[place],
+                    fix="call .close(stream) on it, or use flow.fixpoint(...)",
+                )
+            if not self._sinks:
+                where = [n.place for n in self._nodes[-1:]]
+                raise BadFlow(
+                    f"flow {self.name!r} has no sink", where=where, fix='flow.sink("name", stream)'
+                )
+            self._graph = FlowGraph(
+                self.name, tuple(self._nodes), dict(self._sources), dict(self._sinks), self._given_ticks
+            )
+        return self._graph

@@ -1,0 +1,201 @@
+"""From a join condition to keys and a residual.
+
+`on=(left.a == right.b) & (left.t <= right.t)` is one expression to the user.
+Equalities with the left side in one argument and the right side in the other
+are keys; whatever else is said is the residual, checked pair by pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstock.errors import NeedNotMet, PenstockError, UnknownColumn, WrongType
+from penstock.expr.check import check
+from penstock.expr.rows import derived_schema
+from penstock.expr.tree import Call, Column, Expr
+from penstock.expr.types import BOOL, Field, Schema
+from penstock.flow.operators.join import How, Join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.errors import Place
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    left: Schema
+    right: Schema
+    place: Place
+
+    def side_of(self, column: Column) -> str:
+        if column.side is not None:
+            schema = self.left if column.side == "left" else self.right
+            if schema.position(column.name) is None:
+                raise self._unknown(column.name, column.side)
+            return column.side
+        in_left = self.left.position(column.name) is not None
+        in_right = self.right.position(column.name) is not None
+        if in_left and in_right:
+            raise UnknownColumn(
+                f"column {column.name!r} of the join condition is on both sides",
+                where=[self.place],
+                fix=f"write ps.left.{column.name} or ps.right.{column.name}",
+                column=column.name,
+            )
+        if not in_left and not in_right:
+            raise self._unknown(column.name, "either")
+        return "left" if in_left else "right"
+
+    def _unknown(self, name: str, side: str) -> PenstockError:
+        return UnknownColumn(
+            f"no column {name!r} on the {side} side of the join",
+            where=[self.place],
+            why=f"left has {', '.join(self.left.names)}; right has {', '.join(self.right.names)}.",
+            column=name,
+        )
+
+    def sides(self, expr: Expr) -> set[str]:
+        return {self.side_of(part) for part in expr.walk() if isinstance(part, Column)}
+
+
+def conjuncts(expr: Expr) -> Iterator[Expr]:
+    """The parts of a chain of `&`."""
+    if isinstance(expr, Call) and expr.function == "and":
+        for argument in expr.arguments:
+            yield from conjuncts(argument)
+    else:
+        yield expr
+
+
+def rename(expr: Expr, names: dict[tuple[str, str], str], sides: _Sides) -> Expr:
+    """The same tree with every column of a side under its name in `names`, no side left."""
+    if isinstance(expr, Column):
+        return Column(names[sides.side_of(expr), expr.name])
+    if isinstance(expr, Call):
+        arguments = tuple(rename(a, names, sides) for a in expr.arguments)
+        return replace(expr, arguments=arguments)
+    return expr
+
+
+def plan_join(
+    left: Schema, right: Schema, on: Expr | str | Sequence[str], how: How, suffix: str | None, place: Place
+) -> tuple[Join, Schema]:
+    """The join operator and its output schema.
+
+    Raises `UnknownColumn`, `WrongType`, and `NeedNotMet` where no equality is a key.
+    """
+    sides = _Sides(left, right, place)
+    condition = _as_condition(on)
+    plain = {("left", n): n for n in left.names} | {("right", n): n for n in right.names}
+    left_keys: list[Expr] = []
+    right_keys: list[Expr] = []
+    rest: list[Expr] = []
+    for part in condition:
+        pair = _key_pair(part, sides)
+        if pair is None:
+            rest.append(part)
+        else:
+            left_keys.append(rename(pair[0], plain, sides))
+            right_keys.append(rename(pair[1], plain, sides))
+    if not left_keys:
+        raise NeedNotMet(
+            "a join needs at least one equality between its sides",
+            where=[place],
+            why="without a key every row would have to be compared with every other.",
+            fix="on=left.a == right.b; further conditions may follow with `&`",
+        )
+    _same_types(left_keys, right_keys, sides)
+    pair_names = _pair_names(left, right)
+    names = dict(zip(_qualified(left, right), pair_names, strict=True))
+    residual: Expr | None = None
+    for part in rest:
+        renamed = rename(part, names, sides)
+        residual = renamed if residual is None else Call("and", (residual, renamed))
+    pair_fields = [
+        replace(f, name=name)
+        for f, name in zip((*left.fields, *right.fields), pair_names, strict=True)
+    ]
+    if residual is not None and check(residual, Schema(tuple(pair_fields))).type != BOOL:
+        raise WrongType(f"a join condition must be true or false: {residual}", where=[place])
+    kept = _kept_right(left, right, left_keys, right_keys) if how.has_right_columns else ()
+    operator = Join(how, tuple(left_keys), tuple(right_keys), residual, pair_names, kept)
+    return operator, _output(left, right, kept, how, suffix, place)
+
+
+def _as_condition(on: Expr | str | Sequence[str]) -> list[Expr]:
+    if isinstance(on, Expr):
+        return list(conjuncts(on))
+    names = [on] if isinstance(on, str) else list(on)
+    return [Call("eq", (Column(n, "left"), Column(n, "right"))) for n in names]
+
+
+def _key_pair(part: Expr, sides: _Sides) -> tuple[Expr, Expr] | None:
+    if not (isinstance(part, Call) and part.function == "eq"):
+        return None
+    first, second = part.arguments
+    at = (sides.sides(first), sides.sides(second))
+    if at == ({"left"}, {"right"}):
+        return first, second
+    if at == ({"right"}, {"left"}):
+        return second, first
+    return None
+
+
+def _same_types(left_keys: list[Expr], right_keys: list[Expr], sides: _Sides) -> None:
+    for a, b in zip(left_keys, right_keys, strict=True):
+        one, other = check(a, sides.left).type, check(b, sides.right).type
+        if one != other:
+            raise WrongType(
+                f"a join key is {one} on the left and {other} on the right",
+                where=[sides.place],
+                why=f"{a} and {b} must be of one type to be equal on every engine.",
+                fix=f"cast one of them: .cast({one})",
+            )
+
+
+def _qualified(left: Schema, right: Schema) -> list[tuple[str, str]]:
+    return [("left", n) for n in left.names] + [("right", n) for n in right.names]
+
+
+def _pair_names(left: Schema, right: Schema) -> tuple[str, ...]:
+    """Names of the left and right columns side by side, unique: a clash gets `right.` in front."""
+    taken = set(left.names)
+    return (*left.names, *(f"right.{n}" if n in taken else n for n in right.names))
+
+
+def _kept_right(
+    left: Schema, right: Schema, left_keys: list[Expr], right_keys: list[Expr]
+) -> tuple[int, ...]:
+    """All right columns but those that are keys of the same name on both sides."""
+    same = {
+        b.name
+        for a, b in zip(left_keys, right_keys, strict=True)
+        if isinstance(a, Column) and isinstance(b, Column) and a.name == b.name
+    }
+    return tuple(i for i, n in enumerate(right.names) if n not in same)
+
+
+def _output(
+    left: Schema, right: Schema, kept: tuple[int, ...], how: How, suffix: str | None, place: Place
+) -> Schema:
+    if not how.has_right_columns:
+        return left
+    fields = list(left.fields)
+    taken = set(left.names)
+    for at in kept:
+        f = right.fields[at]
+        name = f.name
+        if name in taken:
+            if suffix is None:
+                raise WrongType(
+                    f"both sides of the join have a column {name!r}",
+                    where=[place],
+                    fix='give suffix="_right", or rename it with select() before the join',
+                    column=name,
+                )
+            name += suffix
+        taken.add(name)
+        fields.append(Field(name, f.type, f.nullable or how is How.LEFT))
+    return derived_schema(tuple(fields))

@@ -1,0 +1,1 @@
+"""One operator per file: its facts, its checks, its meaning."""

@@ -1,0 +1,39 @@
+"""Map: one row out for each row in, by an opaque function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.graph.facts import Port
+from penstock.graph.node import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Map(Operator):
+    """`function(row)` for each row; a taken-back row takes its image back.
+
+    So `function` must give the same answer for the same row every time. Rows
+    arrive as instances of their row class, results are checked against the
+    type of the output.
+
+    >>> from penstock.testing import show
+    >>> def double(n: int) -> int:
+    ...     return 2 * n
+    >>> show(lambda numbers: numbers.map(double), numbers=[1, 2])
+    + 2
+    + 4
+    """
+
+    kind: ClassVar[str] = "map"
+    function: Callable[..., object]
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield "function", self.function
+
+    def describe(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))

@@ -1,0 +1,37 @@
+"""Select: new columns computed from each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.expr.tree import Expr
+from penstock.graph.facts import Port
+from penstock.graph.node import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Operator):
+    """One expression per output column. `with_columns` is a select that keeps the others.
+
+    Rows that become equal stay as many as they were: a select drops no rows.
+
+    >>> from penstock import col
+    >>> from penstock.testing import show
+    >>> show(lambda numbers: numbers.select(half=col.value / 2), numbers=[1, 2])
+    + (half=0.5)
+    + (half=1.0)
+    """
+
+    kind: ClassVar[str] = "select"
+    columns: tuple[tuple[str, Expr], ...]
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield from self.columns
+
+    def describe(self) -> str:
+        return ", ".join(f"{name}={expr}" for name, expr in self.columns)

@@ -1,0 +1,38 @@
+"""Source: where rows enter a flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import Facts, Port
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.expr.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Operator):
+    """Rows given to each tick under the source's name.
+
+    bounded: all rows come with the first tick; later ones are an error.
+    append:  rows are only added; else each row has a weight and may be taken back.
+    """
+
+    kind: ClassVar[str] = "source"
+    name: str
+    schema: Schema
+    bounded: bool = False
+    append: bool = True
+
+    def ports(self) -> tuple[Port, ...]:
+        return ()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return Facts(bounded=self.bounded, append=self.append, ordered=self.append)
+
+    def describe(self) -> str:
+        return f"{self.name}{'' if self.append else ', changes'}{', bounded' if self.bounded else ''}"

@@ -1,0 +1,494 @@
+"""Streams: what users hold, and the methods that add operators."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, overload
+
+from typing_extensions import TypeVar
+
+from penstock.errors import BadFlow, Place, UnknownRowType, WrongType
+from penstock.expr.check import check
+from penstock.expr.rows import derived_schema, schema_of
+from penstock.expr.tree import Column, Expr, Ordering
+from penstock.expr.types import BOOL, Field, Schema
+from penstock.flow.join_condition import plan_join
+from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.difference import Difference
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.join import How
+from penstock.flow.operators.map import Map
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.top_k import TopK
+from penstock.flow.operators.union import Union
+from penstock.flow.operators.with_columns import with_columns
+
+if TYPE_CHECKING:
+    from penstock.flow.aggregates import Aggregation
+    from penstock.flow.flow import Flow
+    from penstock.graph.node import Operator
+
+T_co = TypeVar("T_co", covariant=True)
+U = TypeVar("U")
+R = TypeVar("R")
+B = TypeVar("B", bound=Unbounded, covariant=True, default=Unbounded)
+G = TypeVar("G", bound=Changes, covariant=True, default=Changes)
+O = TypeVar("O", bound=NoOrder, covariant=True, default=NoOrder)
+B2 = TypeVar("B2", bound=Unbounded)
+G2 = TypeVar("G2", bound=Changes)
+
+
+class Stream(Generic[T_co, B, G, O]):
+    """A stream of rows of one type: an edge of the flow.
+
+    `T` is the row type users see. `B`, `G`, `O` say what is known of it for
+    type checkers (`penstock.flow.markers`); analysis finds the same at build.
+    """
+
+    __slots__ = ("_flow", "_id", "_schema")
+
+    def __init__(self, flow: Flow, node: int, schema: Schema) -> None:
+        self._flow = flow
+        self._id = node
+        self._schema = schema
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that the stream is part of."""
+        return self._flow
+
+    @property
+    def schema(self) -> Schema:
+        """Columns and types of the rows."""
+        return self._schema
+
+    @property
+    def node_id(self) -> int:
+        """Id of the node whose output this stream is."""
+        return self._id
+
+    def __repr__(self) -> str:
+        return f"Stream({self._flow.name!r}, {self._flow.node(self._id).name}{self._schema})"
+
+    # -- row by row -------------------------------------------------------------------
+
+    def map(
+        self, function: Callable[[T_co], U], *, returns: type[U] | None = None, name: str | None = None
+    ) -> Stream[U, B, G, O]:
+        """One row for each row, by an opaque function (see `operators.map`).
+
+        The row type of the result is `returns`, or the function's return annotation.
+        """
+        place = Place.of_caller()
+        schema = _result_schema(function, returns, place, many=False)
+        return self._add(Map(function), schema, name, place)
+
+    def flat_map(
+        self,
+        function: Callable[[T_co], Iterable[U]],
+        *,
+        returns: type[U] | None = None,
+        name: str | None = None,
+    ) -> Stream[U, B, G, O]:
+        """Any number of rows for each row, by an opaque function (see `operators.flat_map`).
+
+        The row type is `returns`, or the item type of the function's return annotation.
+        """
+        place = Place.of_caller()
+        schema = _result_schema(function, returns, place, many=True)
+        return self._add(FlatMap(function), schema, name, place)
+
+    def filter(
+        self, predicate: Expr | Callable[[T_co], bool], *, name: str | None = None
+    ) -> Stream[T_co, B, G, O]:
+        """The rows of which `predicate` is true (see `operators.filter`)."""
+        place = Place.of_caller()
+        if isinstance(predicate, Expr):
+            found = check(predicate, self._schema).type
+            if found != BOOL:
+                raise WrongType(f"filter needs true or false, got {found}: {predicate}", where=[place])
+        elif not callable(predicate):
+            raise WrongType(
+                f"filter needs an expression or a function, got {predicate!r}", where=[place]
+            )
+        return self._add(Filter(predicate), self._schema, name, place)
+
+    @overload
+    def select(
+        self, *columns: Expr | str, into: type[U], name: str | None = None, **named: Expr
+    ) -> Stream[U, B, G, O]: ...
+    @overload
+    def select(
+        self, *columns: Expr | str, name: str | None = None, **named: Expr
+    ) -> Stream[Any, B, G, O]: ...
+    def select(
+        self, *columns: Expr | str, into: Any = None, name: str | None = None, **named: Expr
+    ) -> Stream[Any, B, G, O]:
+        """New columns from expressions (see `operators.select`).
+
+        Positional arguments are columns that keep their names. `into` is the row
+        class of the result, whose columns must be the selected ones; without it a
+        class is made.
+        """
+        place = Place.of_caller()
+        chosen = (*_named_columns(columns, place), *named.items())
+        schema = self._computed(chosen, into, place)
+        return self._add(Select(chosen), schema, name, place)
+
+    @overload
+    def with_columns(
+        self, *, into: type[U], name: str | None = None, **named: Expr
+    ) -> Stream[U, B, G, O]: ...
+    @overload
+    def with_columns(self, *, name: str | None = None, **named: Expr) -> Stream[Any, B, G, O]: ...
+    def with_columns(
+        self, *, into: Any = None, name: str | None = None, **named: Expr
+    ) -> Stream[Any, B, G, O]:
+        """The same rows with columns replaced or added (see `operators.with_columns`)."""
+        place = Place.of_caller()
+        operator = with_columns(self._schema, named)
+        schema = self._computed(operator.columns, into, place)
+        return self._add(operator, schema, name, place)
+
+    # -- several streams -----------------------------------------------------------------
+
+    def union(
+        self, *others: Stream[T_co, B2, G2, Any], name: str | None = None
+    ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
+        """All rows of all streams, duplicates kept (see `operators.union`)."""
+        place = Place.of_caller()
+        inputs = (self, *others)
+        for other in others:
+            self._same_row_type("union", other, place)
+        fields = tuple(
+            Field(f.name, f.type, any(s._schema.fields[i].nullable for s in inputs))
+            for i, f in enumerate(self._schema.fields)
+        )
+        schema = Schema(fields, self._schema.row_class, self._schema.scalar)
+        stream = self._flow.add(Union(len(inputs)), schema, inputs, name, place)
+        return cast("Stream[T_co, B | B2, G | G2, NoOrder]", stream)
+
+    @overload
+    def join(
+        self,
+        other: Stream[Any, B2, G2, Any],
+        on: Expr | str | Sequence[str],
+        how: Literal["semi"],
+        *,
+        suffix: str | None = None,
+        into: None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B | B2, G | G2, NoOrder]: ...
+    @overload
+    def join(
+        self,
+        other: Stream[Any, B2, Any, Any],
+        on: Expr | str | Sequence[str],
+        how: Literal["anti"],
+        *,
+        suffix: str | None = None,
+        into: None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B | B2, Changes, NoOrder]: ...
+    @overload
+    def join(
+        self,
+        other: Stream[Any, B2, Any, Any],
+        on: Expr | str | Sequence[str],
+        how: Literal["left"],
+        *,
+        suffix: str | None = None,
+        into: type[U],
+        name: str | None = None,
+    ) -> Stream[U, B | B2, Changes, NoOrder]: ...
+    @overload
+    def join(
+        self,
+        other: Stream[Any, B2, Any, Any],
+        on: Expr | str | Sequence[str],
+        how: Literal["left"],
+        *,
+        suffix: str | None = None,
+        into: None = None,
+        name: str | None = None,
+    ) -> Stream[Any, B | B2, Changes, NoOrder]: ...
+    @overload
+    def join(
+        self,
+        other: Stream[Any, B2, G2, Any],
+        on: Expr | str | Sequence[str],
+        how: Literal["inner"] = "inner",
+        *,
+        suffix: str | None = None,
+        into: type[U],
+        name: str | None = None,
+    ) -> Stream[U, B | B2, G | G2, NoOrder]: ...
+    @overload
+    def join(
+        self,
+        other: Stream[Any, B2, G2, Any],
+        on: Expr | str | Sequence[str],
+        how: Literal["inner"] = "inner",
+        *,
+        suffix: str | None = None,
+        into: None = None,
+        name: str | None = None,
+    ) -> Stream[Any, B | B2, G | G2, NoOrder]: ...
+    def join(
+        self,
+        other: Stream[Any, Any, Any, Any],
+        on: Expr | str | Sequence[str],
+        how: str = "inner",
+        *,
+        suffix: str | None = None,
+        into: Any = None,
+        name: str | None = None,
+    ) -> Stream[Any, Any, Any, NoOrder]:
+        """Rows of both streams that agree on a key (see `operators.join`).
+
+        on:     names of columns that both sides have, or a condition with at least
+                one equality between the sides: `ps.left.a == ps.right.b`; a column
+                that only one side has needs no side (`col.auction == col.id`).
+        how:    "inner", "left", "semi", or "anti".
+        suffix: for right columns whose name the left side has too.
+        into:   row class of the result, whose columns must be those of the join.
+        """
+        place = Place.of_caller()
+        try:
+            kind = How(how)
+        except ValueError:
+            options = ", ".join(h.value for h in How)
+            raise WrongType(f"no join {how!r}; there are {options}", where=[place]) from None
+        operator, schema = plan_join(self._schema, other._schema, on, kind, suffix, place)
+        if into is not None:
+            schema = _as_class(schema, into, place)
+        return self._flow.add(operator, schema, (self, other), name, place)
+
+    def difference(
+        self, neg: Stream[T_co, B2, Any, Any], *, name: str | None = None
+    ) -> Stream[T_co, B | B2, Changes, NoOrder]:
+        """The rows that never appear in `neg` (see `operators.difference`)."""
+        place = Place.of_caller()
+        self._same_row_type("difference", neg, place)
+        operator = Difference(_all_columns(self._schema), _all_columns(neg._schema))
+        return self._flow.add(operator, self._schema, (self, neg), name, place)
+
+    # -- groups --------------------------------------------------------------------------
+
+    def group_by(self, *keys: Expr | str, **named: Expr) -> Grouped[B]:
+        """Group by expressions; follow with `.agg(...)` (see `operators.aggregate`)."""
+        place = Place.of_caller()
+        chosen = (*_named_columns(keys, place), *named.items())
+        for _, expr in chosen:
+            check(expr, self._schema)
+        return Grouped(self, chosen)
+
+    def distinct(self, *, name: str | None = None) -> Stream[T_co, B, G, NoOrder]:
+        """Each row once (see `operators.distinct`)."""
+        place = Place.of_caller()
+        stream = self._add(Distinct(_all_columns(self._schema)), self._schema, name, place)
+        return cast("Stream[T_co, B, G, NoOrder]", stream)
+
+    def top_k(
+        self,
+        count: int,
+        *,
+        by: Expr | Ordering | Sequence[Expr | Ordering],
+        per: Expr | str | Sequence[Expr | str] = (),
+        name: str | None = None,
+    ) -> Stream[T_co, B, Changes, NoOrder]:
+        """The first `count` rows of each group `per`, in the order `by` (see `operators.top_k`)."""
+        place = Place.of_caller()
+        if count < 1:
+            raise WrongType(f"top_k needs a count of at least 1, got {count}", where=[place])
+        listed = [by] if isinstance(by, Expr | Ordering) else list(by)
+        orderings = tuple(o if isinstance(o, Ordering) else Ordering(o) for o in listed)
+        groups = [per] if isinstance(per, Expr | str) else list(per)
+        columns = tuple(Column(p) if isinstance(p, str) else p for p in groups)
+        for expr in (*(o.expr for o in orderings), *columns):
+            check(expr, self._schema)
+        operator = TopK(count, orderings, columns)
+        return cast("Stream[T_co, B, Changes, NoOrder]", self._add(operator, self._schema, name, place))
+
+    # -- time -----------------------------------------------------------------------------
+
+    def defer_tick(
+        self, *, nondet: str | None = None, name: str | None = None
+    ) -> Stream[T_co, Unbounded, G, O]:
+        """The same rows one tick later (see `operators.defer_tick`).
+
+        nondet: why it is right that answers depend on the cut into ticks; required
+        where the delay stands in a cycle through a blocking input.
+        """
+        stream = self._add(DeferTick(nondet), self._schema, name, Place.of_caller())
+        return cast("Stream[T_co, Unbounded, G, O]", stream)
+
+    # -- construction ----------------------------------------------------------------------
+
+    def _add(self, operator: Operator, schema: Schema, name: str | None, place: Place) -> Stream[Any, B, G, O]:
+        return self._flow.add(operator, schema, (self,), name, place)
+
+    def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, place: Place) -> Schema:
+        fields: list[Field] = []
+        for name, expr in columns:
+            typed = check(expr, self._schema)
+            fields.append(Field(name, typed.type, typed.nullable))
+        names = [f.name for f in fields]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise WrongType(f"column {twice[0]!r} is selected twice", where=[place])
+        if not fields:
+            raise WrongType("a select needs at least one column", where=[place])
+        schema = derived_schema(tuple(fields))
+        return schema if into is None else _as_class(schema, into, place)
+
+    def _same_row_type(self, what: str, other: Stream[Any, Any, Any, Any], place: Place) -> None:
+        mine = [(f.name, f.type) for f in self._schema.fields]
+        theirs = [(f.name, f.type) for f in other._schema.fields]
+        if mine != theirs:
+            raise WrongType(
+                f"{what} needs streams of one row type",
+                where=[place],
+                why=f"one has {self._schema}, the other {other._schema}.",
+                fix="select() the same names in the same order, and cast where types differ",
+            )
+
+
+Table: TypeAlias = Stream[T_co, Unbounded, Changes, NoOrder]
+
+
+class Grouped(Generic[B]):
+    """A stream with group keys, waiting for `agg`."""
+
+    __slots__ = ("_keys", "_stream")
+
+    def __init__(self, stream: Stream[Any, B, Any, Any], keys: tuple[tuple[str, Expr], ...]) -> None:
+        self._stream = stream
+        self._keys = keys
+
+    @overload
+    def agg(
+        self, *, into: type[R], name: str | None = None, **named: Aggregation
+    ) -> Stream[R, B, Changes, NoOrder]: ...
+    @overload
+    def agg(
+        self, *, name: str | None = None, **named: Aggregation
+    ) -> Stream[Any, B, Changes, NoOrder]: ...
+    def agg(
+        self, *, into: Any = None, name: str | None = None, **named: Aggregation
+    ) -> Stream[Any, B, Changes, NoOrder]:
+        """One row per group: the keys, then these aggregates (see `operators.aggregate`)."""
+        place = Place.of_caller()
+        schema = self._stream.schema
+        fields: list[Field] = []
+        for key, expr in self._keys:
+            typed = check(expr, schema)
+            fields.append(Field(key, typed.type, typed.nullable))
+        fields.extend(aggregation.field(column, schema) for column, aggregation in named.items())
+        names = [f.name for f in fields]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise WrongType(f"column {twice[0]!r} is made twice", where=[place])
+        if not named:
+            raise WrongType(
+                "agg needs at least one aggregate", where=[place], fix="distinct() gives the keys alone"
+            )
+        result = derived_schema(tuple(fields))
+        if into is not None:
+            result = _as_class(result, into, place)
+        operator = Aggregate(self._keys, tuple(named.items()))
+        return self._stream.flow.add(operator, result, (self._stream,), name, place)
+
+
+class FeedbackStream(Stream[T_co, Unbounded, Append, NoOrder]):
+    """A stream that is read before it is defined; `close` defines it."""
+
+    __slots__ = ()
+
+    def close(self, stream: Stream[Any, Any, Append, Any]) -> None:
+        """Define what this stream carries. Must be called exactly once.
+
+        Raises `BadFlow` on a second call, `WrongType` where the row types differ.
+        """
+        place = Place.of_caller()
+        self._same_row_type("feedback", stream, place)
+        if stream.flow is not self._flow:
+            raise BadFlow("a feedback is closed with a stream of another flow", where=[place])
+        self._flow.close_feedback(self._id, stream.node_id, place)
+
+
+def _named_columns(columns: Sequence[Expr | str], place: Place) -> tuple[tuple[str, Expr], ...]:
+    named: list[tuple[str, Expr]] = []
+    for column in columns:
+        if isinstance(column, str):
+            named.append((column, Column(column)))
+        elif isinstance(column, Column):
+            named.append((column.name, column))
+        else:
+            raise WrongType(
+                f"a computed column needs a name: {column}", where=[place], fix=f"name={column}"
+            )
+    return tuple(named)
+
+
+def _all_columns(schema: Schema) -> tuple[Expr, ...]:
+    return tuple(Column(n) for n in schema.names)
+
+
+def _as_class(schema: Schema, into: Any, place: Place) -> Schema:
+    """`schema` seen as rows of the class `into`, whose columns it must have."""
+    wanted = schema_of(into)
+    mine = [(f.name, f.type) for f in schema.fields]
+    theirs = [(f.name, f.type) for f in wanted.fields]
+    loose = [f.name for f, w in zip(schema.fields, wanted.fields, strict=False) if f.nullable and not w.nullable]
+    if mine != theirs or loose:
+        raise WrongType(
+            f"the rows do not fit {getattr(into, '__name__', into)}",
+            where=[place],
+            why=f"they have {schema}, the class has {wanted}.",
+            fix="nullable columns need `| None` in the class, or coalesce(); names, types and order must agree",
+        )
+    return Schema(wanted.fields, wanted.row_class, wanted.scalar)
+
+
+def _result_schema(
+    function: Callable[..., Any], returns: Any, place: Place, *, many: bool
+) -> Schema:
+    if not callable(function):
+        raise WrongType(f"a function is needed, got {function!r}", where=[place])
+    if returns is not None:
+        return schema_of(returns)
+    try:
+        annotation = typing.get_type_hints(function).get("return")
+    except (NameError, TypeError):
+        annotation = None
+    if many and annotation is not None:
+        arguments = typing.get_args(annotation)
+        annotation = arguments[0] if arguments else None
+    if annotation is None:
+        raise UnknownRowType(
+            f"the row type that {getattr(function, '__name__', function)} makes is not known",
+            where=[place],
+            why="it has no return annotation, and a lambda cannot have one.",
+            fix="annotate the function's result, or give returns=RowType",
+        )
+    return schema_of(annotation)
+
+
+__all__ = [
+    "Append",
+    "Bounded",
+    "Changes",
+    "FeedbackStream",
+    "Grouped",
+    "NoOrder",
+    "Ordered",
+    "Stream",
+    "Table",
+    "Unbounded",
+]

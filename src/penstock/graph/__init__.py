@@ -1,0 +1,1 @@
+"""A flow as frozen data, and pure algorithms on it."""

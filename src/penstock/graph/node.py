@@ -1,0 +1,117 @@
+"""A flow as frozen data: nodes that name the nodes they read."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import ANYWHERE, Delay, Facts, Need, Placement, Port, meet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from penstock.errors import Place
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+
+
+class Operator(ABC):
+    """Base of the operators: frozen dataclasses that say what analyses must know.
+
+    `kind` is the name shown to users. Nothing outside the operator's own file
+    decides by it; engines dispatch on the class.
+    """
+
+    kind: ClassVar[str]
+    __slots__ = ()
+
+    @abstractmethod
+    def ports(self) -> tuple[Port, ...]:
+        """The inputs, in order."""
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        """Facts of the output, from those of the inputs. Default: their meet."""
+        return meet(inputs)
+
+    def needs(self) -> tuple[Need, ...]:
+        """Facts that must hold of inputs."""
+        return ()
+
+    def placement(self) -> Placement:
+        """Which input rows must be in one place. Default: any row anywhere."""
+        return ANYWHERE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        """The operator's expressions with a label each, for `explain` and fingerprints."""
+        yield from ()
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        """The operator's opaque functions with a label each."""
+        yield from ()
+
+    def describe(self) -> str:
+        """The parameters in short, for `explain` and pictures; empty where there are none."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator in its place.
+
+    id:     its position in `FlowGraph.nodes`, given in the order of writing.
+    name:   unique in the flow; the user's, or the kind with a number.
+    inputs: ids of the nodes read, in port order.
+    schema: of the output.
+    place:  the user's line that added it.
+    """
+
+    id: int
+    name: str
+    operator: Operator
+    inputs: tuple[int, ...]
+    schema: Schema
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`source` feeds port number `port` of `target`."""
+
+    source: int
+    target: int
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowGraph:
+    """A whole flow. `nodes[i].id == i`; back edges are inputs with a larger or equal id.
+
+    sources and sinks map the names users gave to node ids. `given_ticks`: the
+    flow was declared with `ticks="given"`, its ticks are part of its input.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    sources: dict[str, int]
+    sinks: dict[str, int]
+    given_ticks: bool = False
+
+    def edges(self) -> Iterator[Edge]:
+        for node in self.nodes:
+            for port, source in enumerate(node.inputs):
+                yield Edge(source, node.id, port)
+
+    def port(self, edge: Edge) -> Port:
+        return self.nodes[edge.target].operator.ports()[edge.port]
+
+    def consumers(self) -> tuple[tuple[Edge, ...], ...]:
+        """Per node, the edges that leave it, in the order of writing."""
+        out: list[list[Edge]] = [[] for _ in self.nodes]
+        for edge in self.edges():
+            out[edge.source].append(edge)
+        return tuple(tuple(edges) for edges in out)
+
+    def same_tick_edges(self) -> Iterator[Edge]:
+        """Edges whose rows are seen in the tick in which they are sent."""
+        return (e for e in self.edges() if self.port(e).delay is Delay.NONE)
