@@ -1,0 +1,87 @@
+"""Penstock: incremental streaming dataflow for Python.
+
+Write a flow once; know before it runs what streams, what must wait and why; run
+it in this process or on Spark. The answers are the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError
+from penstock.expr.build import coalesce, col, concat, greatest, hash, least, left, lit, right, timestamp, when
+from penstock.expr.tree import Expr
+from penstock.flow.aggregates import collect, count, count_distinct, first, last, max, mean, min, sum
+from penstock.flow.flow import Flow
+from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from penstock.flow.stream import Stream, Table
+
+if TYPE_CHECKING:
+    from penstock import io, spark
+    from penstock.analysis import explain
+    from penstock.engine.change import Change, delete, insert
+    from penstock.engine.engine import Engine
+    from penstock.engine.run import run
+
+_LATER = {
+    "Change": "penstock.engine.change",
+    "Engine": "penstock.engine.engine",
+    "delete": "penstock.engine.change",
+    "explain": "penstock.analysis",
+    "insert": "penstock.engine.change",
+    "run": "penstock.engine.run",
+}
+_SUBPACKAGES = ("io", "spark", "testing", "view")
+
+
+def __getattr__(name: str) -> Any:
+    # Building a flow needs no engine: what runs one is imported when it is first asked for.
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"penstock.{name}")
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+
+
+__all__ = [
+    "Append",
+    "Bounded",
+    "Change",
+    "Changes",
+    "Engine",
+    "Expr",
+    "Flow",
+    "NoOrder",
+    "Ordered",
+    "PenstockError",
+    "Stream",
+    "Table",
+    "Unbounded",
+    "coalesce",
+    "col",
+    "collect",
+    "concat",
+    "count",
+    "count_distinct",
+    "delete",
+    "explain",
+    "first",
+    "greatest",
+    "hash",
+    "insert",
+    "io",
+    "last",
+    "least",
+    "left",
+    "lit",
+    "max",
+    "mean",
+    "min",
+    "right",
+    "run",
+    "spark",
+    "sum",
+    "timestamp",
+    "when",
+]

@@ -1,0 +1,60 @@
+"""A row inside generated code: the Python source of each column and of the weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """columns: source of each column, cheap to repeat (a name, a subscript, a constant).
+    whole:   name of a variable that holds exactly this row as a tuple, if there is one.
+    weight:  source of the weight; None on an append edge, where it is +1.
+    """
+
+    columns: tuple[str, ...]
+    whole: str | None = None
+    weight: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The row as a tuple."""
+        return self.whole if self.whole is not None else tuple_source(self.columns)
+
+    def flat(self, *, append: bool) -> str:
+        """The row as edges carry it: a tuple, with the weight last unless `append`."""
+        if append:
+            assert self.weight in (None, "1"), "an append edge carries weights of +1 only"
+            return self.source
+        weight = self.weight or "1"
+        if self.whole is not None and weight in ("1", "-1"):
+            return f"{self.whole} + ({weight},)"
+        return tuple_source((*self.columns, weight))
+
+    @property
+    def copies(self) -> str:
+        """Source of the weight, also where it is known to be 1."""
+        return self.weight or "1"
+
+
+def tuple_source(parts: tuple[str, ...] | list[str]) -> str:
+    """Source of a tuple of the given sources."""
+    if len(parts) == 1:
+        return f"({parts[0]},)"
+    return "(" + ", ".join(parts) + ")"
+
+
+def times(one: str | None, other: str | None) -> str | None:
+    """Source of the product of two weights; None is +1."""
+    if one in (None, "1"):
+        return other
+    if other in (None, "1"):
+        return one
+    return f"{one} * {other}"
+
+
+def negated(weight: str | None) -> str:
+    """Source of minus a weight."""
+    if weight in (None, "1"):
+        return "-1"
+    return "1" if weight == "-1" else f"-({weight})"
