@@ -1,0 +1,59 @@
+# Each target does all of its own set-up: a Python 3.11 or newer and make are enough. Java comes from a wheel.
+#   make demo    Nexmark q4 kept up to date on Spark, checked at the end
+#   make test    every test and every doctest
+#   make check   lint, format, types, layers
+#   make bench   the measurements of benches/, one after the other
+
+VENV := .venv
+BIN := $(VENV)/bin
+CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
+# ensurepip is asked for too: some systems ship a Python whose venv makes no pip.
+USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+
+export PYTHONUNBUFFERED := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONPATH
+
+.PHONY: demo test check bench format setup clean
+.DEFAULT_GOAL := test
+
+demo: setup
+	$(BIN)/python -m examples.nexmark.demo
+
+test: setup
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+bench: setup
+	@set -e; for script in benches/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+format: setup
+	$(BIN)/ruff check --fix --select I .
+	$(BIN)/ruff format .
+
+setup: $(VENV)/installed
+
+# The stamp is younger than what it was made from, or the installation is done again.
+$(VENV)/installed: pyproject.toml requirements/dev.txt
+	@set -e; found=; \
+	for candidate in $(CANDIDATES); do \
+	  if command -v $$candidate >/dev/null 2>&1 && $$candidate -c '$(USABLE)' >/dev/null 2>&1; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "No Python 3.11 or newer with venv and ensurepip found (tried: $(CANDIDATES))." >&2; \
+	  echo "Install one; on Debian or Ubuntu: apt-get install python3 python3-venv" >&2; exit 1; \
+	fi; \
+	if ! [ -x $(BIN)/python ] || ! $(BIN)/python -c '$(USABLE)' >/dev/null 2>&1; then \
+	  rm -rf $(VENV); $$found -m venv $(VENV); \
+	fi
+	$(BIN)/python -m pip install --quiet --requirement requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache

@@ -1,0 +1,37 @@
+"""The pinned versions are those that pyproject.toml allows, and there are no others."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def wanted() -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    listed = [Requirement(text) for group in groups for text in group]
+    return [r for r in listed if r.name != "penstock"]
+
+
+def pinned() -> dict[str, Version]:
+    lines = (ROOT / "requirements" / "dev.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): Version(version) for name, version in pairs}
+
+
+@pytest.mark.parametrize("requirement", wanted(), ids=str)
+def test_every_requirement_is_pinned_to_a_version_it_allows(requirement: Requirement) -> None:
+    assert requirement.specifier.contains(pinned()[canonicalize_name(requirement.name)])
+
+
+def test_the_version_is_said_once_in_pyproject_and_once_in_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    source = (ROOT / "src" / "penstock" / "__init__.py").read_text()
+    assert re.search(r'__version__ = "(.+?)"', source), "penstock.__version__ is missing"
+    assert f'__version__ = "{project["version"]}"' in source
