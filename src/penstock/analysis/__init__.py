@@ -1,1 +1,7 @@
-"""From a flow graph to facts, strata, ranks and regions."""
+"""From a flow as data to what is known of it before it runs."""
+
+from penstock.analysis.analysis import Analysis, analyse
+from penstock.analysis.regions import Region
+from penstock.analysis.verdict import Verdict
+
+__all__ = ["Analysis", "Region", "Verdict", "analyse"]

@@ -78,12 +78,17 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A fact that an operator needs of one of its inputs, with reason and way out."""
+    """A fact that an operator needs of one of its inputs, with reason and way out.
+
+    `why` finishes "it is needed because ...". `only_in_loop`: asked only of an
+    operator that is part of a cycle within a tick.
+    """
 
     port: int
     fact: str
     why: str
     fix: str
+    only_in_loop: bool = False
 
 
 @dataclass(frozen=True, slots=True)

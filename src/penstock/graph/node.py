@@ -38,6 +38,10 @@ class Operator(ABC):
         """Facts that must hold of inputs."""
         return ()
 
+    def guard(self) -> str | None:
+        """The user's reason why answers may depend on the cut into ticks here, if one was given."""
+        return None
+
     def placement(self) -> Placement:
         """Which input rows must be in one place. Default: any row anywhere."""
         return ANYWHERE

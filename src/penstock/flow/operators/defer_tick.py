@@ -28,5 +28,8 @@ class DeferTick(Operator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)
 
+    def guard(self) -> str | None:
+        return self.nondet
+
     def describe(self) -> str:
         return f"nondet: {self.nondet}" if self.nondet else ""

@@ -21,6 +21,10 @@ class Feedback(Operator):
     nothing new is found. `max_iterations` bounds the rounds of one tick; a loop
     that makes new rows for ever ends in an error instead of a hang.
 
+    Where every way back passes a `defer_tick`, there is no loop within a tick;
+    then rows may be taken back too, and this is the set of the rows that the
+    closing stream has.
+
     >>> from penstock import col
     >>> from penstock.testing import show
     >>> def countdown(seed):
@@ -49,6 +53,7 @@ class Feedback(Operator):
                 "append",
                 "a row that went round cannot be taken back: what followed from it may have other reasons to stay",
                 "feed the loop from streams that only grow, or aggregate and subtract after it",
+                only_in_loop=True,
             ),
         )
 

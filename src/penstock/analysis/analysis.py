@@ -1,0 +1,75 @@
+"""The whole analysis of a flow: what engines, explanations and pictures read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.analysis.checks import check_cycles, check_guards, check_needs
+from penstock.analysis.propagation import find_facts
+from penstock.analysis.regions import Region, find_activation, find_regions
+from penstock.analysis.strata import find_order
+from penstock.analysis.verdict import Verdict, find_verdicts
+from penstock.graph.facts import Delay
+
+if TYPE_CHECKING:
+    from penstock.graph.facts import Facts
+    from penstock.graph.node import Edge, FlowGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """What is known of a flow before it runs. Tuples without other word are by node id.
+
+    facts:      of each node's output.
+    loops:      the sets of nodes that feed each other within a tick, in execution order.
+    strata:     number of blocking inputs on the longest way from a source.
+    ranks:      place in the one execution order of the flow: 0, 1, 2, ... without gaps.
+    handoffs:   the blocking edges.
+    delays:     the edges whose rows are seen a tick later.
+    activation: head of the region that the node is part of.
+    regions:    parts that are active together, in an order in which they may run one by one.
+    verdicts:   per sink name.
+    """
+
+    facts: tuple[Facts, ...]
+    loops: tuple[tuple[int, ...], ...]
+    strata: tuple[int, ...]
+    ranks: tuple[int, ...]
+    handoffs: tuple[Edge, ...]
+    delays: tuple[Edge, ...]
+    activation: tuple[int, ...]
+    regions: tuple[Region, ...]
+    verdicts: dict[str, Verdict]
+
+    def execution_order(self) -> list[int]:
+        """Node ids by rank, which is also by (stratum, rank)."""
+        return sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
+
+    def loop_of(self, node: int) -> tuple[int, ...] | None:
+        """The loop that a node is part of, if any."""
+        return next((loop for loop in self.loops if node in loop), None)
+
+
+def analyse(graph: FlowGraph) -> Analysis:
+    """Analyse a flow.
+
+    Raises `CycleThroughBlockingInput`, `GuardMissing` and `NeedNotMet`, in this order.
+    """
+    check_cycles(graph)
+    check_guards(graph)
+    facts = find_facts(graph)
+    check_needs(graph, facts)
+    order = find_order(graph)
+    activation = find_activation(graph, order)
+    return Analysis(
+        facts=facts,
+        loops=order.loops,
+        strata=order.strata,
+        ranks=order.ranks,
+        handoffs=tuple(e for e in graph.edges() if graph.port(e).blocking),
+        delays=tuple(e for e in graph.edges() if graph.port(e).delay is not Delay.NONE),
+        activation=activation,
+        regions=find_regions(graph, order, activation),
+        verdicts=find_verdicts(graph, facts),
+    )

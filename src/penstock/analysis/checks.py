@@ -1,0 +1,118 @@
+"""Refusals: flows whose answers would not be well defined, with proof and way out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.analysis.names import label
+from penstock.analysis.strata import find_loops
+from penstock.analysis.witness import cycle_through, steps, way_of_loss
+from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
+from penstock.graph.facts import Delay
+from penstock.graph.order import components, successors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.graph.facts import Facts, Need
+    from penstock.graph.node import Edge, FlowGraph, Node
+
+
+def check_cycles(graph: FlowGraph) -> None:
+    """Raises `CycleThroughBlockingInput` for a blocking input in a cycle within a tick."""
+    edges = list(graph.same_tick_edges())
+    for edge in _blocking_inside(graph, edges):
+        node, port = graph.nodes[edge.target], graph.port(edge)
+        cycle = [graph.nodes[i] for i in cycle_through(edge, edges, len(graph.nodes))]
+        name = label(graph, node)
+        raise CycleThroughBlockingInput(
+            f"flow {graph.name!r} has no order to run in: {name} waits for its own answer",
+            where=steps(cycle, {node.id: f"{port.name!r} must be complete first"}),
+            why=f"{name} waits for {port.name!r} because {port.why}; what it answers goes round and arrives there.",
+            fix='read the answer one tick later, with .defer_tick(nondet="why that is right") in the cycle,\n'
+            f"or take {name} out of the cycle.",
+            flow=graph.name,
+            cycle=tuple(n.name for n in cycle),
+            port=port.name,
+        )
+
+
+def check_guards(graph: FlowGraph) -> None:
+    """Raises `GuardMissing` for a cycle through a blocking input whose delay says no reason.
+
+    A flow of given ticks needs no reasons. Only after `check_cycles`.
+    """
+    if graph.given_ticks:
+        return
+    unguarded = [
+        e
+        for e in graph.edges()
+        if graph.port(e).delay is Delay.NONE or graph.nodes[e.target].operator.guard() is None
+    ]
+    for edge in _blocking_inside(graph, unguarded):
+        node, port = graph.nodes[edge.target], graph.port(edge)
+        cycle = [graph.nodes[i] for i in cycle_through(edge, unguarded, len(graph.nodes))]
+        notes = {n.id: "a tick later: no nondet=" for n in cycle if _delays(n)}
+        notes[node.id] = f"{port.name!r} must be complete first"
+        raise GuardMissing(
+            f"the answer of {label(graph, node)} depends on how the input is cut into ticks",
+            where=steps(cycle, notes),
+            why="Its own earlier answers decide what it answers, and a tick is what makes them earlier;\n"
+            "nothing says why that is right.",
+            fix='say it, .defer_tick(nondet="why that is right"),\n'
+            f'or make the ticks part of the input: Flow({graph.name!r}, ticks="given").',
+            flow=graph.name,
+            cycle=tuple(n.name for n in cycle),
+            port=port.name,
+        )
+
+
+def check_needs(graph: FlowGraph, facts: Sequence[Facts]) -> None:
+    """Raises `NeedNotMet` for a need of an operator that its input does not meet."""
+    in_loop = {node for loop in find_loops(graph) for node in loop}
+    for node in graph.nodes:
+        for need in node.operator.needs():
+            asked = node.id in in_loop or not need.only_in_loop
+            if asked and not getattr(facts[node.inputs[need.port]], need.fact):
+                raise _need_not_met(graph, facts, node, need)
+
+
+def _need_not_met(graph: FlowGraph, facts: Sequence[Facts], node: Node, need: Need) -> NeedNotMet:
+    wanted, lost = _WORDS[need.fact]
+    way = [graph.nodes[i] for i in way_of_loss(graph, facts, node.inputs[need.port], need.fact)]
+    port = node.operator.ports()[need.port].name
+    # A node of a loop may be at both ends of the way; its two roles are two steps then.
+    where = [
+        *steps(way, {way[0].id: f"from here on {lost}"}),
+        *steps([node], {node.id: f"{port!r} must be {wanted}"}),
+    ]
+    return NeedNotMet(
+        f"{label(graph, node)} needs {port!r} to be {wanted}, and it is not",
+        where=where,
+        why=f"It is needed because {need.why}.",
+        fix=need.fix,
+        flow=graph.name,
+        node=node.name,
+        fact=need.fact,
+        way=tuple(n.name for n in way),
+    )
+
+
+_WORDS = {
+    "bounded": ("bounded", "rows may come for ever"),
+    "append": ("append-only", "rows may be taken back"),
+    "ordered": ("ordered", "the order of rows means nothing"),
+    "once": ("free of repeats", "a row may be delivered twice"),
+    "det": ("deterministic", "rows depend on how the input is cut into ticks"),
+}
+
+
+def _blocking_inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
+    """Of `edges`, the blocking ones that are part of a cycle of `edges`."""
+    following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
+    part_of = {node: at for at, part in enumerate(components(following)) for node in part}
+    return (e for e in edges if graph.port(e).blocking and part_of[e.source] == part_of[e.target])
+
+
+def _delays(node: Node) -> bool:
+    return any(port.delay is not Delay.NONE for port in node.operator.ports())

@@ -1,0 +1,37 @@
+"""Facts of every edge: the greatest solution of what the operators say.
+
+Every stream begins with all facts and loses those that an operator on its way
+does not give. So a loop has what its entries have, and not less because it
+feeds itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from penstock.graph.facts import Facts, meet
+
+if TYPE_CHECKING:
+    from penstock.graph.node import FlowGraph
+
+
+def find_facts(graph: FlowGraph) -> tuple[Facts, ...]:
+    """Facts of the output of each node, by node id."""
+    facts = [meet(()) for _ in graph.nodes]
+    consumers = graph.consumers()
+    waiting = deque(range(len(graph.nodes)))
+    queued = [True] * len(graph.nodes)
+    while waiting:
+        node = graph.nodes[waiting.popleft()]
+        queued[node.id] = False
+        # The meet makes facts fall only, so this ends even for an operator that breaks its promise.
+        found = meet((facts[node.id], node.operator.gives([facts[i] for i in node.inputs])))
+        if found == facts[node.id]:
+            continue
+        facts[node.id] = found
+        for edge in consumers[node.id]:
+            if not queued[edge.target]:
+                queued[edge.target] = True
+                waiting.append(edge.target)
+    return tuple(facts)

@@ -1,0 +1,58 @@
+"""Regions: maximal parts of a flow that are active together.
+
+A node that reads streams of one activation is active exactly when they are, so
+it belongs to their region. A node where different activations meet, one that
+hears from the tick before, and a loop are *junctions*: each heads a region.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.graph.facts import Delay
+
+if TYPE_CHECKING:
+    from penstock.analysis.strata import Order
+    from penstock.graph.node import Edge, FlowGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """head:   the junction or source that the region hangs on; of a loop, its first node.
+    nodes:  in the order in which they run.
+    inputs: the edges that enter, delayed ones included (also those from the region itself).
+    """
+
+    head: int
+    nodes: tuple[int, ...]
+    inputs: tuple[Edge, ...]
+
+
+def find_activation(graph: FlowGraph, order: Order) -> tuple[int, ...]:
+    """Per node, the head of its region: the node is active in a tick exactly when its head is."""
+    loop_head = {node: loop[0] for loop in order.loops for node in loop}
+    activation = [node.id for node in graph.nodes]
+    for node_id in sorted(activation, key=order.ranks.__getitem__):
+        node = graph.nodes[node_id]
+        heads = {activation[i] for i in node.inputs}
+        delayed = any(port.delay is not Delay.NONE for port in node.operator.ports())
+        if node_id in loop_head:
+            activation[node_id] = loop_head[node_id]
+        elif len(heads) == 1 and not delayed:
+            (activation[node_id],) = heads
+    return tuple(activation)
+
+
+def find_regions(graph: FlowGraph, order: Order, activation: tuple[int, ...]) -> tuple[Region, ...]:
+    """The regions, in an order in which all of one may run before all of the next."""
+    members: dict[int, list[int]] = {}
+    for node_id in sorted(range(len(graph.nodes)), key=order.ranks.__getitem__):
+        members.setdefault(activation[node_id], []).append(node_id)
+    entering: dict[int, list[Edge]] = {head: [] for head in members}
+    for edge in graph.edges():
+        head = activation[edge.target]
+        if activation[edge.source] != head or graph.port(edge).delay is not Delay.NONE:
+            entering[head].append(edge)
+    # A head has the least rank of its region, so the first member met orders the regions by head.
+    return tuple(Region(head, tuple(nodes), tuple(entering[head])) for head, nodes in members.items())

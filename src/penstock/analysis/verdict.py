@@ -1,0 +1,44 @@
+"""What may be said of a sink's answers across processes and across time."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.graph.facts import Facts
+    from penstock.graph.node import FlowGraph
+
+
+class Verdict(Enum):
+    """How much agreement a sink's answers need."""
+
+    NO_COORDINATION = "needs no coordination"
+    DETERMINISTIC = "deterministic and live"
+    GUARDED = "depends on the cut into ticks"
+
+
+def find_verdicts(graph: FlowGraph, facts: Sequence[Facts]) -> dict[str, Verdict]:
+    """Per sink: no coordination where all that leads to it only grows and is deterministic."""
+    return {name: _verdict(graph, facts, sink) for name, sink in graph.sinks.items()}
+
+
+def _verdict(graph: FlowGraph, facts: Sequence[Facts], sink: int) -> Verdict:
+    if not facts[sink].det:
+        return Verdict.GUARDED
+    grows = all(facts[node].append and facts[node].det for node in upstream(graph, sink))
+    return Verdict.NO_COORDINATION if grows else Verdict.DETERMINISTIC
+
+
+def upstream(graph: FlowGraph, node: int) -> set[int]:
+    """`node` and all that leads to it, delays included."""
+    found = {node}
+    waiting = [node]
+    while waiting:
+        for source in graph.nodes[waiting.pop()].inputs:
+            if source not in found:
+                found.add(source)
+                waiting.append(source)
+    return found

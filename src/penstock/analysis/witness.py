@@ -1,0 +1,68 @@
+"""Paths that prove an error, shown in the user's own lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import Step
+from penstock.graph.order import shortest_path, successors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstock.graph.facts import Facts
+    from penstock.graph.node import Edge, FlowGraph, Node
+
+
+def steps(nodes: Iterable[Node], notes: Mapping[int, str]) -> list[Step]:
+    """One line per place, in order, with the notes of the nodes (by id) written there.
+
+    Operators chained on one line are one step.
+    """
+    found: list[Step] = []
+    for node in nodes:
+        note = notes.get(node.id, "")
+        if found and found[-1].place == node.place:
+            both = "; ".join(n for n in (found[-1].note, note) if n)
+            found[-1] = Step(node.place, both)
+        else:
+            found.append(Step(node.place, note))
+    return found
+
+
+def cycle_through(edge: Edge, edges: Iterable[Edge], count: int) -> list[int]:
+    """The shortest cycle that ends with `edge`: from what reads its target, around to its target.
+
+    There must be one.
+    """
+    if edge.source == edge.target:
+        return [edge.target]
+    graph = successors(count, ((e.source, e.target) for e in edges))
+    path = shortest_path(graph, edge.target, edge.source)
+    assert path is not None, "the edge is in no cycle"
+    return [*path[1:], edge.target]
+
+
+def way_of_loss(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str) -> list[int]:
+    """From the node where `fact` got lost to `start`, whose output lacks it: the shortest way."""
+    reader: dict[int, int | None] = {start: None}
+    waiting = [start]
+    for node_id in waiting:
+        blamed = _blamed(graph.nodes[node_id], facts, fact)
+        if not blamed:
+            path = [node_id]
+            while (onward := reader[path[-1]]) is not None:
+                path.append(onward)
+            return path
+        for source in blamed:
+            if source not in reader:
+                reader[source] = node_id
+                waiting.append(source)
+    raise AssertionError("a fact is lost in a loop and by nobody in it")
+
+
+def _blamed(node: Node, facts: Sequence[Facts], fact: str) -> list[int]:
+    """The inputs for whose sake the output lacks `fact`; none where the operator itself takes it away."""
+    lacking = [i for i in node.inputs if not getattr(facts[i], fact)]
+    mended = [facts[i].but(**{fact: True}) for i in node.inputs]
+    return lacking if getattr(node.operator.gives(mended), fact) else []
