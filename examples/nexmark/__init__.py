@@ -1,0 +1,1 @@
+"""Nexmark: an online auction, the usual benchmark of streaming systems."""

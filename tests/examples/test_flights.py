@@ -1,0 +1,167 @@
+"""The flights of 2001 on both engines, against SQL over all input so far, weights included."""
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from examples.flights.flow import flow
+from examples.flights.oracle import sql
+from examples.flights.prepare import Weighted, arrivals, read_flights, revisions, write
+from examples.flights.rows import Airport, Flight, Route
+from penstock import io
+from tests.examples.recomputation import Recomputation, Rows, add
+
+START = "ADK"
+DAYS = 16
+SINKS = ("delays", "worst", "reachable", "unserved")
+
+
+@pytest.fixture(scope="module")
+def flights(shared: Path) -> list[Flight]:
+    return read_flights(shared / "data")
+
+
+@pytest.fixture(scope="module")
+def airports(shared: Path) -> list[Airport]:
+    rows = read_csv(shared / "data" / "airports.csv")
+    return [Airport(*row[:5], float(row[5]), float(row[6])) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def routes(shared: Path) -> list[Route]:
+    return [Route(row[0], row[1]) for row in read_csv(shared / "data" / "flights-airport.csv")]
+
+
+def read_csv(path: Path) -> Iterator[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = csv.reader(file)
+        next(rows)
+        yield from rows
+
+
+def recomputation(airports: list[Airport], routes: list[Route]) -> Recomputation:
+    sources = {"flights": Flight, "airports": Airport, "routes": Route}
+    database = Recomputation(sources, weighted=["flights"])
+    database.feed("airports", airports)
+    database.feed("routes", routes)
+    return database
+
+
+def expected(
+    flights: list[Flight], airports: list[Airport], routes: list[Route], days: int
+) -> dict[str, Rows]:
+    database = recomputation(airports, routes)
+    for _, rows in arrivals(flights, days=days):
+        database.feed("flights", raw(rows))
+    return {sink: database.answer(text) for sink, text in sql(START).items()}
+
+
+def raw(rows: list[Weighted]) -> list[tuple[Any, ...]]:
+    return [(*flight, weight) for flight, weight in rows]
+
+
+def test_after_every_file_every_answer_is_that_of_all_rows_so_far(
+    flights: list[Flight], airports: list[Airport], routes: list[Route]
+) -> None:
+    engine, database = ps.Engine(flow(START)), recomputation(airports, routes)
+    answers: dict[str, Rows] = {sink: Counter() for sink in SINKS}
+    first: dict[str, Any] = {"airports": airports, "routes": routes}
+    for _, rows in arrivals(flights, days=DAYS):
+        database.feed("flights", raw(rows))
+        changes = engine.tick(flights=[ps.Change(*change) for change in rows], **first)
+        first = {}
+        for sink, text in sql(START).items():
+            add(answers[sink], changes[sink].raw)
+            assert answers[sink] == database.answer(text), sink
+    assert len(answers["worst"]) == 5
+    assert len(answers["reachable"]) > len(answers["unserved"]) > 0
+
+
+def test_new_routes_extend_what_is_reachable(airports: list[Airport], routes: list[Route]) -> None:
+    engine, database, answer = ps.Engine(flow(START)), recomputation(airports, []), Counter[Any]()
+    engine.tick(airports=airports)
+    for at in range(0, len(routes), 500):
+        some = routes[-at - 500 : len(routes) - at]
+        database.feed("routes", some)
+        add(answer, engine.tick(routes=some)["reachable"].raw)
+        assert answer == database.answer(sql(START)["reachable"])
+
+
+def test_taking_back_all_flights_leaves_what_was_there_before_them(
+    flights: list[Flight], airports: list[Airport], routes: list[Route]
+) -> None:
+    engine = ps.Engine(flow(START))
+    some = flights[:3_000]
+    before = engine.tick(airports=airports, routes=routes)
+    there = engine.tick(flights=[ps.insert(flight) for flight in some])
+    back = engine.tick(flights=[ps.delete(flight) for flight in some])
+    assert before["delays"].raw == []
+    for sink in SINKS:
+        total: Rows = Counter()
+        for changes in (there[sink], back[sink]):
+            for *row, weight in changes.raw:
+                total[tuple(row)] += weight
+        assert not any(total.values()), sink
+
+
+def test_revisions_take_back_flights_that_were_there_and_are_always_the_same(flights: list[Flight]) -> None:
+    revised = list(revisions(flights))
+    assert revised == list(revisions(flights))
+    taken_back = [flight for flight, weight in revised if weight == -1]
+    assert len(taken_back) > 1_000
+    assert not Counter(taken_back) - Counter(flights)
+    assert len(taken_back) > sum(weight == 1 for _, weight in revised) > 500
+
+
+@pytest.mark.parametrize("days", [DAYS])
+def test_arriving_files_give_the_same_answers(
+    days: int,
+    shared: Path,
+    flights: list[Flight],
+    airports: list[Airport],
+    routes: list[Route],
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, arrivals(flights, days=days))
+    sinks = {sink: io.Memory() for sink in SINKS}
+    ps.run(flow(START), sources=files(shared, tmp_path), sinks=sinks)
+    answers = {sink: Counter(memory.rows()) for sink, memory in sinks.items()}
+    assert answers == expected(flights, airports, routes, days)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_spark_gives_the_same_answers(
+    mode: str,
+    shared: Path,
+    flights: list[Flight],
+    airports: list[Airport],
+    routes: list[Route],
+    tmp_path: Path,
+    spark: Any,
+) -> None:
+    write(tmp_path / "flights", arrivals(flights, days=DAYS))
+    sinks = {sink: io.Memory() for sink in SINKS}
+    ps.spark.run(
+        flow(START),
+        spark,
+        sources=files(shared, tmp_path / "flights"),
+        sinks=sinks,
+        checkpoint=tmp_path / "checkpoint" if mode == "stream" else None,
+        mode=mode,
+    )
+    answers = {sink: Counter(memory.rows()) for sink, memory in sinks.items()}
+    assert answers == expected(flights, airports, routes, DAYS)
+
+
+def files(shared: Path, flights: Path) -> dict[str, Any]:
+    return {
+        "flights": io.JsonFiles(str(flights)),
+        "airports": io.CsvFiles(str(shared / "data" / "airports.csv")),
+        "routes": io.CsvFiles(str(shared / "data" / "flights-airport.csv")),
+    }
