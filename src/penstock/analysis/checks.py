@@ -28,7 +28,8 @@ def check_cycles(graph: FlowGraph) -> None:
         raise CycleThroughBlockingInput(
             f"flow {graph.name!r} has no order to run in: {name} waits for its own answer",
             where=steps(cycle, {node.id: f"{port.name!r} must be complete first"}),
-            why=f"{name} waits for {port.name!r} because {port.why}; what it answers goes round and arrives there.",
+            why=f"{name} waits for {port.name!r} because {port.why};\n"
+            "and what it answers goes round and arrives there.",
             fix='read the answer one tick later, with .defer_tick(nondet="why that is right") in the cycle,\n'
             f"or take {name} out of the cycle.",
             flow=graph.name,

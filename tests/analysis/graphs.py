@@ -1,0 +1,148 @@
+"""Random flow graphs of real operators, made without the builder: only their shape matters here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from penstock.errors import Place
+from penstock.expr.types import INT64, Field, Schema
+from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.difference import Difference
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.flow.operators.union import Union
+from penstock.graph.facts import Delay
+from penstock.graph.node import Edge, FlowGraph, Node, Operator
+
+ROW = Schema((Field("value", INT64),), scalar=True)
+
+
+class Draft:
+    """A graph under construction; `add` gives the new node's id."""
+
+    def __init__(self) -> None:
+        self.operators: list[Operator] = []
+        self.inputs: list[list[int]] = []
+        self.names: list[str | None] = []
+
+    def add(self, operator: Operator, *inputs: int, name: str | None = None) -> int:
+        self.operators.append(operator)
+        self.inputs.append(list(inputs))
+        self.names.append(name)
+        return len(self.operators) - 1
+
+    def source(self, **facts: Any) -> int:
+        return self.add(Source(f"in{len(self.operators)}", ROW, **facts))
+
+    def distinct(self, read: int) -> int:
+        return self.add(Distinct(()), read)
+
+    def aggregate(self, read: int) -> int:
+        return self.add(Aggregate((), ()), read)
+
+    def union(self, *read: int) -> int:
+        return self.add(Union(len(read)), *read)
+
+    def difference(self, pos: int, neg: int) -> int:
+        return self.add(Difference((), ()), pos, neg)
+
+    def defer(self, read: int, nondet: str | None = None) -> int:
+        return self.add(DeferTick(nondet), read)
+
+    def feedback(self) -> int:
+        return self.add(Feedback(()))
+
+    def close(self, feedback: int, closing: int) -> None:
+        self.inputs[feedback] = [closing]
+
+    def sink(self, read: int) -> int:
+        return self.add(Sink(f"out{len(self.operators)}"), read)
+
+    def graph(self, *, given_ticks: bool = False) -> FlowGraph:
+        nodes = tuple(
+            Node(i, self.names[i] or f"{op.kind}_{i}", op, tuple(self.inputs[i]), ROW, Place("flow.py", i + 1))
+            for i, op in enumerate(self.operators)
+        )
+        sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Source)}
+        sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Sink)}
+        return FlowGraph("random", nodes, sources, sinks, given_ticks)
+
+
+@st.composite
+def drafts(draw: st.DrawFn, *, legal: bool) -> Draft:
+    """A draft of up to 25 operators; a legal one has no cycle within a tick through a blocking input."""
+    draft = Draft()
+    draft.source(bounded=draw(st.booleans()), append=draw(st.booleans()))
+    feedbacks: list[int] = []
+    choices = "source distinct aggregate union difference defer feedback".split()
+    for kind in draw(st.lists(st.sampled_from(choices), min_size=1, max_size=25)):
+        ids = st.integers(0, len(draft.operators) - 1)
+        if kind == "source":
+            draft.source(bounded=draw(st.booleans()), append=draw(st.booleans()))
+        elif kind == "distinct":
+            draft.distinct(draw(ids))
+        elif kind == "aggregate":
+            draft.aggregate(draw(ids))
+        elif kind == "union":
+            draft.union(*draw(st.lists(ids, min_size=1, max_size=3)))
+        elif kind == "difference":
+            draft.difference(draw(ids), draw(ids))
+        elif kind == "defer":
+            draft.defer(draw(ids), draw(st.sampled_from([None, "why not"])))
+        else:
+            feedbacks.append(draft.feedback())
+    for _ in range(draw(st.integers(1, 3))):
+        draft.sink(draw(st.integers(0, len(draft.operators) - 1)))
+    for feedback in feedbacks:
+        draft.close(feedback, draw(st.integers(0, len(draft.operators) - 1)))
+        if legal and blocked_cycles(draft.graph()):
+            draft.close(feedback, 0)
+    return draft
+
+
+def graphs(*, legal: bool = False) -> st.SearchStrategy[FlowGraph]:
+    return st.builds(
+        lambda draft, given_ticks: draft.graph(given_ticks=given_ticks), drafts(legal=legal), st.booleans()
+    )
+
+
+# -- the same questions answered the slow way ---------------------------------------------
+
+
+def reach(count: int, edges: Iterable[Edge]) -> list[set[int]]:
+    """Per node, the nodes at the end of a path of one edge or more."""
+    reached: list[set[int]] = [set() for _ in range(count)]
+    pairs = [(e.source, e.target) for e in edges]
+    changed = True
+    while changed:
+        changed = False
+        for source, target in pairs:
+            more = {target} | reached[target]
+            if not more <= reached[source]:
+                reached[source] |= more
+                changed = True
+    return reached
+
+
+def blocked_cycles(graph: FlowGraph) -> list[Edge]:
+    """Blocking edges that are part of a cycle within a tick."""
+    edges = list(graph.same_tick_edges())
+    reached = reach(len(graph.nodes), edges)
+    return [e for e in edges if graph.port(e).blocking and e.source in reached[e.target] | {e.target}]
+
+
+def unguarded_cycles(graph: FlowGraph) -> list[Edge]:
+    """Blocking edges that are part of a cycle without a delay that gives a reason."""
+    edges = [
+        e
+        for e in graph.edges()
+        if graph.port(e).delay is Delay.NONE or graph.nodes[e.target].operator.guard() is None
+    ]
+    reached = reach(len(graph.nodes), edges)
+    return [e for e in edges if graph.port(e).blocking and e.source in reached[e.target] | {e.target}]

@@ -1,0 +1,130 @@
+"""Refusals: raised exactly when they should be, with a path that proves them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from penstock.analysis import analyse
+from penstock.analysis.checks import check_cycles, check_guards, check_needs
+from penstock.analysis.propagation import find_facts
+from penstock.analysis.strata import find_loops
+from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
+from penstock.graph.facts import Delay
+from penstock.graph.node import FlowGraph, Node
+from tests.analysis.graphs import Draft, blocked_cycles, graphs, unguarded_cycles
+
+
+def by_name(graph: FlowGraph) -> dict[str, Node]:
+    return {node.name: node for node in graph.nodes}
+
+
+def assert_is_cycle(graph: FlowGraph, names: tuple[str, ...], port: str) -> None:
+    """The names are of nodes that feed each other in turn, the last one through `port`, which blocks."""
+    nodes = [by_name(graph)[name] for name in names]
+    assert len(set(names)) == len(names)
+    for reader, source in zip(nodes, [nodes[-1], *nodes], strict=False):
+        assert source.id in reader.inputs
+    ports = nodes[-1].operator.ports()
+    feeding = nodes[-2].id if len(nodes) > 1 else nodes[-1].id
+    assert any(p.name == port and p.blocking and i == feeding for p, i in zip(ports, nodes[-1].inputs))
+
+
+@given(graphs())
+def test_a_cycle_through_a_blocking_input_is_refused_with_a_cycle_that_is_there(graph: FlowGraph) -> None:
+    if not blocked_cycles(graph):
+        check_cycles(graph)
+        return
+    with pytest.raises(CycleThroughBlockingInput) as error:
+        check_cycles(graph)
+    assert_is_cycle(graph, error.value.facts["cycle"], error.value.facts["port"])
+    delayed = {n.name for n in graph.nodes if any(p.delay is Delay.TICK for p in n.operator.ports())}
+    assert not delayed & set(error.value.facts["cycle"])
+
+
+@given(graphs(legal=True))
+def test_a_delay_in_a_blocking_cycle_needs_a_reason_unless_ticks_are_given(graph: FlowGraph) -> None:
+    if graph.given_ticks or not unguarded_cycles(graph):
+        check_guards(graph)
+        return
+    with pytest.raises(GuardMissing) as error:
+        check_guards(graph)
+    assert_is_cycle(graph, error.value.facts["cycle"], error.value.facts["port"])
+    on_cycle = [by_name(graph)[name].operator for name in error.value.facts["cycle"]]
+    assert any(p.delay is Delay.TICK for op in on_cycle for p in op.ports())
+    assert all(op.guard() is None for op in on_cycle)
+
+
+@given(graphs(legal=True))
+def test_a_loop_within_a_tick_must_be_fed_by_rows_that_stay(graph: FlowGraph) -> None:
+    facts = find_facts(graph)
+    in_loop = {node for loop in find_loops(graph) for node in loop}
+    wrong = {
+        n.name
+        for n in graph.nodes
+        if n.operator.kind == "feedback" and n.id in in_loop and not facts[n.inputs[0]].append
+    }
+    if not wrong:
+        check_needs(graph, facts)
+        return
+    with pytest.raises(NeedNotMet) as error:
+        check_needs(graph, facts)
+    assert error.value.facts["node"] in wrong
+    way = [by_name(graph)[name] for name in error.value.facts["way"]]
+    assert way[-1].id in by_name(graph)[error.value.facts["node"]].inputs
+    for source, reader in zip(way, way[1:], strict=False):
+        assert source.id in reader.inputs
+    assert not any(facts[n.id].append for n in way)
+    loser = way[0]
+    granted = [facts[i].but(append=True) for i in loser.inputs]
+    assert not loser.operator.gives(granted).append
+
+
+@given(graphs())
+def test_a_flow_is_analysed_exactly_if_no_rule_refuses_it(graph: FlowGraph) -> None:
+    refused = (CycleThroughBlockingInput, GuardMissing, NeedNotMet)
+    try:
+        check_cycles(graph)
+        check_guards(graph)
+        check_needs(graph, find_facts(graph))
+    except refused as error:
+        with pytest.raises(type(error)):
+            analyse(graph)
+    else:
+        assert analyse(graph) == analyse(graph)
+
+
+def test_a_cycle_through_a_blocking_input_and_a_delay_with_a_reason_is_legal() -> None:
+    draft = Draft()
+    due = draft.source()
+    settled = draft.feedback()
+    unpaid = draft.difference(due, settled)
+    draft.close(settled, draft.defer(unpaid, "whoever paid in an earlier tick owes nothing"))
+    draft.sink(unpaid)
+    assert analyse(draft.graph()).loops == ()
+
+
+def test_one_guard_does_not_excuse_another_way_round() -> None:
+    draft = Draft()
+    due = draft.source()
+    settled = draft.feedback()
+    unpaid = draft.difference(due, settled)
+    ways = draft.union(draft.defer(unpaid, "said"), draft.defer(unpaid))
+    draft.close(settled, ways)
+    draft.sink(unpaid)
+    with pytest.raises(GuardMissing) as error:
+        analyse(draft.graph())
+    assert error.value.facts["cycle"] == ("defer_tick_4", "union_5", "feedback_1", "difference_2")
+
+
+def test_the_shortest_cycle_is_shown() -> None:
+    draft = Draft()
+    seed = draft.source()
+    again = draft.feedback()
+    long = draft.distinct(draft.distinct(again))
+    short = draft.union(again, long, seed)
+    total = draft.aggregate(short)
+    draft.close(again, total)
+    with pytest.raises(CycleThroughBlockingInput) as error:
+        analyse(draft.graph())
+    assert error.value.facts["cycle"] == ("feedback_1", "union_4", "aggregate_5")
