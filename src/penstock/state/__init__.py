@@ -1,0 +1,27 @@
+"""Durable state of named slots: versions, changelogs, working copies, commits.
+
+Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
+
+`penstock.state.directory.DirectoryState`
+    One shard in one process, for a run with a checkpoint folder:
+
+        with DirectoryState.open(folder, fingerprint=..., description=..., slots={"3.groups": thaw}) as state:
+            machine = Machine(program, state.slots)     # Mapping[str, MutableMapping]
+            state.tick                                  # last committed tick, 0 before the first
+            state.positions                             # what the last commit was given; {} before the first
+            ...                                         # run tick state.tick + 1 on `state.slots`
+            state.commit(positions={...}, outputs={...})   # atomic; raises CheckpointInUse when fenced off
+            state.discard()                             # instead: forget what the tick did
+
+    A slot is a mapping: `.get(key)` (None where absent), `[key] = value`, `del [key]`. A value
+    that was read may be changed in place until the commit. Values are plain data
+    (see `codec`), never None.
+
+`penstock.state.checkpoint.Checkpoint` and `penstock.state.shard.ShardState`
+    The same in two halves, for ticks whose shards live in other processes: the
+    driver holds the `Checkpoint` (lease, manifest, commits), a task opens the
+    `ShardState` of a chain of files, runs, and gives the next chain back.
+
+Nothing counts until a commit names it: every file is written aside, made
+durable, and named by its tick and attempt.
+"""

@@ -1,0 +1,130 @@
+"""A shard's version: the chain of files whose entries, later over earlier, are its state.
+
+Every tick that changes the shard adds a file. Files are merged as in a binary
+counter: a new file swallows those before it that are not larger than what it
+has swallowed so far. So a chain of n ticks has O(log n) files, an entry is
+rewritten O(log n) times, and the first file, which holds no removed keys, is
+rewritten when as much again has changed: it is the snapshot. What the last tick
+changed is kept on its own as well, for working copies that are one tick behind.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from penstock.state.files import Entry, FileRef
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Working copies that are at most so many changes behind catch up; older ones are rebuilt.
+_REMEMBERED_VERSIONS = 32
+# Below this size merging costs less than another file to open.
+_SMALL_FILE = 4 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A file and the tick up to which its entries count."""
+
+    file: FileRef
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One state of a shard: made by an attempt of a tick that was then committed."""
+
+    tick: int
+    attempt: str
+
+    def __str__(self) -> str:
+        return f"{self.tick}-{self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The files of a shard, oldest first, and its latest versions, newest last.
+
+    links:    empty for a shard that never changed. The first is the snapshot.
+    versions: committed versions that a working copy may be at; the last is the current one.
+    news:     what the last version changed; it may be the last link too. None before the first.
+    """
+
+    links: tuple[Link, ...] = ()
+    versions: tuple[Version, ...] = ()
+    news: FileRef | None = None
+
+    @property
+    def version(self) -> Version | None:
+        return self.versions[-1] if self.versions else None
+
+    def files(self) -> Iterator[FileRef]:
+        yield from (link.file for link in self.links)
+        if self.news is not None:
+            yield self.news
+
+    def swallowed(self, size: int) -> int:
+        """How many of the last files a new one of `size` bytes is to be merged with."""
+        count = 0
+        for link in reversed(self.links):
+            if link.file.size > max(size, _SMALL_FILE):
+                break
+            size += link.file.size
+            count += 1
+        return count
+
+    def after(self, version: Version, news: FileRef, merged: FileRef, swallowed: int) -> Chain:
+        """The chain with one more version, whose `merged` file replaces the last `swallowed` ones."""
+        kept = self.links[: len(self.links) - swallowed]
+        versions = (*self.versions, version)[-_REMEMBERED_VERSIONS:]
+        return Chain((*kept, Link(merged, version.tick)), versions, news)
+
+    def behind(self, version: Version | None) -> tuple[FileRef, ...] | None:
+        """What a working copy at `version` still needs; None if it has to start anew.
+
+        A merged file may begin before that version: applying it whole is right
+        too, because it holds the last value of every key it speaks of. The
+        snapshot is not, since it does not speak of removed keys.
+        """
+        if version is None or version not in self.versions:
+            return None
+        if self.news is not None and self.versions[-2:-1] == (version,):
+            return (self.news,)
+        needed = tuple(link.file for link in self.links if link.upto > version.tick)
+        return None if len(needed) == len(self.links) else needed
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "links": [[*link.file.to_json(), link.upto] for link in self.links],
+            "versions": [[v.tick, v.attempt] for v in self.versions],
+            "news": None if self.news is None else self.news.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Chain:
+        links = tuple(Link(FileRef.from_json(item[:3]), int(item[3])) for item in data["links"])
+        versions = tuple(Version(int(t), str(a)) for t, a in data["versions"])
+        return cls(links, versions, FileRef.from_json(data["news"]) if data["news"] else None)
+
+
+def merge(layers: Sequence[Iterable[Entry]], *, whole: bool) -> Iterator[Entry]:
+    """Entries of several sorted layers, oldest first; the newest value of a key wins.
+
+    whole: nothing lies below, so removed keys are left out.
+    """
+    ranked = [_ranked(layer, -at) for at, layer in enumerate(layers)]
+    last: tuple[str, bytes] | None = None
+    for slot, key, _, value in heapq.merge(*ranked, key=itemgetter(0, 1, 2)):
+        if (slot, key) != last:
+            last = (slot, key)
+            if value is not None or not whole:
+                yield slot, key, value
+
+
+def _ranked(layer: Iterable[Entry], rank: int) -> Iterator[tuple[str, bytes, int, bytes | None]]:
+    return ((slot, key, rank, value) for slot, key, value in layer)

@@ -1,0 +1,104 @@
+"""Plain data to bytes and back, for state and messages.
+
+Values: None, bool, int of any size, float, str, bytes, Decimal, date, aware
+datetime, tuple or list, dict (whose keys may be tuples). Sequences come back as
+tuples, datetimes in UTC, every NaN as the one NAN. Bytes that were not made
+here give `CheckpointDamaged`; nothing in them is ever executed.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, cast
+
+import msgpack
+
+from penstock.errors import CheckpointDamaged
+from penstock.expr.runtime import NAN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_BIG_INT, _DECIMAL, _DATE, _TIMESTAMP = 1, 2, 3, 4
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_NAN_BYTES = (b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00")
+
+
+def _extension(value: object) -> msgpack.ExtType:
+    match value:
+        case int():
+            return msgpack.ExtType(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+        case Decimal():
+            return msgpack.ExtType(_DECIMAL, str(value).encode())
+        case datetime() if value.tzinfo is not None:
+            micros = (value - _EPOCH) // _MICROSECOND
+            return msgpack.ExtType(_TIMESTAMP, micros.to_bytes(8, "big", signed=True))
+        case date() if not isinstance(value, datetime):
+            return msgpack.ExtType(_DATE, value.toordinal().to_bytes(4, "big"))
+        case _:
+            raise TypeError(f"{type(value).__name__} is not plain data: {value!r}")
+
+
+def _key_extension(value: object) -> msgpack.ExtType:
+    # Decimal("1.0") and Decimal("1.00") are one dict key, so they must be one key here too.
+    return _extension(value.normalize() if isinstance(value, Decimal) else value)
+
+
+def _value_of(code: int, data: bytes) -> object:
+    if code == _BIG_INT:
+        return int.from_bytes(data, "big", signed=True)
+    if code == _DECIMAL:
+        return Decimal(data.decode("ascii"))
+    if code == _TIMESTAMP:
+        return _EPOCH + int.from_bytes(data, "big", signed=True) * _MICROSECOND
+    if code == _DATE:
+        return date.fromordinal(int.from_bytes(data, "big"))
+    raise ValueError(f"unknown extension {code}")
+
+
+def value_encoder() -> Callable[[object], bytes]:
+    """A function from values to bytes. Not to be shared between threads.
+
+    Equal values give equal bytes but for the order of dicts and the scale of
+    decimals. It raises `TypeError` for what is not plain data.
+    """
+    return _pack(_extension)
+
+
+def key_encoder() -> Callable[[object], bytes]:
+    """As `value_encoder`, but equal keys of one type give equal bytes without exception."""
+    return _pack(_key_extension)
+
+
+def _pack(extension: Callable[[object], msgpack.ExtType]) -> Callable[[object], bytes]:
+    packer = msgpack.Packer(default=extension, unicode_errors="surrogatepass")
+    return cast("Callable[[object], bytes]", packer.pack)
+
+
+def decode(data: bytes) -> Any:
+    """The value that was encoded. Raises `CheckpointDamaged` for anything else."""
+    try:
+        value = msgpack.unpackb(
+            data, use_list=False, strict_map_key=False, ext_hook=_value_of, unicode_errors="surrogatepass"
+        )
+    except (ValueError, TypeError, ArithmeticError, msgpack.UnpackException) as error:
+        raise CheckpointDamaged(
+            "bytes are not encoded state", why=f"{type(error).__name__}: {error}", file=None
+        ) from error
+    # msgpack has no hook for floats; the scan costs nothing beside the decoding.
+    if any(nan in data for nan in _NAN_BYTES):
+        return _with_one_nan(value)
+    return value
+
+
+def _with_one_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if value == value else NAN
+    if isinstance(value, tuple):
+        return tuple(_with_one_nan(v) for v in cast("tuple[Any, ...]", value))
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {_with_one_nan(k): _with_one_nan(v) for k, v in items}
+    return value

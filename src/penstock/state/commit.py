@@ -1,0 +1,150 @@
+"""Commits: one file per tick, written last, that names everything which counts.
+
+A commit appears whole or not at all, and once: it is written aside, made
+durable, and linked under its name only if that name is free. Tick numbers have
+no gaps. The file carries its own checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from penstock.errors import CheckpointInUse
+from penstock.state.chain import Chain
+from penstock.state.files import FileRef, damaged, sync_folder
+
+_KEPT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What is true after a tick.
+
+    tick:        from 1, without gaps.
+    fence:       number of the lease under which it was made.
+    fingerprint: of the flow.
+    chains:      per shard that ever changed, its files.
+    positions:   what the sources need to go on, as JSON.
+    outputs:     what the sinks need to publish, as JSON.
+    watermark:   in force from the next tick, in microseconds; None where there is none.
+    counters:    rows in and out and the like.
+    """
+
+    tick: int
+    fence: int
+    fingerprint: str
+    chains: Mapping[int, Chain] = field(default_factory=dict[int, Chain])
+    positions: Any = None
+    outputs: Any = None
+    watermark: int | None = None
+    counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def chain(self, shard: int) -> Chain:
+        return self.chains.get(shard, Chain())
+
+    def files(self) -> Iterator[FileRef]:
+        for chain in self.chains.values():
+            yield from chain.files()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "tick": self.tick,
+            "fence": self.fence,
+            "fingerprint": self.fingerprint,
+            "chains": {str(shard): chain.to_json() for shard, chain in self.chains.items()},
+            "positions": self.positions,
+            "outputs": self.outputs,
+            "watermark": self.watermark,
+            "counters": dict(self.counters),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Commit:
+        chains = {int(shard): Chain.from_json(chain) for shard, chain in data["chains"].items()}
+        return cls(
+            int(data["tick"]), int(data["fence"]), str(data["fingerprint"]), chains, data["positions"],
+            data["outputs"], data["watermark"], data["counters"],
+        )  # fmt: skip
+
+
+class CommitLog:
+    """The commits of a checkpoint; the last few are kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "commit"
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def ticks(self) -> list[int]:
+        """The ticks whose commits are there, ascending."""
+        return sorted(int(p.stem) for p in self._folder.glob("*.json") if p.stem.isdigit())
+
+    def read(self, tick: int) -> Commit:
+        """The commit of a tick. Raises `CheckpointDamaged`."""
+        path = self._path(tick)
+        try:
+            return Commit.from_json(read_checked(path))
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+            raise damaged(path, f"it is not a commit: {error!r}") from error
+
+    def write(self, commit: Commit) -> None:
+        """Make a commit, durably. Raises `CheckpointInUse` if somebody else made this tick's."""
+        path = self._path(commit.tick)
+        aside = path.with_name(f"{path.name}.{commit.fence}.part")
+        write_checked_aside(aside, commit.to_json())
+        try:
+            os.link(aside, path)
+        except FileExistsError:
+            raise CheckpointInUse(
+                f"tick {commit.tick} was committed by another process",
+                why=f"{path} appeared while this process worked on the same tick.",
+                fix="let the other one run, or stop it and start again",
+                checkpoint=str(self._folder.parent),
+            ) from None
+        finally:
+            aside.unlink(missing_ok=True)
+        sync_folder(self._folder)
+
+    def drop_old(self) -> list[Commit]:
+        """Forget all but the last few; what was forgotten."""
+        dropped: list[Commit] = []
+        for tick in self.ticks()[:-_KEPT]:
+            dropped.append(self.read(tick))
+            self._path(tick).unlink(missing_ok=True)
+        return dropped
+
+    def _path(self, tick: int) -> Path:
+        return self._folder / f"{tick:012d}.json"
+
+
+def write_checked_aside(path: Path, body: dict[str, Any]) -> None:
+    """Write JSON with its checksum, durably, under a name nobody reads."""
+    text = json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+    with path.open("w", encoding="ascii") as out:
+        out.write(json.dumps({"digest": _digest(text)})[:-1] + f', "body": {text}}}\n')
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def read_checked(path: Path) -> dict[str, Any]:
+    """The body of a file of `write_checked_aside`. Raises `CheckpointDamaged`."""
+    try:
+        data = json.loads(path.read_text(encoding="ascii"))
+        body, digest = data["body"], data["digest"]
+    except FileNotFoundError:
+        raise damaged(path, "it is missing") from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise damaged(path, f"it cannot be read: {error!r}") from error
+    text = json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
+    if not isinstance(body, dict) or _digest(text) != digest:
+        raise damaged(path, "its content does not match its checksum")
+    return cast("dict[str, Any]", body)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("ascii"), digest_size=16).hexdigest()

@@ -1,0 +1,118 @@
+"""State in a folder for a run in one process: one shard, one object.
+
+A commit makes everything since the last one count at once: state, source
+positions, outputs. After a crash the next `open` finds the last commit.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.manifest import Compatible, Diff
+from penstock.state.shard import ShardState
+from penstock.state.slots import Thaw
+
+
+class DirectoryState:
+    """Slots of a flow in a checkpoint folder. Make one with `open`."""
+
+    def __init__(self, checkpoint: Checkpoint, shard: ShardState) -> None:
+        self._checkpoint = checkpoint
+        self._shard = shard
+        self._attempt = uuid.uuid4().hex[:8]
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        fingerprint: str,
+        description: Any,
+        slots: Mapping[str, Thaw | None],
+        diff: Diff | None = None,
+        compatible: Compatible | None = None,
+    ) -> DirectoryState:
+        """Open the checkpoint in `folder`, made if there is none, and hold its lease.
+
+        fingerprint, description: of the flow; the description is JSON (what `diff(old, new)` reads).
+        slots:      slot names, each with the function that makes a decoded value mutable again, or None.
+        compatible: whether another flow may go on with this state (old and new description); default: never.
+
+        Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
+        """
+        checkpoint = Checkpoint.open(
+            folder, fingerprint=fingerprint, description=description, layout="one shard", shards=1,
+            diff=diff, compatible=compatible,
+        )  # fmt: skip
+        try:
+            shard = ShardState(checkpoint.folder, checkpoint.work, 0, checkpoint.chain(0), slots)
+        except BaseException:
+            checkpoint.close()
+            raise
+        return cls(checkpoint, shard)
+
+    @property
+    def slots(self) -> Mapping[str, MutableMapping[Any, Any]]:
+        """The slots by name. The same objects until `close`."""
+        return self._shard.slots
+
+    @property
+    def tick(self) -> int:
+        """The last committed tick, 0 before the first."""
+        return self._checkpoint.tick
+
+    @property
+    def positions(self) -> dict[str, Any]:
+        """The source positions of the last commit, {} before the first."""
+        last = self._checkpoint.last
+        return dict(last.positions or {}) if last else {}
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The outputs of the last commit, to be published again after a crash; {} before the first."""
+        last = self._checkpoint.last
+        return dict(last.outputs or {}) if last else {}
+
+    @property
+    def folder(self) -> Path:
+        return self._checkpoint.folder
+
+    def commit(
+        self,
+        *,
+        positions: Mapping[str, Any],
+        outputs: Mapping[str, Any] | None = None,
+        counters: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Make the next tick count: the slots as they are, positions and outputs (JSON). Its number.
+
+        Raises `CheckpointInUse` if another process has taken over; nothing counts then.
+        """
+        chain = self._shard.finish(self.tick + 1, self._attempt)
+        commit = self._checkpoint.commit(
+            {0: chain}, positions=dict(positions), outputs=dict(outputs or {}), counters=counters
+        )
+        self._shard.advance(commit.chain(0))
+        return commit.tick
+
+    def discard(self) -> None:
+        """Forget what was changed in the slots since the last commit."""
+        self._shard.discard()
+
+    def close(self) -> None:
+        """Let go of the checkpoint; what was not committed is lost."""
+        self._shard.close()
+        self._checkpoint.close()
+
+    def __enter__(self) -> DirectoryState:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,176 @@
+"""State files: sorted entries in checked blocks, written aside and then made durable.
+
+An entry is (slot name, encoded key, encoded value or None for a removed key);
+a file holds entries in ascending order of slot and key, each pair once. Layout:
+magic; blocks of length, CRC and a msgpack array; an empty block and the number
+of entries at the end. The commit that names a file also knows its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias, cast
+
+import msgpack
+
+from penstock.errors import CheckpointDamaged
+
+Entry: TypeAlias = tuple[str, bytes, bytes | None]
+
+_MAGIC = b"PENSTATE1\n"
+_HEAD = struct.Struct(">II")
+_END = struct.Struct(">IQ")
+_BLOCK_BYTES = 256 * 1024
+_MOST_BLOCK_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file as a commit knows it. `name` is relative to the checkpoint folder."""
+
+    name: str
+    size: int
+    digest: str
+
+    def to_json(self) -> list[Any]:
+        return [self.name, self.size, self.digest]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> FileRef:
+        return cls(str(data[0]), int(data[1]), str(data[2]))
+
+
+def write_entries(folder: Path, name: str, entries: Iterable[Entry]) -> FileRef:
+    """Write a state file `name` below `folder`; durable when this returns."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(path.name + ".part")
+    with aside.open("wb") as out:
+        sink = _Digesting(out)
+        sink.write(_MAGIC)
+        count = 0
+        for block in _blocks(entries):
+            count += len(block)
+            body = cast("bytes", msgpack.packb(block))
+            sink.write(_HEAD.pack(len(body), zlib.crc32(body)))
+            sink.write(body)
+        sink.write(_END.pack(0, count))
+        out.flush()
+        os.fsync(out.fileno())
+    aside.rename(path)
+    sync_folder(path.parent)
+    return FileRef(name, sink.size, sink.digest.hexdigest())
+
+
+def read_entries(folder: Path, ref: FileRef) -> Iterator[Entry]:
+    """The entries of a file that a commit names. Raises `CheckpointDamaged` naming the file.
+
+    The whole file is checked before its first entry is given.
+    """
+    path = folder / ref.name
+    check_file(path, ref)
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise damaged(path, "it is not a state file")
+        count = 0
+        while True:
+            length, crc = _HEAD.unpack(_exactly(file, _HEAD.size, path))
+            if length == 0:
+                # The end mark is the empty block's length followed by an 8 byte count.
+                rest = _exactly(file, _END.size - _HEAD.size, path)
+                if ((crc << 32) | int.from_bytes(rest, "big")) != count:
+                    raise damaged(path, "it does not hold as many entries as it says")
+                return
+            body = _exactly(file, min(length, _MOST_BLOCK_BYTES), path)
+            if zlib.crc32(body) != crc:
+                raise damaged(path, "a block does not match its checksum")
+            for slot, key, value in _block(body, path):
+                count += 1
+                yield slot, key, value
+
+
+def check_file(path: Path, ref: FileRef) -> None:
+    """Raise `CheckpointDamaged` unless the file is there, whole and unaltered."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+            size = file.tell()
+    except FileNotFoundError:
+        raise damaged(path, "it is missing") from None
+    except OSError as error:
+        raise damaged(path, f"it cannot be read: {error}") from error
+    if size != ref.size:
+        raise damaged(path, f"it has {size} bytes, the commit says {ref.size}")
+    if digest.hexdigest() != ref.digest:
+        raise damaged(path, "its content does not match the checksum in the commit")
+
+
+def damaged(path: Path, why: str) -> CheckpointDamaged:
+    return CheckpointDamaged(
+        f"checkpoint file {path.name} is damaged",
+        why=f"{path}: {why}.",
+        fix="restore the checkpoint folder from a backup, or start from an empty one",
+        file=str(path),
+    )
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class _Digesting:
+    """A file with a running digest and size of what was written to it."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self.out = out
+        self.size = 0
+        self.digest = hashlib.blake2b(digest_size=16)
+
+    def write(self, data: bytes) -> None:
+        self.out.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+
+
+def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    block: list[Entry] = []
+    size = 0
+    for entry in entries:
+        block.append(entry)
+        size += len(entry[1]) + len(entry[2] or b"") + 8
+        if size >= _BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _block(body: bytes, path: Path) -> list[Entry]:
+    try:
+        block = msgpack.unpackb(body)
+        for slot, key, value in block:
+            if not (isinstance(slot, str) and isinstance(key, bytes) and isinstance(value, bytes | None)):
+                raise TypeError("an entry is not a slot, a key and a value")
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise damaged(path, f"a block cannot be decoded: {error}") from error
+    return cast("list[Entry]", block)
+
+
+def _exactly(file: BinaryIO, size: int, path: Path) -> bytes:
+    data = file.read(size)
+    if len(data) != size:
+        raise damaged(path, "it ends too early")
+    return data

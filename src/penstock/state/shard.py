@@ -1,0 +1,98 @@
+"""The state of one shard: slots over a working copy, and the files of what changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.state.chain import Chain, Version, merge
+from penstock.state.codec import key_encoder, value_encoder
+from penstock.state.files import Entry, read_entries, write_entries
+from penstock.state.slots import Slot, Thaw
+from penstock.state.working_copy import WorkingCopy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+
+class ShardState:
+    """Slots at the version of a chain; `finish` writes what changed and gives the next chain.
+
+    checkpoint: the folder that file names are relative to.
+    work:       folder of the working copies, local to the host.
+    shard:      its number.
+    slots:      per slot name the function that makes a decoded value mutable again, or None.
+
+    Raises `CheckpointDamaged` on opening where a file of the chain is not whole.
+    """
+
+    def __init__(
+        self, checkpoint: Path, work: Path, shard: int, chain: Chain, slots: Mapping[str, Thaw | None]
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._work = work
+        self._shard = shard
+        self._chain = chain
+        self._copy = self._open_copy(chain)
+        encode_key, encode = key_encoder(), value_encoder()
+        self.slots: dict[str, Slot] = {
+            name: Slot(name, self._load, thaw, encode_key, encode) for name, thaw in slots.items()
+        }
+
+    def finish(self, tick: int, attempt: str) -> Chain:
+        """Write the changes as of `tick`, durably; the chain that a commit is to name.
+
+        The same chain if nothing changed. What counts is still the old one, until `advance`.
+        """
+        changes = sorted(entry for slot in self.slots.values() for entry in slot.changes())
+        if not changes:
+            return self._chain
+        name = f"state/{self._shard:03d}/{tick:012d}-{attempt}"
+        swallowed = self._chain.swallowed(sum(_size(entry) for entry in changes))
+        news = merged = write_entries(self._checkpoint, f"{name}.news", changes)
+        if swallowed or not self._chain.links:
+            merged = write_entries(self._checkpoint, name, self._merged(changes, swallowed))
+        return self._chain.after(Version(tick, attempt), news, merged, swallowed)
+
+    def advance(self, chain: Chain) -> None:
+        """Go on at `chain`, which has been committed; the slots stay the same objects."""
+        if chain != self._chain:
+            self._copy.close()
+            self._copy = self._open_copy(chain)
+            self._chain = chain
+        self.discard()
+
+    def discard(self) -> None:
+        """Forget what was loaded and changed."""
+        for slot in self.slots.values():
+            slot.discard()
+
+    def close(self) -> None:
+        self._copy.close()
+
+    def __enter__(self) -> ShardState:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_copy(self, chain: Chain) -> WorkingCopy:
+        return WorkingCopy.open(self._work / f"{self._shard:03d}.sqlite", self._checkpoint, chain)
+
+    def _load(self, slot: str, key: bytes) -> bytes | None:
+        return self._copy.load(slot, key)
+
+    def _merged(self, changes: list[Entry], swallowed: int) -> Iterator[Entry]:
+        links = self._chain.links
+        if swallowed == len(links):
+            # Everything below: the working copy is the merge of it already.
+            return merge([self._copy.entries(), changes], whole=True)
+        below = [read_entries(self._checkpoint, link.file) for link in links[len(links) - swallowed :]]
+        return merge([*below, changes], whole=False)
+
+
+def _size(entry: Entry) -> int:
+    return len(entry[1]) + len(entry[2] or b"") + 16
