@@ -9,7 +9,7 @@ here give `CheckpointDamaged`; nothing in them is ever executed.
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 import msgpack
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BIG_INT, _DECIMAL, _DATE, _TIMESTAMP = 1, 2, 3, 4
+_EXACT = Context(prec=1000)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NAN_BYTES = (b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00")
@@ -43,7 +44,9 @@ def _extension(value: object) -> msgpack.ExtType:
 
 def _key_extension(value: object) -> msgpack.ExtType:
     # Decimal("1.0") and Decimal("1.00") are one dict key, so they must be one key here too.
-    return _extension(value.normalize() if isinstance(value, Decimal) else value)
+    if isinstance(value, Decimal):
+        value = _EXACT.normalize(value) if value else Decimal(0)
+    return _extension(value)
 
 
 def _value_of(code: int, data: bytes) -> object:

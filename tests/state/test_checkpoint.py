@@ -1,0 +1,192 @@
+"""Commits count whole, once, and for one driver at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import CheckpointDamaged, CheckpointInUse, FlowChanged, UnreadableSource
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.directory import DirectoryState
+
+FLOW: dict[str, Any] = {"fingerprint": "f1", "description": ["source a", "sum by k"]}
+SLOTS = {"1.sum": None}
+
+
+def opened(folder: Path, **changes: Any) -> DirectoryState:
+    return DirectoryState.open(folder, slots=SLOTS, **{**FLOW, **changes})
+
+
+def filled(folder: Path, ticks: int = 5) -> None:
+    with opened(folder) as state:
+        for tick in range(1, ticks + 1):
+            for key in range(20):
+                state.slots["1.sum"][key] = (tick, key)
+            state.commit(positions={"a": tick}, outputs={"out": tick})
+
+
+def test_a_restart_finds_the_last_commit(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with opened(tmp_path) as state:
+        assert state.tick == 5
+        assert state.positions == {"a": 5}
+        assert state.outputs == {"out": 5}
+        assert state.slots["1.sum"].get(7) == (5, 7)
+
+
+def test_what_is_not_committed_is_gone(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with opened(tmp_path) as state:
+        state.slots["1.sum"][7] = "half a tick"
+    with opened(tmp_path) as state:
+        assert state.slots["1.sum"].get(7) == (5, 7)
+
+
+def test_only_files_that_kept_commits_name_stay(tmp_path: Path) -> None:
+    filled(tmp_path, 30)
+    (tmp_path / "state/000/000000000031-lost").write_bytes(b"left by a killed attempt")
+    with opened(tmp_path):
+        commits = sorted((tmp_path / "commit").glob("*"))
+        assert [p.stem for p in commits] == [f"{t:012d}" for t in (28, 29, 30)]
+        named: set[str] = set()
+        for path in commits:
+            body = json.loads(path.read_text())["body"]["chains"]["0"]
+            named |= {Path(link[0]).name for link in body["links"]} | {Path(body["news"][0]).name}
+        assert {p.name for p in (tmp_path / "state/000").iterdir()} == named
+
+
+def test_a_second_driver_is_refused_by_name(tmp_path: Path) -> None:
+    with opened(tmp_path), pytest.raises(CheckpointInUse, match=f"process {os.getpid()} on "):
+        opened(tmp_path)
+    opened(tmp_path).close()
+
+
+def test_a_stale_driver_cannot_commit(tmp_path: Path) -> None:
+    stale = opened(tmp_path)
+    # As on a file system whose locks do not hold: another one takes over.
+    (tmp_path / "lease" / "lock").unlink()
+    with opened(tmp_path) as other:
+        stale.slots["1.sum"][1] = "stale"
+        with pytest.raises(CheckpointInUse, match="taken over"):
+            stale.commit(positions={})
+        other.slots["1.sum"][1] = "other"
+        other.commit(positions={})
+    stale.close()
+    with opened(tmp_path) as state:
+        assert state.slots["1.sum"].get(1) == "other"
+
+
+def test_a_tick_is_committed_once(tmp_path: Path) -> None:
+    with Checkpoint.open(tmp_path, **FLOW) as checkpoint:
+        commit = checkpoint.commit({})
+        checkpoint.last = None
+        with pytest.raises(CheckpointInUse, match="tick 1 was committed"):
+            checkpoint.commit({}, positions="other")
+        assert checkpoint._log.read(1) == commit
+
+
+def test_a_changed_flow_is_refused_with_what_changed(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with pytest.raises(FlowChanged, match=r"(?s)-sum by k.*\+sum by j"):
+        opened(tmp_path, fingerprint="f2", description=["source a", "sum by j"])
+
+
+def test_a_changed_flow_may_pass_where_the_caller_can_tell(tmp_path: Path) -> None:
+    filled(tmp_path)
+    changed: dict[str, Any] = {"fingerprint": "f2", "description": ["source a", "sum by k", "sink"]}
+    with opened(tmp_path, **changed, compatible=lambda old, new: new[: len(old)] == old) as state:
+        assert state.tick == 5
+
+
+def test_before_the_first_commit_nothing_binds(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    opened(tmp_path, fingerprint="f2").close()
+
+
+def test_the_number_of_shards_is_fixed(tmp_path: Path) -> None:
+    with Checkpoint.open(tmp_path, **FLOW, shards=4) as checkpoint:
+        checkpoint.commit({})
+    with pytest.raises(FlowChanged, match="has 4 shards, not 2"):
+        Checkpoint.open(tmp_path, **FLOW, shards=2)
+    with Checkpoint.open(tmp_path, **FLOW) as checkpoint:
+        assert checkpoint.manifest.shards == 4
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "commit/000000000005.json", "state/000/000000000005-*"])
+@pytest.mark.parametrize("how", ["missing", "torn", "altered"])
+def test_damage_is_named_and_never_read_as_empty(tmp_path: Path, name: str, how: str) -> None:
+    filled(tmp_path)
+    victim = min(tmp_path.glob(name))
+    data = victim.read_bytes()
+    if how == "missing":
+        if victim.parent.name == "commit":
+            pytest.skip("without its commit a tick has not happened")
+        victim.unlink()
+    elif how == "torn":
+        victim.write_bytes(data[: len(data) // 2])
+    else:
+        victim.write_bytes(data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
+    shutil.rmtree(tmp_path / "work")
+    with pytest.raises(CheckpointDamaged, match=victim.name):
+        opened(tmp_path)
+
+
+def test_damage_leaves_the_checkpoint_free(tmp_path: Path) -> None:
+    filled(tmp_path)
+    manifest = tmp_path / "manifest.json"
+    whole = manifest.read_bytes()
+    manifest.write_bytes(b"{")
+    with pytest.raises(CheckpointDamaged):
+        opened(tmp_path)
+    manifest.write_bytes(whole)
+    opened(tmp_path).close()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnreadableSource, match="file"):
+        opened(tmp_path / "file" / "checkpoint")
+
+
+WRITER = textwrap.dedent("""
+    import sys
+    from penstock.state.directory import DirectoryState
+    state = DirectoryState.open(sys.argv[1], fingerprint="f", description=[], slots={"s": None})
+    print("open", flush=True)
+    while True:
+        tick = state.tick + 1
+        for key in range(tick % 7, 200, 7):
+            state.slots["s"][key] = (tick, key, "x" * 50)
+        state.commit(positions={"at": tick})
+        print(tick, flush=True)
+""")
+
+
+def test_a_killed_writer_leaves_exactly_its_commits(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    choice = random.Random(seed)
+    for _ in range(5):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        for _ in range(choice.randrange(1, 40)):
+            writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        with DirectoryState.open(tmp_path, fingerprint="f", description=[], slots={"s": None}) as state:
+            assert state.positions.get("at", 0) == state.tick
+            for key in range(200):
+                latest = max((t for t in range(1, state.tick + 1) if t % 7 == key % 7), default=None)
+                expected = None if latest is None else (latest, key, "x" * 50)
+                assert state.slots["s"].get(key) == expected

@@ -1,0 +1,111 @@
+"""Plain data survives the codec; anything else is refused."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import CheckpointDamaged
+from penstock.expr.runtime import NAN
+from penstock.state.codec import decode, key_encoder, value_encoder
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.just(NAN)
+    | st.text(st.characters())
+    | st.binary()
+    | st.decimals(allow_nan=False, allow_infinity=False)
+    | st.dates()
+    | st.datetimes(timezones=st.just(UTC))
+)
+keys = scalars | st.tuples(scalars, scalars)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4).map(tuple) | st.dictionaries(keys, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(values)
+def test_what_is_encoded_comes_back(value: object) -> None:
+    # In a tuple, where the one NAN is equal to itself.
+    assert (decode(value_encoder()(value)),) == (value,)
+
+
+@given(keys)
+def test_keys_come_back(key: object) -> None:
+    assert (decode(key_encoder()(key)),) == (key,)
+
+
+def test_lists_come_back_as_tuples_and_other_zones_in_utc() -> None:
+    noon = datetime(2001, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    back = decode(value_encoder()([1, [2, noon]]))
+    assert back == (1, (2, datetime(2001, 1, 1, 10, tzinfo=UTC)))
+    assert back[1][1].tzinfo is UTC
+
+
+@pytest.mark.parametrize("nan", [NAN, -NAN, math.inf - math.inf])
+def test_every_nan_comes_back_as_the_one_object(nan: float) -> None:
+    back = decode(value_encoder()((1.5, {"a": (nan,)}, {(nan, 1): 2})))
+    assert back[1]["a"][0] is NAN
+    assert back[2] == {(NAN, 1): 2}
+
+
+def test_a_string_that_looks_like_nan_stays_a_string() -> None:
+    text = b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"
+    assert decode(value_encoder()((text, 0.5))) == (text, 0.5)
+
+
+@pytest.mark.parametrize("pair", [("1.0", "1.00"), ("0", "-0.0"), ("1E+2", "100"), ("9" * 38 + ".0", "9" * 38)])
+def test_equal_decimals_are_one_key_but_keep_their_scale_as_values(pair: tuple[str, str]) -> None:
+    one, other = map(Decimal, pair)
+    assert key_encoder()((one, 1)) == key_encoder()((other, 1))
+    assert str(decode(value_encoder()(other))) == str(other)
+
+
+@given(st.binary(max_size=60))
+def test_hostile_bytes_decode_or_are_refused(data: bytes) -> None:
+    try:
+        decode(data)
+    except CheckpointDamaged:
+        pass
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc1",
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdb\xff\xff\xff\xffabc",
+        b"\x91" * 5000,
+        b"\x01\x02",
+        b"\x81\x80\x01",
+        msgpack.packb(msgpack.ExtType(9, b"x")),
+        msgpack.packb(msgpack.ExtType(2, b"1e9999999999x")),
+        msgpack.packb(msgpack.ExtType(3, b"\xff\xff\xff\xff")),
+        msgpack.packb(msgpack.ExtType(4, b"\x7f" * 8)),
+    ],
+)
+def test_bytes_not_made_here_are_refused(data: bytes) -> None:
+    with pytest.raises(CheckpointDamaged):
+        decode(data)
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, datetime(2001, 1, 1), lambda: 1, 1j])  # noqa: DTZ001
+def test_only_plain_data_is_encoded(value: object) -> None:
+    with pytest.raises(TypeError, match="not plain data"):
+        value_encoder()(value)
+
+
+def test_a_date_is_not_a_timestamp() -> None:
+    assert type(decode(value_encoder()(date(2001, 1, 1)))) is date
