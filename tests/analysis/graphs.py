@@ -66,7 +66,14 @@ class Draft:
 
     def graph(self, *, given_ticks: bool = False) -> FlowGraph:
         nodes = tuple(
-            Node(i, self.names[i] or f"{op.kind}_{i}", op, tuple(self.inputs[i]), ROW, Place("flow.py", i + 1))
+            Node(
+                id=i,
+                name=self.names[i] or f"{op.kind}_{i}",
+                operator=op,
+                inputs=tuple(self.inputs[i]),
+                schema=op.schema if isinstance(op, Source) else ROW,
+                place=Place("flow.py", i + 1),
+            )
             for i, op in enumerate(self.operators)
         )
         sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Source)}
@@ -80,7 +87,7 @@ def drafts(draw: st.DrawFn, *, legal: bool) -> Draft:
     draft = Draft()
     draft.source(bounded=draw(st.booleans()), append=draw(st.booleans()))
     feedbacks: list[int] = []
-    choices = "source distinct aggregate union difference defer feedback".split()
+    choices = ["source", "distinct", "aggregate", "union", "difference", "defer", "feedback"]
     for kind in draw(st.lists(st.sampled_from(choices), min_size=1, max_size=25)):
         ids = st.integers(0, len(draft.operators) - 1)
         if kind == "source":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 
@@ -72,7 +74,7 @@ def test_a_loop_within_a_tick_must_be_fed_by_rows_that_stay(graph: FlowGraph) ->
     assert error.value.facts["node"] in wrong
     way = [by_name(graph)[name] for name in error.value.facts["way"]]
     assert way[-1].id in by_name(graph)[error.value.facts["node"]].inputs
-    for source, reader in zip(way, way[1:], strict=False):
+    for source, reader in pairwise(way):
         assert source.id in reader.inputs
     assert not any(facts[n.id].append for n in way)
     loser = way[0]

@@ -21,7 +21,9 @@ def loop_numbers(loops: tuple[tuple[int, ...], ...]) -> dict[int, int]:
 def test_a_loop_is_a_set_of_nodes_that_reach_each_other_within_a_tick(graph: FlowGraph) -> None:
     reached = reach(len(graph.nodes), graph.same_tick_edges())
     mutual = {
-        frozenset(b for b in reached[a] if a in reached[b]) for a in range(len(graph.nodes)) if a in reached[a]
+        frozenset(b for b in reached[a] if a in reached[b])
+        for a in range(len(graph.nodes))
+        if a in reached[a]
     }
     assert {frozenset(loop) for loop in find_order(graph).loops} == mutual
 

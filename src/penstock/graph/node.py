@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.graph.facts import ANYWHERE, Delay, Facts, Need, Placement, Port, meet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.errors import Place
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
+
+
+ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})
+"""Metadata of an operator's field whose value may change while the state of a flow stays good."""
 
 
 class Operator(ABC):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from penstock.graph.facts import Delay, Facts, Port
-from penstock.graph.node import Operator
+from penstock.graph.node import ALTERABLE, Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +17,16 @@ class DeferTick(Operator):
     It is the only operator that may stand in a cycle through a blocking input.
     What such a cycle answers depends on how the input is cut into ticks, so it
     must say why that is right: `nondet="..."`, or a flow with `ticks="given"`.
+
+    >>> from penstock.testing import show
+    >>> show(lambda numbers: numbers.union(numbers.defer_tick()), numbers=[1])
+    + 1
+    tick 2:
+    + 1
     """
 
     kind: ClassVar[str] = "defer_tick"
-    nondet: str | None = None
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", delay=Delay.TICK),)

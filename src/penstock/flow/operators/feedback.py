@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
-from penstock.graph.node import Operator
+from penstock.graph.node import ALTERABLE, Operator
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
@@ -38,7 +38,7 @@ class Feedback(Operator):
 
     kind: ClassVar[str] = "feedback"
     columns: tuple[Expr, ...]
-    max_iterations: int = 10_000
+    max_iterations: int = field(default=10_000, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("closing"),)

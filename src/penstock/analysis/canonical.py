@@ -1,0 +1,216 @@
+"""Plain, stable data for anything that a flow holds: equal in every process, and after every idle edit.
+
+Lines, comments, memory addresses and the names of local variables leave no trace.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import dis
+import functools
+import hashlib
+import inspect
+import json
+import sys
+import types
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import Any, TypeAlias, cast
+
+Json: TypeAlias = Any
+"""What `json` writes and reads back as it was: None, bool, int, str, list, dict with str keys."""
+
+
+@functools.singledispatch
+def canonical(value: object) -> Json:
+    """Plain data that is equal for equal values and different for different ones.
+
+    Of an object that is nothing known (no plain value, dataclass or function) only its type counts.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"is": type(value).__name__} | parameters(value)
+    if callable(value):
+        return _callable_object(value)
+    return {"is": _qualified(type(value))}
+
+
+def parameters(value: object) -> dict[str, Json]:
+    """The fields of a dataclass instance by which it is compared."""
+    fields = dataclasses.fields(cast("Any", value))
+    return {f.name: canonical(getattr(value, f.name)) for f in fields if f.compare}
+
+
+def essential(value: Json) -> Json:
+    """A description without the parts of callables that are for people."""
+    if is_callable(value):
+        return {"is": "callable", "code": value["code"]}
+    if isinstance(value, dict):
+        return {key: essential(item) for key, item in cast("dict[str, Json]", value).items()}
+    return [essential(item) for item in cast("list[Json]", value)] if isinstance(value, list) else value
+
+
+def is_callable(value: Json) -> bool:
+    """Whether a part of a description stands for a function."""
+    return isinstance(value, dict) and cast("dict[str, Json]", value).get("is") == "callable"
+
+
+@canonical.register(type(None))
+@canonical.register(int)
+@canonical.register(str)
+def _plain(value: object) -> Json:
+    return value
+
+
+@canonical.register(bool)  # True would equal 1
+@canonical.register(float)
+@canonical.register(complex)
+@canonical.register(Decimal)
+@canonical.register(datetime.date)
+@canonical.register(datetime.time)
+@canonical.register(datetime.timedelta)
+def _by_repr(value: object) -> Json:
+    return {"is": type(value).__name__, "value": repr(value)}
+
+
+@canonical.register(bytes)
+def _bytes(value: bytes) -> Json:
+    return {"is": "bytes", "value": value.hex()}
+
+
+@canonical.register(Enum)
+def _enum(value: Enum) -> Json:
+    return {"is": type(value).__name__, "value": value.name}
+
+
+@canonical.register(tuple)
+@canonical.register(list)
+def _sequence(value: Iterable[object]) -> Json:
+    return [canonical(item) for item in value]
+
+
+@canonical.register(set)
+@canonical.register(frozenset)
+def _set(value: Iterable[object]) -> Json:
+    # The order of a set of strings differs from process to process.
+    return {"is": "set", "items": sorted((canonical(item) for item in value), key=_text)}
+
+
+@canonical.register(dict)
+def _dict(value: Mapping[object, object]) -> Json:
+    items = [[canonical(k), canonical(v)] for k, v in value.items()]
+    return {"is": "dict", "items": sorted(items, key=_text)}
+
+
+@canonical.register(type)
+@canonical.register(types.BuiltinFunctionType)
+@canonical.register(types.MethodDescriptorType)
+@canonical.register(types.WrapperDescriptorType)
+@canonical.register(types.ModuleType)
+def _by_name(value: Any) -> Json:
+    return {"is": "named", "name": _qualified(value)}
+
+
+@canonical.register(functools.partial)
+def _partial(value: functools.partial[object]) -> Json:
+    given = [canonical(value.func), canonical(value.args), canonical(value.keywords)]
+    return _callable(f"partial of {_name(value.func)}", given)
+
+
+@canonical.register(types.MethodType)
+def _method(value: types.MethodType) -> Json:
+    return _callable(_name(value), [canonical(value.__func__), _state(value.__self__)])
+
+
+@canonical.register(types.FunctionType)
+def _function(value: types.FunctionType) -> Json:
+    return _callable(_qualified(value), function_parts(value, set()))
+
+
+def _callable_object(value: object) -> Json:
+    call = type(value).__call__  # pyright: ignore[reportFunctionMemberAccess, reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue]
+    return _callable(_qualified(type(value)), [canonical(call), _state(value)])
+
+
+def _callable(name: str, parts: Json) -> Json:
+    """`name` and `python` are for people; the hash alone says whether it is the same function."""
+    code = hashlib.sha256(_text(parts).encode()).hexdigest()
+    return {
+        "is": "callable",
+        "name": name,
+        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+        "code": code,
+    }
+
+
+def function_parts(function: types.FunctionType, seen: set[types.CodeType]) -> Json:
+    """Code, defaults, closed-over values, and the functions of the same module that it calls by name."""
+    if function.__code__ in seen:
+        return "recursive"
+    seen.add(function.__code__)
+    called = [function.__globals__.get(name) for name in function.__code__.co_names]
+    return [
+        _code(function.__code__),
+        canonical(function.__defaults__),
+        canonical(function.__kwdefaults__),
+        [_cell(cell, seen) for cell in function.__closure__ or ()],
+        [
+            function_parts(f, seen)
+            for f in called
+            if isinstance(f, types.FunctionType) and f.__module__ == function.__module__
+        ],
+    ]
+
+
+def _cell(cell: types.CellType, seen: set[types.CodeType]) -> Json:
+    try:
+        value = cell.cell_contents
+    except ValueError:
+        return "empty"
+    return function_parts(value, seen) if isinstance(value, types.FunctionType) else _state(value)
+
+
+def _state(value: object) -> Json:
+    """A value that a function holds. Of one that a run may have altered, only the type counts."""
+    kind = type(value)
+    return {"is": kind.__name__} if kind in (list, dict, set, bytearray) else canonical(value)
+
+
+def _code(code: types.CodeType) -> Json:
+    # Instructions with their constants and names, not the bytes: a docstring moves the constants.
+    return [
+        [[i.opname, _argument(i)] for i in dis.get_instructions(code)],
+        code.co_exceptiontable.hex(),
+        [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags & _MEANING],
+    ]
+
+
+_MEANING = (
+    inspect.CO_VARARGS
+    | inspect.CO_VARKEYWORDS
+    | inspect.CO_GENERATOR
+    | inspect.CO_COROUTINE
+    | inspect.CO_ASYNC_GENERATOR
+)
+
+
+def _argument(instruction: dis.Instruction) -> Json:
+    if instruction.opcode in dis.hasconst:
+        value = instruction.argval
+        return _code(value) if isinstance(value, types.CodeType) else canonical(value)
+    return instruction.argval if instruction.opcode in dis.hasname else instruction.arg
+
+
+def _name(value: Any) -> str:
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+def _qualified(value: Any) -> str:
+    module = getattr(value, "__module__", None)
+    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", type(value).__name__)
+    return f"{module}.{name}" if module else str(name)
+
+
+def _text(value: Json) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
