@@ -160,6 +160,11 @@ class Flow:
     def node(self, node_id: int) -> Node:
         return self._nodes[node_id]
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The operators so far; a feedback that is still open reads nothing."""
+        return tuple(self._nodes)
+
     def graph(self) -> FlowGraph:
         """The flow as frozen data. Raises `BadFlow` while a feedback is open or nothing leaves."""
         if self._graph is None:

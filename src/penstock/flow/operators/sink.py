@@ -11,7 +11,14 @@ from penstock.graph.node import Operator
 
 @dataclass(frozen=True, slots=True)
 class Sink(Operator):
-    """The changes of a stream, at most one weight per row and tick, never 0."""
+    """The changes of a stream, at most one weight per row and tick, never 0.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("numbers")
+    >>> flow.sink("out", flow.table("numbers", int))
+    >>> ps.Engine(flow).tick(numbers=[ps.insert(1), ps.insert(2), ps.delete(1)])["out"]
+    Changes([Change(row=2, weight=1)])
+    """
 
     kind: ClassVar[str] = "sink"
     name: str

@@ -20,6 +20,14 @@ class Source(Operator):
 
     bounded: all rows come with the first tick; later ones are an error.
     append:  rows are only added; else each row has a weight and may be taken back.
+
+    >>> import penstock as ps
+    >>> from penstock.testing import show
+    >>> show(lambda added: added, added=[1, 2, 1])
+    +2 1
+    + 2
+    >>> show(lambda table: table, table=[ps.insert(1), ps.insert(2), ps.delete(1)])
+    + 2
     """
 
     kind: ClassVar[str] = "source"

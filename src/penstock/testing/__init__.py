@@ -1,0 +1,10 @@
+"""Tools for tests of flows and of engines: examples, tick tables, an oracle, random flows.
+
+`penstock.testing.strategies` needs Hypothesis and is imported by itself.
+"""
+
+from penstock.testing.oracle import answers
+from penstock.testing.show import show
+from penstock.testing.ticks import Backend, InProcess, check_ticks
+
+__all__ = ["Backend", "InProcess", "answers", "check_ticks", "show"]

@@ -1,0 +1,234 @@
+"""What a flow means, computed from scratch: no increments, no engine, no cleverness.
+
+A bag is a `Counter` of rows. Given the whole input of every source, each
+operator's output bag follows from its input bags by the sentence in the
+operator's docstring. Engines are right when what they have emitted so far adds
+up to this. Keep it stupid: whoever doubts an answer must be able to check it here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import singledispatch
+from typing import Any, TypeAlias
+
+from penstock.errors import NoFixpoint
+from penstock.expr.python import RUNTIME, Scope, lower
+from penstock.expr.rows import from_user, to_user
+from penstock.expr.tree import Expr
+from penstock.expr.types import Schema
+from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.difference import Difference
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.map import Map
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.flow.operators.top_k import TopK
+from penstock.flow.operators.union import Union
+from penstock.graph.node import FlowGraph, Node, Operator
+from penstock.testing.oracle_aggregates import answer_of, rank
+
+Row: TypeAlias = tuple[Any, ...]
+Bag: TypeAlias = Counter[Row]
+
+
+def answers(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> dict[str, Bag]:
+    """What each sink holds once all of `inputs` has come: rows of the inside form, with counts.
+
+    inputs: per source, rows and how often they are there; never less than 0 times.
+    Raises `EvaluationError` where an expression does, `NoFixpoint` where a loop has none.
+    """
+    bags = node_bags(graph, inputs)
+    return {name: bags[node] for name, node in graph.sinks.items()}
+
+
+def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list[Bag]:
+    """The output bag of every node, by node id.
+
+    Only a feedback reads a node written after it. It starts empty, everything is
+    computed again and again, and when nothing changes any more that is the answer.
+    """
+    given = {name: bag_of(inputs.get(name, {})) for name in graph.sources}
+    bags: list[Bag] = [Counter() for _ in graph.nodes]
+    rounds = 1 + max((n.operator.max_iterations for n in graph.nodes if isinstance(n.operator, Feedback)), default=1)
+    for _ in range(rounds + 1):
+        before = list(bags)
+        for node in graph.nodes:
+            if isinstance(node.operator, Source):
+                bags[node.id] = given[node.operator.name]
+            else:
+                read = [(graph.nodes[i].schema, bags[i]) for i in node.inputs]
+                bags[node.id] = bag_of(_answer(node.operator, node, read))
+        if bags == before:
+            return bags
+    raise NoFixpoint(f"flow {graph.name!r} found new rows in {rounds} rounds and more")
+
+
+def bag_of(rows: Mapping[Row, int]) -> Bag:
+    """The rows that are there. A row that is there less than 0 times is no input of an oracle."""
+    assert all(count >= 0 for count in rows.values()), "a bag with negative counts has no answer"
+    return Counter({row: count for row, count in rows.items() if count})
+
+
+def function_of(expr: Expr, schema: Schema) -> Callable[[Row], Any]:
+    """An expression as a function of one row."""
+    variables = tuple(f"c{at}" for at in range(len(schema.fields)))
+    scope = Scope(schema, variables, {})
+    source = f"lambda {', '.join(variables)}: {lower(expr, scope)}"
+    function = eval(source, {**RUNTIME, **scope.constants})
+    return lambda row: function(*row)
+
+
+def _functions(exprs: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
+    functions = [function_of(expr, schema) for expr in exprs]
+    return lambda row: tuple(function(row) for function in functions)
+
+
+def _copies(bag: Bag) -> Iterator[Row]:
+    for row, count in bag.items():
+        for _ in range(count):
+            yield row
+
+
+_Inputs: TypeAlias = Sequence[tuple[Schema, Bag]]
+
+
+@singledispatch
+def _answer(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
+    raise NotImplementedError(f"the oracle does not know {type(operator).__name__}")
+
+
+@_answer.register
+def _sink(operator: Sink, node: Node, inputs: _Inputs) -> Bag:
+    return inputs[0][1]
+
+
+@_answer.register
+def _defer_tick(operator: DeferTick, node: Node, inputs: _Inputs) -> Bag:
+    # Once nothing is pending, later is now.
+    return inputs[0][1]
+
+
+@_answer.register
+def _union(operator: Union, node: Node, inputs: _Inputs) -> Bag:
+    return Counter(row for _, bag in inputs for row in _copies(bag))
+
+
+@_answer.register
+def _select(operator: Select, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    compute = _functions([expr for _, expr in operator.columns], schema)
+    return Counter(compute(row) for row in _copies(bag))
+
+
+@_answer.register
+def _filter(operator: Filter, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    if isinstance(operator.predicate, Expr):
+        holds = function_of(operator.predicate, schema)
+        return Counter(row for row in _copies(bag) if holds(row) is True)
+    seen, predicate = to_user(schema), operator.predicate
+    return Counter(row for row in _copies(bag) if predicate(seen(row)))
+
+
+@_answer.register
+def _map(operator: Map, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    seen, inside = to_user(schema), from_user(node.schema, what=node.name)
+    return Counter(inside([operator.function(seen(row)) for row in _copies(bag)]))
+
+
+@_answer.register
+def _flat_map(operator: FlatMap, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    seen, inside = to_user(schema), from_user(node.schema, what=node.name)
+    return Counter(inside([item for row in _copies(bag) for item in operator.function(seen(row))]))
+
+
+@_answer.register
+def _distinct(operator: Distinct, node: Node, inputs: _Inputs) -> Bag:
+    return Counter(set(inputs[0][1]))
+
+
+@_answer.register
+def _feedback(operator: Feedback, node: Node, inputs: _Inputs) -> Bag:
+    return Counter(set(inputs[0][1]))
+
+
+@_answer.register
+def _difference(operator: Difference, node: Node, inputs: _Inputs) -> Bag:
+    (_, pos), (_, neg) = inputs
+    return Counter({row: count for row, count in pos.items() if row not in neg})
+
+
+@_answer.register
+def _join(operator: Join, node: Node, inputs: _Inputs) -> Bag:
+    (left_schema, left), (right_schema, right) = inputs
+    fields = zip((*left_schema.fields, *right_schema.fields), operator.pair_names, strict=True)
+    pair_schema = Schema(tuple(replace(field, name=name) for field, name in fields))
+    left_key, right_key = _functions(operator.left_keys, left_schema), _functions(operator.right_keys, right_schema)
+    residual = None if operator.residual is None else function_of(operator.residual, pair_schema)
+
+    def partners(row: Row) -> list[Row]:
+        key = left_key(row)
+        if None in key:
+            return []
+        equal = [other for other in _copies(right) if right_key(other) == key]
+        return [other for other in equal if residual is None or residual((*row, *other)) is True]
+
+    out: Bag = Counter()
+    for row in _copies(left):
+        found = partners(row)
+        if operator.how is How.SEMI:
+            out.update([row] if found else [])
+        elif operator.how is How.ANTI:
+            out.update([] if found else [row])
+        else:
+            if operator.how is How.LEFT and not found:
+                found = [(None,) * len(right_schema.fields)]
+            out.update((*row, *(other[at] for at in operator.kept_right)) for other in found)
+    return out
+
+
+@_answer.register
+def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    key = _functions([expr for _, expr in operator.keys], schema)
+    groups: dict[Row, list[Row]] = {}
+    for row in _copies(bag):
+        groups.setdefault(key(row), []).append(row)
+    out: Bag = Counter()
+    for group, rows in groups.items():
+        values: list[Any] = []
+        for name, aggregation in operator.aggregations:
+            arguments = _functions(aggregation.arguments(), schema)
+            field = aggregation.field(name, schema)
+            values.append(answer_of(aggregation, field.type, [arguments(row) for row in rows]))
+        out[(*group, *values)] += 1
+    return out
+
+
+@_answer.register
+def _top_k(operator: TopK, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    per = _functions(operator.per, schema)
+    groups: dict[Row, list[Row]] = {}
+    for row in _copies(bag):
+        groups.setdefault(per(row), []).append(row)
+    out: Bag = Counter()
+    for rows in groups.values():
+        rows.sort(key=rank)
+        # Sorts are stable: the least important order first, the most important last.
+        for ordering in reversed(operator.by):
+            value = function_of(ordering.expr, schema)
+            rows.sort(key=lambda row: rank(value(row)), reverse=ordering.descending)  # noqa: B023
+        out.update(rows[: operator.count])
+    return out

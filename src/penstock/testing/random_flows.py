@@ -1,0 +1,262 @@
+"""Random flows: each operator of the library as one way to grow a flow by a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock.analysis.propagation import find_facts
+from penstock.expr.build import col, left, lit, right
+from penstock.expr.tree import Column
+from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, Schema
+from penstock.flow.aggregates import Aggregation
+from penstock.flow.flow import Flow
+from penstock.flow.stream import Stream
+from penstock.graph.node import FlowGraph
+from penstock.testing.random_callables import class_of, doubling, keeping, picking
+from penstock.testing.random_expressions import (
+    column_types,
+    columns,
+    expressions,
+    join_conditions,
+    orderings,
+    predicates,
+)
+
+AnyStream: TypeAlias = Stream[Any, Any, Any, Any]
+
+# Joins multiply. A stream that may hold more rows than this is joined no more.
+_LARGEST = 600
+_WIDEST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A stream of a flow under construction, with the most rows it may come to hold."""
+
+    stream: AnyStream
+    size: int
+
+    @property
+    def schema(self) -> Schema:
+        return self.stream.schema
+
+    @property
+    def append(self) -> bool:
+        """Whether its rows are only ever added: what a loop may be fed from."""
+        flow, last = self.stream.flow, self.stream.node_id
+        # Facts of a node depend on nodes before it, and on loops that are closed by now.
+        return find_facts(FlowGraph(flow.name, flow.nodes, {}, {}))[last].append
+
+
+Grow: TypeAlias = Callable[[st.DrawFn, Grown, list[Grown]], Grown | None]
+
+
+def _select(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    named: dict[str, Any] = {}
+    for name in draw(st.sampled_from(["a", "ab", "abc"])):
+        named[name] = draw(expressions(one.schema, draw(st.sampled_from(column_types(one.schema)))))
+    return Grown(one.stream.select(**named), one.size)
+
+
+def _with_columns(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    name = draw(st.sampled_from([*one.schema.names, "extra"]))
+    value = draw(expressions(one.schema, draw(st.sampled_from(column_types(one.schema)))))
+    return Grown(one.stream.with_columns(**{name: value}), one.size)
+
+
+def _filter(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    return Grown(one.stream.filter(draw(predicates(one.schema))), one.size)
+
+
+def _filter_by_callable(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    return Grown(one.stream.filter(keeping(one.schema, draw(st.sampled_from(one.schema.names)))), one.size)
+
+
+def _map(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    order = draw(st.permutations(one.schema.fields))
+    kept = class_of(order[: draw(st.integers(1, len(order)))])
+    return Grown(one.stream.map(picking(one.schema, kept), returns=kept), one.size)
+
+
+def _flat_map(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    same = class_of(one.schema.fields)
+    function = doubling(one.schema, same, draw(st.sampled_from(one.schema.names)))
+    return Grown(one.stream.flat_map(function, returns=same), one.size * 2)
+
+
+def _alike(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    """A stream of the row type of `one`: another of the flow, or a part of itself."""
+    wanted = [(f.name, f.type) for f in one.schema.fields]
+    others = [g for g in all_ if [(f.name, f.type) for f in g.schema.fields] == wanted and g is not one]
+    if others and draw(st.integers(0, 3)):
+        return draw(st.sampled_from(others))
+    for other in draw(st.permutations(all_)):
+        if all(columns(other.schema, f.type) for f in one.schema.fields):
+            chosen = {f.name: draw(st.sampled_from(columns(other.schema, f.type))) for f in one.schema.fields}
+            return Grown(other.stream.select(**chosen), other.size)
+    return _filter(draw, one, all_)
+
+
+def _union(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    others = [_alike(draw, one, all_) for _ in range(draw(st.integers(1, 2)))]
+    return Grown(one.stream.union(*(o.stream for o in others)), one.size + sum(o.size for o in others))
+
+
+def _difference(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    return Grown(one.stream.difference(_alike(draw, one, all_).stream), one.size)
+
+
+def _join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    other = draw(st.sampled_from(all_))
+    how = draw(st.sampled_from(["inner", "left", "semi", "anti"]))
+    pairs = how in ("inner", "left")
+    if pairs and (one.size * other.size > _LARGEST or len(one.schema.fields + other.schema.fields) > _WIDEST):
+        how = "semi" if how == "inner" else "anti"
+        pairs = False
+    condition = draw(join_conditions(one.schema, other.schema))
+    if condition is None:
+        return None
+    suffix = f"_{len(one.stream.flow.nodes)}" if pairs else None
+    joined = one.stream.join(other.stream, on=condition, how=how, suffix=suffix)  # type: ignore[call-overload]
+    return Grown(joined, one.size * max(1, other.size) if pairs else one.size)
+
+
+def _distinct(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    return Grown(one.stream.distinct(), one.size)
+
+
+def _top_k(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    by = draw(st.lists(orderings(one.schema), min_size=1, max_size=2))
+    per = draw(st.lists(st.sampled_from(one.schema.names), max_size=1))
+    return Grown(one.stream.top_k(draw(st.integers(1, 3)), by=by, per=per), one.size)
+
+
+def _aggregate(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    names = draw(st.lists(st.sampled_from(one.schema.names), max_size=2, unique=True))
+    keys: dict[str, Any] = {}
+    if draw(st.integers(0, 3)) == 0:
+        keys["key"] = draw(expressions(one.schema, draw(st.sampled_from(column_types(one.schema)))))
+    aggregations = {f"agg{i}": draw(aggregates(one.schema)) for i in range(draw(st.integers(1, 3)))}
+    return Grown(one.stream.group_by(*names, **keys).agg(**aggregations), one.size)
+
+
+@st.composite
+def aggregates(draw: st.DrawFn, schema: Schema) -> Aggregation:
+    """An aggregate function over columns of `schema`."""
+    type_ = draw(st.sampled_from(column_types(schema)))
+    expr = draw(expressions(schema, type_, 1))
+    by = draw(st.sampled_from(columns(schema)))
+    choices: list[Aggregation] = [
+        ps.count(),
+        ps.count(expr),
+        ps.count_distinct(expr),
+        ps.min(expr),
+        ps.max(expr),
+        ps.first(expr, by=by),
+        ps.last(expr, by=by),
+        ps.collect(expr),
+    ]
+    if type_ in (INT32, INT64, FLOAT64) or isinstance(type_, DecimalType):
+        choices += [ps.sum(expr), ps.mean(expr)] * 2
+    return draw(st.sampled_from(choices))
+
+
+def _defer_tick(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
+    return Grown(one.stream.defer_tick(), one.size)
+
+
+def _countdown(draw: st.DrawFn, one: Grown, all_: list[Grown], deferred: bool = False) -> Grown | None:
+    """A loop that makes new rows: each number down to -2."""
+    numbers = [f.name for f in one.schema.fields if f.type == INT64]
+    if not numbers or one.size > _LARGEST or not one.append:
+        return None
+    n = draw(st.sampled_from(numbers))
+
+    def body(reached: AnyStream) -> AnyStream:
+        smaller = reached.filter(col[n] > -2).with_columns(**{n: col[n] - 1})
+        return smaller.defer_tick() if deferred else smaller
+
+    return Grown(one.stream.flow.fixpoint(body, one.stream.filter(col[n] < 6)), one.size * 8)
+
+
+def _slow_countdown(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    """The same with a round per tick."""
+    return _countdown(draw, one, all_, deferred=True)
+
+
+def _closure(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    """Paths along edges: a linear rule, or one that joins paths with paths."""
+    for type_ in column_types(one.schema):
+        names = [f.name for f in one.schema.fields if f.type == type_]
+        if one.append and len(names) > 1 and one.size <= _LARGEST:
+            break
+    else:
+        return None
+    edges = one.stream.select(x=Column(names[0]), y=Column(names[1]))
+    linear = draw(st.booleans())
+
+    def body(paths: AnyStream) -> AnyStream:
+        step = edges if linear else paths
+        further = paths.join(step.select(via=col.x, z=col.y), on=left.y == right.via)
+        return further.select(x=col.x, y=col.z)
+
+    return Grown(one.stream.flow.fixpoint(body, edges), 60)
+
+
+def _mutual(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    """Two feedbacks that feed each other: even and odd distances below a number."""
+    numbers = [f.name for f in one.schema.fields if f.type == INT64 and not f.nullable]
+    if not one.append or not numbers:
+        return None
+    flow = one.stream.flow
+    even, odd = flow.feedback(int), flow.feedback(int)
+    seed = one.stream.select(value=lit(0) + Column(draw(st.sampled_from(numbers))), into=int)
+    small = seed.filter(col.value < 6)
+
+    def less(numbers: AnyStream) -> AnyStream:
+        return numbers.filter(col.value > -1).select(value=col.value - 1, into=int)
+
+    even.close(small.union(less(odd)))
+    odd.close(less(even))
+    return Grown(draw(st.sampled_from([even, odd])), 60)
+
+
+WAYS: tuple[Grow, ...] = (
+    _select,
+    _with_columns,
+    _filter,
+    _filter_by_callable,
+    _map,
+    _flat_map,
+    _union,
+    _difference,
+    _join,
+    _join,
+    _join,
+    _distinct,
+    _top_k,
+    _aggregate,
+    _aggregate,
+    _aggregate,
+    _countdown,
+    _closure,
+    _mutual,
+)
+DEFERRED: tuple[Grow, ...] = (*WAYS, _defer_tick, _defer_tick, _slow_countdown)
+
+
+def grow(draw: st.DrawFn, sources: list[Grown], steps: int, ways: tuple[Grow, ...] = WAYS) -> list[Grown]:
+    """All streams of a flow after `steps` operators more; a way that does not fit adds none."""
+    streams = list(sources)
+    for _ in range(steps):
+        # Mostly onto what came last, so that flows are deep and not only wide.
+        one = streams[-1] if draw(st.integers(0, 2)) else draw(st.sampled_from(streams))
+        grown = draw(st.sampled_from(ways))(draw, one, streams)
+        if grown is not None:
+            streams.append(grown)
+    return streams

@@ -1,0 +1,61 @@
+"""Show what a small flow answers: for docstrings and for trying things out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.engine.change import Change, Changes
+from penstock.engine.engine import Engine
+from penstock.errors import BadInput
+from penstock.flow.flow import Flow
+from penstock.flow.stream import Stream
+
+
+def show(build: Callable[..., Stream[Any, Any, Any, Any]], **inputs: Sequence[Any]) -> None:
+    """Print the changes of `build(*streams)` when `inputs` come in one tick, one change a line.
+
+    build:  from streams, one per input and in their order, the stream to be shown.
+    inputs: rows of each source, of the type of the first. Where the first is a
+            `Change`, all are, and the source is a table.
+
+    A tick that starts because rows were deferred to it is shown under its number.
+    A count of copies other than 1 stands after the sign: `+2 'a'`.
+
+    >>> show(lambda words: words, words=["a", "b", "a"])
+    +2 'a'
+    + 'b'
+    """
+    flow = Flow("shown")
+    streams = [_source(flow, name, rows) for name, rows in inputs.items()]
+    flow.sink("shown", build(*streams))
+    engine = Engine(flow)
+    _print_changes(engine.tick(**inputs)["shown"])
+    tick = 1
+    while engine.pending:
+        tick += 1
+        print(f"tick {tick}:")  # noqa: T201
+        _print_changes(engine.tick()["shown"])
+
+
+def _source(flow: Flow, name: str, rows: Sequence[Any]) -> Stream[Any, Any, Any, Any]:
+    if not rows:
+        raise BadInput(f"input {name!r} needs a row to show its type")
+    first = rows[0]
+    if isinstance(first, Change):
+        return flow.table(name, type(first.row))
+    return flow.source(name, type(first))
+
+
+def _print_changes(changes: Changes) -> None:
+    for row, weight in changes:
+        copies = "" if abs(weight) == 1 else abs(weight)
+        print(f"{'+' if weight > 0 else '-'}{copies} {_text(row)}")  # noqa: T201
+
+
+def _text(row: Any) -> str:
+    """Rows as their columns, without the name of their class, which is often made up."""
+    names = getattr(row, "_fields", None)
+    if names is None:
+        return repr(row)
+    return "(" + ", ".join(f"{name}={value!r}" for name, value in zip(names, row, strict=True)) + ")"
