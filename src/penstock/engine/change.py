@@ -26,8 +26,10 @@ def delete(row: T) -> Change[T]:
 
 
 class Changes(Sequence[Change[Any]]):
-    """The changes of one sink in one tick: each row at most once, no weight 0.
+    """The changes of one sink in one tick, consolidated.
 
+    Of a table each row stands at most once, with a weight that is not 0. Of an
+    append stream each copy of a row stands by itself, in the stream's order.
     Rows become instances of their row class when they are looked at. `raw` are
     plain tuples with the weight as last field.
     """

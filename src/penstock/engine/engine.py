@@ -1,0 +1,140 @@
+"""The in-process engine: ticks over rows of the user's classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.change import Change, Changes
+from penstock.engine.machine import Machine
+from penstock.engine.program import compile_program
+from penstock.errors import BadInput, EngineStopped
+from penstock.expr.rows import from_user, to_user
+from penstock.flow.operators.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.engine.slot import SlotMapping
+    from penstock.flow.flow import Flow
+
+Rows = list[tuple[Any, ...]]
+
+
+class Engine:
+    """A flow that runs in this process, tick by tick.
+
+    state: a mapping per slot name, to keep state elsewhere than in memory or to
+           go on from an earlier run; by default new dicts.
+    first_tick: the number of the first tick; above 0 when going on from an earlier run.
+
+    Raises at construction what the analysis of the flow raises.
+    """
+
+    def __init__(
+        self, flow: Flow, *, state: Mapping[str, SlotMapping] | None = None, first_tick: int = 0
+    ) -> None:
+        self.program = compile_program(flow.graph())
+        slots = {s.name: {} for s in self.program.slots} if state is None else state
+        self._machine = Machine(self.program, slots)
+        self._ticks = first_tick
+        self._failure: Exception | None = None
+        graph = self.program.graph
+        self._intake: dict[str, Callable[[Sequence[Any]], Rows]] = {
+            name: _intake(graph.nodes[node].operator, self.program.source_append[name])
+            for name, node in graph.sources.items()
+        }
+        self._bounded = {
+            name for name, node in graph.sources.items() if _is_bounded(graph.nodes[node].operator)
+        }
+        self._outlets = {
+            name: (self.program.sink_append[name], to_user(graph.nodes[node].schema))
+            for name, node in graph.sinks.items()
+        }
+
+    @property
+    def code(self) -> str:
+        """The generated source."""
+        return self.program.source_code
+
+    @property
+    def ticks(self) -> int:
+        """The number of ticks that have ended; the next one has this number."""
+        return self._ticks
+
+    @property
+    def pending(self) -> bool:
+        """Whether deferred rows wait for a next tick."""
+        return self._machine.pending
+
+    def tick(self, /, **inputs: Iterable[Any]) -> dict[str, Changes]:
+        """Run one tick with these rows per source; the changes per sink, empty ones included.
+
+        Append sources take rows; table sources take rows or `Change(row, weight)`.
+
+        Raises `BadInput` for a name that is no source and for rows of a bounded
+        source after the first tick, `BadRow` for a row of the wrong type: both
+        before anything changed. Raises `UserFunctionFailed`, `EvaluationError`,
+        `NoFixpoint` from within the tick; after one of these the state is half of
+        the tick, and every further call raises `EngineStopped`.
+        """
+        return self._outputs(self.tick_rows({name: self._taken(name, rows) for name, rows in inputs.items()}))
+
+    def tick_rows(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
+        """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append."""
+        if self._failure is not None:
+            raise EngineStopped(
+                f"the engine failed in tick {self._ticks}",
+                why=f"its state is half of that tick. The failure was: {self._failure}",
+                fix="make a new engine, or restore the last checkpoint",
+            ) from self._failure
+        for name in self._bounded:
+            if self._ticks and inputs.get(name):
+                raise BadInput(
+                    f"source {name!r} is bounded, and tick {self._ticks} brings more rows",
+                    why="answers that were final at the end of the first tick would change.",
+                    fix="give all its rows to the first tick, or declare the source unbounded",
+                    source=name,
+                )
+        try:
+            outputs = self._machine.tick(inputs)
+        except Exception as error:
+            self._failure = error
+            raise
+        self._ticks += 1
+        return outputs
+
+    def _taken(self, name: str, rows: Iterable[Any]) -> Rows:
+        intake = self._intake.get(name)
+        if intake is None:
+            raise BadInput(
+                f"the flow has no source {name!r}",
+                fix=f"its sources are {', '.join(map(repr, self._intake)) or 'none'}",
+                source=name,
+            )
+        return intake(rows if isinstance(rows, list | tuple) else list(rows))
+
+    def _outputs(self, rows: Mapping[str, Rows]) -> dict[str, Changes]:
+        return {
+            name: Changes(rows.get(name, []), append, user)
+            for name, (append, user) in self._outlets.items()
+        }
+
+
+def _is_bounded(operator: object) -> bool:
+    return isinstance(operator, Source) and operator.bounded
+
+
+def _intake(operator: object, append: bool) -> Callable[[Sequence[Any]], Rows]:
+    """From what users give to internal rows."""
+    assert isinstance(operator, Source)
+    rows_of = from_user(operator.schema, what=f"source {operator.name!r}")
+    if append:
+        return rows_of
+
+    def with_weights(items: Sequence[Any]) -> Rows:
+        weights = [item.weight if type(item) is Change else 1 for item in items]
+        rows = rows_of([item.row if type(item) is Change else item for item in items])
+        return [(*row, weight) for row, weight in zip(rows, weights, strict=True) if weight]
+
+    return with_weights

@@ -1,0 +1,72 @@
+"""From an exception in generated code to the user's line, the operator and the row."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError, Step, UserFunctionFailed
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+
+    from penstock.engine.program import Program
+    from penstock.graph.node import Node
+
+_ROW_VARIABLE = re.compile(r"row_\d+")
+
+
+def explained(error: Exception, program: Program) -> Exception:
+    """The same failure as a `PenstockError` with operator, place and row; other errors as they are.
+
+    The line of generated code that was running tells the operator.
+    """
+    at = _generated_frame(error.__traceback__, program.file)
+    if at is None:
+        return error
+    frame, line = at
+    owner = program.owners[line - 1]
+    if owner is None:
+        return error
+    node = program.graph.nodes[owner]
+    row = _last_row(frame)
+    where = [Step(node.place, f"operator {node.name!r}")]
+    if isinstance(error, PenstockError):
+        why = error.why or _row_text(row)
+        return type(error)(
+            error.what, where=(*error.where, *where), why=why, fix=error.fix,
+            **{**error.facts, "operator": node.name, "row": row},
+        )  # fmt: skip
+    if not _calls_user_code(node):
+        return error
+    return UserFunctionFailed(
+        f"{type(error).__name__}: {error}",
+        where=where,
+        why=f"a function of {node.name!r} raised. {_row_text(row)}".strip(),
+        fix="the cause is attached; a filter before the operator can keep such rows out",
+        operator=node.name,
+        row=row,
+    )
+
+
+def _generated_frame(traceback: TracebackType | None, file: str) -> tuple[FrameType, int] | None:
+    found: tuple[FrameType, int] | None = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == file:
+            found = (traceback.tb_frame, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return found
+
+
+def _calls_user_code(node: Node) -> bool:
+    return next(node.operator.callables(), None) is not None
+
+
+def _last_row(frame: FrameType) -> tuple[Any, ...] | None:
+    """The row that the innermost loop was working on: the last row variable that was assigned."""
+    rows = [v for name, v in frame.f_locals.items() if _ROW_VARIABLE.fullmatch(name) and isinstance(v, tuple)]
+    return rows[-1] if rows else None
+
+
+def _row_text(row: tuple[Any, ...] | None) -> str:
+    return "" if row is None else f"The row was {row!r:.300}."

@@ -1,0 +1,96 @@
+"""From regions to parts: what is compiled to one function each, and what flows between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.map import Map
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.graph.facts import Delay
+
+if TYPE_CHECKING:
+    from penstock.analysis import Analysis
+    from penstock.graph.node import FlowGraph, Node
+
+ROW_BY_ROW = (Filter, FlatMap, Map, Select)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A function to be: operators with one activation condition, and its borders.
+
+    nodes:   in the order in which they run.
+    inputs:  nodes outside whose rows it reads; it runs in a tick if one of them has any.
+    outputs: nodes in it whose rows others read, and sinks.
+    """
+
+    function: str
+    nodes: tuple[int, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def is_given(node: Node) -> bool:
+    """Whether a node's rows are there when the tick begins: a source's, and what a delay kept."""
+    return isinstance(node.operator, Source | DeferTick)
+
+
+def plan_parts(graph: FlowGraph, analysis: Analysis) -> tuple[Part, ...]:
+    """The parts of a flow in an order in which all of one may run before all of the next.
+
+    Sources and delays are no part of any: their rows are given to the tick. A chain that works row by
+    row and ends in one other region is compiled into that one, where its rows
+    need no buffer.
+    """
+    home = _homes(graph, analysis)
+    members: dict[int, list[int]] = {}
+    for node_id in sorted(home, key=analysis.ranks.__getitem__):
+        members.setdefault(home[node_id], []).append(node_id)
+    # A merged chain runs with the region it was merged into, so that region's own head gives the place.
+    order = sorted(members, key=analysis.ranks.__getitem__)
+    return tuple(_part(graph, at, members[head]) for at, head in enumerate(order))
+
+
+def _homes(graph: FlowGraph, analysis: Analysis) -> dict[int, int]:
+    """Per compiled node, the head of the region it is compiled into."""
+    home: dict[int, int] = {}
+    for region in analysis.regions:
+        for node_id in region.nodes:
+            if not is_given(graph.nodes[node_id]):
+                home[node_id] = region.head
+    consumers = graph.consumers()
+    # Downstream first: a chain behind a chain follows it to where that one went.
+    for region in reversed(analysis.regions):
+        nodes = [n for n in region.nodes if n in home]
+        leaving = {e for n in nodes for e in consumers[n] if e.target not in nodes}
+        row_by_row = all(isinstance(graph.nodes[n].operator, ROW_BY_ROW) for n in nodes)
+        if not nodes or not row_by_row or len(leaving) != 1:
+            continue
+        (edge,) = leaving
+        if graph.port(edge).delay is Delay.NONE:
+            for node_id in nodes:
+                home[node_id] = home[edge.target]
+    return home
+
+
+def _part(graph: FlowGraph, at: int, nodes: list[int]) -> Part:
+    inside = set(nodes)
+    consumers = graph.consumers()
+    inputs: list[int] = []
+    for node_id in nodes:
+        for source in graph.nodes[node_id].inputs:
+            if source not in inside and source not in inputs:
+                inputs.append(source)
+    outputs = [
+        n
+        for n in nodes
+        if isinstance(graph.nodes[n].operator, Sink)
+        or any(e.target not in inside for e in consumers[n])
+    ]
+    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs))

@@ -1,0 +1,105 @@
+"""A flow compiled: generated source, the slots it keeps, and what flows between its functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.analysis import analyse
+from penstock.engine.constants import Constants
+from penstock.engine.plan import Part, is_given, plan_parts
+from penstock.engine.region_writer import RegionWriter
+from penstock.engine.runtime import RUNTIME
+from penstock.engine.slot import Slot, as_list
+from penstock.expr.python import RUNTIME as EXPRESSION_RUNTIME
+from penstock.flow.operators.defer_tick import DeferTick
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import CodeType
+
+    from penstock.engine.slot import SlotMapping
+    from penstock.graph.node import FlowGraph
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """A `defer_tick`: it keeps the rows of node `source` for the next tick, in a slot under the key `()`."""
+
+    node: int
+    source: int
+    slot: Slot
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a flow was compiled to. It holds no state: `bind` makes the functions over some.
+
+    file:        the name that tracebacks show for the generated source.
+    owners:      per line of the source, the node that it works for.
+    source_append, sink_append: per name, whether its rows come without weights.
+    """
+
+    graph: FlowGraph
+    file: str
+    source_code: str
+    owners: tuple[int | None, ...]
+    parts: tuple[Part, ...]
+    slots: tuple[Slot, ...]
+    delayed: tuple[Delayed, ...]
+    source_append: dict[str, bool]
+    sink_append: dict[str, bool]
+    constants: dict[str, object] = field(repr=False)
+    bytecode: CodeType = field(repr=False)
+
+    def bind(self, state: Mapping[str, SlotMapping]) -> dict[str, Any]:
+        """The generated functions, by name, over these slots (one mapping per `Slot.name`)."""
+        namespace: dict[str, Any] = {**EXPRESSION_RUNTIME, **RUNTIME, **self.constants}
+        for slot in self.slots:
+            name = slot.name.replace(".", "_")
+            namespace[f"slot_{name}"] = state[slot.name]
+            namespace[f"get_{name}"] = state[slot.name].get
+        exec(self.bytecode, namespace)
+        return namespace
+
+
+def compile_program(graph: FlowGraph) -> Program:
+    """Compile a flow. Raises what `analyse` raises: cycles, unmet needs, missing guards."""
+    analysis = analyse(graph)
+    constants = Constants()
+    parts = plan_parts(graph, analysis)
+    lines: list[str] = []
+    owners: list[int | None] = []
+    slots: list[Slot] = []
+    for part in parts:
+        writer = RegionWriter(graph, analysis, part, constants)
+        writer.write()
+        for written in (writer.functions, writer.code):
+            lines.extend(written.lines)
+            owners.extend(written.owners)
+        lines.append("")
+        owners.append(None)
+        slots.extend(writer.slots)
+    delayed = tuple(
+        Delayed(n.id, n.inputs[0], Slot(f"{n.id}.deferred", as_list))
+        for n in graph.nodes
+        if isinstance(n.operator, DeferTick)
+    )
+    source_code = "\n".join(lines) + "\n"
+    file = f"<penstock {graph.name}>"
+    return Program(
+        graph=graph,
+        file=file,
+        source_code=source_code,
+        owners=tuple(owners),
+        parts=parts,
+        slots=(*slots, *(d.slot for d in delayed)),
+        delayed=delayed,
+        source_append={name: analysis.facts[n].append for name, n in graph.sources.items()},
+        sink_append={name: analysis.facts[n].append for name, n in graph.sinks.items()},
+        constants=constants.values,
+        bytecode=compile(source_code, file, "exec"),
+    )
+
+
+__all__ = ["Delayed", "Program", "compile_program", "is_given"]

@@ -1,0 +1,337 @@
+"""Writes one region of a flow as one straight-line Python function.
+
+Rows are pushed: a loop over a buffer carries the code of all that follows it,
+up to where something must be remembered. A buffer is made only where a stream
+has several readers, leaves the region, or enters an operator that reads whole
+inputs; what would be written more than once and is long, is buffered too.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.engine.row import Row, tuple_source
+from penstock.engine.source_code import SourceCode
+from penstock.engine.steps import step_for
+from penstock.expr.check import check
+from penstock.expr.python import Scope, key_of, lower, predicate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.analysis import Analysis
+    from penstock.engine.constants import Constants
+    from penstock.engine.plan import Part
+    from penstock.engine.slot import Slot
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import DataType, Schema
+    from penstock.graph.node import Edge, FlowGraph, Node
+
+
+class RegionWriter:
+    """Code of one part of a plan.
+
+    code: what has been written. slots: state of the operators in it.
+    """
+
+    def __init__(self, graph: FlowGraph, analysis: Analysis, part: Part, constants: Constants) -> None:
+        self.graph = graph
+        self.analysis = analysis
+        self.part = part
+        self.code = SourceCode()
+        self.functions = SourceCode()
+        self._constants = constants
+        self._fresh = 0
+        self._members = frozenset(part.nodes)
+        self._consumers = graph.consumers()
+        self._loop_of = {n: loop for loop in analysis.loops for n in loop if n in self._members}
+        self._steps = {n: step_for(graph.nodes[n].operator, graph.nodes[n], self) for n in part.nodes}
+        self._inlined = self._find_inlined()
+        self._functions: set[str] = set()
+
+    # -- what steps ask ---------------------------------------------------------------------
+
+    def is_append(self, node: int) -> bool:
+        """Whether the stream of a node carries plain rows, without weights."""
+        return self.analysis.facts[node].append
+
+    def is_consolidated(self, node: int) -> bool:
+        """Whether a node's rows of a tick are known to differ from each other already."""
+        return node in self._steps and self._steps[node].consolidates
+
+    def input_schema(self, node: Node, port: int) -> Schema:
+        return self.graph.nodes[node.inputs[port]].schema
+
+    def constant(self, name: str, value: object) -> str:
+        """A name for a value that generated code needs."""
+        return self._constants.name(name, value)
+
+    def fresh(self, name: str) -> str:
+        """A variable name that is used nowhere else in the region."""
+        self._fresh += 1
+        clean = re.sub(r"\W", "_", name)
+        if not clean[:1].isalpha() or keyword.iskeyword(clean):
+            clean = f"v_{clean}"
+        return f"{clean}_{self._fresh}"
+
+    def named(self, what: str, node: int) -> str:
+        """The variable of a node for `what`."""
+        return f"{what}_of_{node}"
+
+    def function(self, header: str, *body: str) -> None:
+        """Write a module-level function once."""
+        if header.split("(")[0] in self._functions:
+            return
+        self._functions.add(header.split("(")[0])
+        with self.functions.block(header):
+            for line in body:
+                self.functions.line(line)
+
+    def slot(self, node: int, what: str) -> str:
+        return f"slot_{node}_{what}"
+
+    def slot_get(self, node: int, what: str) -> str:
+        return f"get_{node}_{what}"
+
+    def buffer(self, node: int) -> str:
+        """The variable with a node's rows of this tick (in a loop: of this round)."""
+        return f"rows_{node}"
+
+    def result(self, node: int) -> str:
+        """The variable with what leaves the region at a node."""
+        return f"out_{node}"
+
+    def news(self, node: int) -> str:
+        """The variable with a feedback's rows for the next round."""
+        return f"news_{node}"
+
+    # -- expressions ----------------------------------------------------------------------------
+
+    def _scope(self, schema: Schema, columns: tuple[str, ...]) -> Scope:
+        return Scope(schema, columns, self._constants.values)
+
+    def value(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
+        return lower(expr, self._scope(schema, columns))
+
+    def predicate(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
+        return predicate(expr, self._scope(schema, columns))
+
+    def key_source(self, dtype: DataType, source: str) -> str:
+        """`source`, which is not null, in the form in which it is a dict key."""
+        return key_of(dtype, False, source)
+
+    def assign_key(
+        self, name: str, exprs: Sequence[Expr], schema: Schema, columns: tuple[str, ...]
+    ) -> list[int]:
+        """Assign the key of a row to `name`; positions of the parts that may be null.
+
+        One expression: its value. None: `()`. Several: a tuple.
+        """
+        scope = self._scope(schema, columns)
+        typed = [check(e, schema) for e in exprs]
+        parts = [
+            key_of(t.type, t.nullable, lower(e, scope)) for e, t in zip(exprs, typed, strict=True)
+        ]
+        self.code.line(f"{name} = {parts[0] if len(parts) == 1 else tuple_source(parts) if parts else '()'}")
+        return [i for i, t in enumerate(typed) if t.nullable]
+
+    def null_key_test(
+        self, exprs: Sequence[Expr], node: Node, port: int, columns: tuple[str, ...]
+    ) -> str | None:
+        """Source of whether a part of the key is null; None where none can be."""
+        schema = self.input_schema(node, port)
+        scope = self._scope(schema, columns)
+        tests = [f"{lower(e, scope)} is None" for e in exprs if check(e, schema).nullable]
+        return " or ".join(tests) if tests else None
+
+    def row_key(self, schema: Schema, columns: tuple[str, ...]) -> str:
+        """Source of the row as a tuple in the form in which it is a dict key."""
+        pairs = zip(schema.fields, columns, strict=True)
+        return tuple_source([key_of(f.type, f.nullable, c) for f, c in pairs])
+
+    # -- rows ---------------------------------------------------------------------------------------
+
+    def unpack(self, schema: Schema, row: str) -> tuple[str, ...]:
+        """Assign the columns of the tuple `row` to variables."""
+        names = tuple(self.fresh(f.name) for f in schema.fields)
+        self.code.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {row}")
+        return names
+
+    @contextmanager
+    def each_row(self, node: Node, port: int) -> Iterator[Row]:
+        """Loop over the buffer of an input; what is written inside is its body."""
+        source = node.inputs[port]
+        schema = self.graph.nodes[source].schema
+        buffer = self.buffer(source)
+        if self.is_append(source):
+            row = self.fresh("row")
+            with self.code.block(f"for {row} in {buffer}:"):
+                yield Row(self.unpack(schema, row), row)
+            return
+        names = tuple(self.fresh(f.name) for f in schema.fields)
+        weight = self.fresh("weight")
+        with self.code.block(f"for {', '.join((*names, weight))} in {buffer}:"):
+            yield Row(names, None, weight)
+
+    def add_weight(self, slot: str, get: str, key: str, row: Row) -> None:
+        """Write `slot[key][row] += weight`, without entries of weight 0 or empty dicts."""
+        code = self.code
+        own = self.fresh("own")
+        code.line(f"{own} = {get}({key})")
+        with code.block(f"if {own} is None:"):
+            code.line(f"{slot}[{key}] = {{{row.whole}: {row.copies}}}")
+        with code.block("else:"):
+            total = self.fresh("n")
+            code.line(f"{total} = {own}.get({row.whole}, 0) + {row.copies}")
+            with code.block(f"if {total}:"):
+                code.line(f"{own}[{row.whole}] = {total}")
+            with code.block("else:"):
+                code.line(f"del {own}[{row.whole}]")
+                with code.block(f"if not {own}:"):
+                    code.line(f"del {slot}[{key}]")
+
+    def emit(self, node: int, row: Row) -> None:
+        """Write what is done with one row of a node's output: its consumer's code, or a buffer."""
+        if node in self._inlined:
+            (edge,) = self._consumers[node]
+            with self.code.working_for(edge.target):
+                self._steps[edge.target].consume(edge.port, row)
+        else:
+            self.code.line(f"{self.buffer(node)}.append({row.flat(append=self.is_append(node))})")
+
+    def emit_copies(self, node: int, row: Row) -> None:
+        """Emit a row whose weight is a variable; on an append edge as so many plain rows."""
+        if not self.is_append(node) or row.weight is None:
+            self.emit(node, row)
+            return
+        with self.code.block(f"for _ in range({row.weight}):"):
+            self.emit(node, Row(row.columns, row.whole))
+
+    # -- the function -----------------------------------------------------------------------------------
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(slot for step in self._steps.values() for slot in step.slots())
+
+    def write(self) -> None:
+        """Write the region's function."""
+        inputs = ", ".join(self.buffer(n) for n in self.part.inputs)
+        with self.code.block(f"def {self.part.function}({inputs}):"):
+            self._begin()
+            for group in self._in_turn():
+                if len(group) == 1 and group[0] not in self._loop_of:
+                    self._write_node(group[0])
+                else:
+                    self._write_loop(group)
+            results = [
+                self.result(n) if self._steps[n].has_result else self.buffer(n) for n in self.part.outputs
+            ]
+            self.code.line(f"return {tuple_source(results) if results else '()'}")
+
+    def _begin(self) -> None:
+        for node in self.part.nodes:
+            with self.code.working_for(node):
+                if self._has_buffer(node) and node not in self._loop_of:
+                    self.code.line(f"{self.buffer(node)} = []")
+                self._steps[node].begin()
+
+    def _in_turn(self) -> Iterator[tuple[int, ...]]:
+        """Nodes one by one, the nodes of a loop together."""
+        done: set[int] = set()
+        for node in self.part.nodes:
+            if node not in done:
+                group = tuple(self._loop_of.get(node, (node,)))
+                done.update(group)
+                yield group
+
+    def _write_node(self, node_id: int) -> None:
+        step, node = self._steps[node_id], self.graph.nodes[node_id]
+        with self.code.working_for(node_id):
+            if step.takes_rows:
+                for port, source in enumerate(node.inputs):
+                    if source not in self._inlined:
+                        with self.each_row(node, port) as row:
+                            step.consume(port, row)
+            step.finish()
+
+    def _has_buffer(self, node: int) -> bool:
+        return node not in self._inlined and bool(self._consumers[node])
+
+    # -- loops ----------------------------------------------------------------------------------------------
+
+    def _write_loop(self, loop: tuple[int, ...]) -> None:
+        """Rounds of the loop's body until a round makes no news; what leaves is gathered over the rounds."""
+        code = self.code
+        feedbacks = [n for n in loop if self._closes_a_round(n)]
+        body = [n for n in loop if n not in feedbacks]
+        buffers = [n for n in body if self._has_buffer(n)]
+        leaving = [n for n in (*feedbacks, *buffers) if any(e.target not in loop for e in self._consumers[n])]
+        entering = sorted(
+            {s for n in loop for s in self.graph.nodes[n].inputs if s not in loop and s not in self._inlined}
+        )
+        rounds = self.fresh("rounds")
+        bound = min(getattr(self.graph.nodes[n].operator, "max_iterations", 0) for n in feedbacks)
+        for node in leaving:
+            code.line(f"all_{node} = []")
+        for node in feedbacks:
+            code.line(f"{self.buffer(node)} = []")
+        code.line(f"{rounds} = 0")
+        with code.block("while True:"):
+            for node in feedbacks:
+                code.line(f"{self.news(node)} = []")
+            for node in buffers:
+                code.line(f"{self.buffer(node)} = []")
+            for node in loop:
+                self._write_node(node)
+            for node in leaving:
+                code.line(f"all_{node}.extend({self.buffer(node)})")
+            for node in feedbacks:
+                code.line(f"{self.buffer(node)} = {self.news(node)}")
+            for node in entering:
+                code.line(f"{self.buffer(node)} = ()")
+            news = " or ".join(self.news(n) for n in feedbacks)
+            with code.block(f"if not ({news}):"):
+                code.line("break")
+            code.line(f"{rounds} += 1")
+            with code.working_for(feedbacks[0]), code.block(f"if {rounds} > {bound}:"):
+                sizes = " + ".join(f"len({self.news(n)})" for n in feedbacks)
+                code.line(f"x_no_fixpoint({rounds}, {sizes})")
+        for node in leaving:
+            code.line(f"{self.buffer(node)} = all_{node}")
+
+    def _closes_a_round(self, node: int) -> bool:
+        return self._steps[node].closes_a_round
+
+    # -- what is inlined ----------------------------------------------------------------------------------------
+
+    def _find_inlined(self) -> frozenset[int]:
+        """Nodes whose only consumer's code is written where their rows are made."""
+        inlined: set[int] = set()
+        ends_heavy: dict[int, bool] = {}
+        for node in reversed(self.part.nodes):
+            edges = self._consumers[node]
+            if len(edges) != 1 or not self._may_inline(edges[0]):
+                continue
+            target = self._steps[edges[0].target]
+            heavy = target.heavy or ends_heavy.get(edges[0].target, False)
+            if heavy and self._steps[node].sites > 1:
+                continue
+            inlined.add(node)
+            # A stateful consumer emits elsewhere, or is itself the heavy code.
+            ends_heavy[node] = target.heavy or (
+                not target.keeps_state and ends_heavy.get(edges[0].target, False)
+            )
+        return frozenset(inlined)
+
+    def _may_inline(self, edge: Edge) -> bool:
+        if edge.source not in self._members or edge.target not in self._members:
+            return False
+        # A feedback hands its rows out round by round, so they stand in a buffer.
+        if self._steps[edge.source].closes_a_round:
+            return False
+        if self._loop_of.get(edge.source) != self._loop_of.get(edge.target):
+            return False
+        return self._steps[edge.target].takes_rows

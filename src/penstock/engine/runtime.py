@@ -1,0 +1,201 @@
+"""Functions that generated ticks call: state that is more than one plain value.
+
+All of them work on plain data (numbers, lists, dicts), so that state can be
+stored, read by people and moved between processes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from decimal import Context, Decimal, Inexact
+from itertools import islice
+from math import inf
+from typing import Any
+
+from penstock.errors import EvaluationError, NoFixpoint
+from penstock.expr.runtime import NAN
+
+Rows = list[tuple[Any, ...]]
+OrderKey = Callable[[Any], Any] | None
+
+_INT64 = 2**63
+
+
+def consolidate(rows: Rows) -> Rows:
+    """Sum the weights (last field) of equal rows; rows of weight 0 go. First seen, first out."""
+    if len(rows) < 2:
+        return rows
+    weights: dict[tuple[Any, ...], int] = {}
+    for row in rows:
+        key = row[:-1]
+        weights[key] = weights.get(key, 0) + row[-1]
+    return [(*row, weight) for row, weight in weights.items() if weight]
+
+
+def int64_sum(total: int) -> int:
+    """`total`, if it is an int64."""
+    if -_INT64 <= total < _INT64:
+        return total
+    raise EvaluationError("a sum of integers leaves the range of int64", fix="cast the argument to a decimal")
+
+
+# -- exact float sums -------------------------------------------------------------------
+#
+# A float is n / 2**k, so a sum of floats is too: state holds numerator and denominator,
+# and what is taken out leaves nothing behind. NaN and the infinities are counted beside.
+
+
+def float_add(group: list[Any], at: int, value: float, weight: int) -> None:
+    """Add `weight` copies of `value` to [numerator, denominator, nan, +inf, -inf] at `group[at:]`."""
+    if value - value != 0:
+        group[at + (2 if value != value else 3 if value > 0 else 4)] += weight
+        return
+    numerator, denominator = value.as_integer_ratio()
+    common = group[at + 1]
+    if denominator > common:
+        group[at] = group[at] * (denominator // common) + numerator * weight
+        group[at + 1] = denominator
+    else:
+        total = group[at] + numerator * (common // denominator) * weight
+        group[at] = total
+        if not total:
+            group[at + 1] = 1
+
+
+def float_sum(group: list[Any], at: int, count: int = 1) -> float:
+    """The sum at `group[at:]` divided by `count`, rounded once."""
+    numerator, denominator, nan, up, down = group[at : at + 5]
+    if nan > 0 or (up > 0 and down > 0):
+        return NAN
+    if up > 0:
+        return inf
+    if down > 0:
+        return -inf
+    try:
+        return numerator / (denominator * count)
+    except OverflowError:
+        return inf if numerator > 0 else -inf
+
+
+# -- decimals -------------------------------------------------------------------------------
+
+_WIDE = Context(prec=200, traps=[Inexact])
+
+
+def unscaled(value: Decimal, scale: int) -> int:
+    """`value * 10**scale`, which is whole."""
+    return int(value.scaleb(scale, _WIDE))
+
+
+def decimal_of(total: int, precision: int, scale: int) -> Decimal:
+    """The decimal of an unscaled integer. Raises `EvaluationError` beyond `precision` digits."""
+    if abs(total) >= 10**precision:
+        raise EvaluationError(
+            f"a sum of decimals leaves decimal({precision},{scale})", fix="cast the argument to fewer digits"
+        )
+    return Decimal(total).scaleb(-scale, _WIDE)
+
+
+def decimal_mean(total: int, count: int, scale: int, precision: int, to_scale: int) -> Decimal:
+    """`total / count` of an unscaled sum with `scale` digits, rounded half up to `to_scale` digits."""
+    numerator = abs(total) * 10 ** (to_scale - scale)
+    rounded = (2 * numerator + count) // (2 * count)
+    return decimal_of(rounded if total >= 0 else -rounded, precision, to_scale)
+
+
+# -- multisets ---------------------------------------------------------------------------------
+
+
+def count_value(counts: dict[Any, int], value: Any, weight: int) -> int:
+    """Add `weight` copies of `value`; +1 if it became present, -1 if it ceased to be, else 0."""
+    before = counts.get(value, 0)
+    after = before + weight
+    if after:
+        counts[value] = after
+    elif before:
+        del counts[value]
+    return (after > 0) - (before > 0)
+
+
+def order_value(group: list[Any], at: int, value: Any, weight: int, order_key: OrderKey) -> None:
+    """Add `weight` copies of `value` to [sorted present values, counts] at `group[at:]`."""
+    crossing = count_value(group[at + 1], value, weight)
+    if crossing:
+        values = group[at]
+        key = value if order_key is None else order_key(value)
+        where = bisect_left(values, key, key=order_key)
+        if crossing > 0:
+            values.insert(where, value)
+        else:
+            del values[where]
+
+
+def collected(counts: dict[Any, int], order_key: OrderKey) -> tuple[Any, ...]:
+    """All present values, ascending, each as often as it is there."""
+    values = sorted((v for v, n in counts.items() if n > 0), key=order_key)
+    return tuple(v for v in values for _ in range(counts[v]))
+
+
+# -- top k --------------------------------------------------------------------------------------
+
+
+def first_copies(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> dict[tuple[Any, ...], int]:
+    """The first `k` copies of `rows` in order: row -> number of copies taken."""
+    top: dict[tuple[Any, ...], int] = {}
+    for row in islice(rows, k):
+        taken = min(counts[row], k)
+        top[row] = taken
+        k -= taken
+        if not k:
+            break
+    return top
+
+
+def drop_beyond(rows: Rows, counts: dict[tuple[Any, ...], int], k: int) -> None:
+    """Forget what can never be among the first `k` again, as no row is ever taken back."""
+    kept = 0
+    for at, row in enumerate(rows):
+        if kept >= k:
+            for gone in rows[at:]:
+                del counts[gone]
+            del rows[at:]
+            return
+        kept += counts[row]
+
+
+def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int]]:
+    """Changes that lead from one top to another: first what leaves, then what comes."""
+    gone = [(row, new.get(row, 0) - n) for row, n in old.items() if n > new.get(row, 0)]
+    return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
+
+
+# -- loops ------------------------------------------------------------------------------------------
+
+
+def no_fixpoint(rounds: int, news: int) -> None:
+    """A loop has run longer than its bound allows."""
+    raise NoFixpoint(
+        f"the loop makes new rows after {rounds - 1} rounds: {news} in the last one",
+        fix="bound what the loop makes (a filter, a distinct key), or raise max_iterations",
+        rounds=rounds - 1,
+        news=news,
+    )
+
+
+RUNTIME: dict[str, Any] = {
+    "x_no_fixpoint": no_fixpoint,
+    "x_consolidate": consolidate,
+    "x_int64_sum": int64_sum,
+    "x_float_add": float_add,
+    "x_float_sum": float_sum,
+    "x_unscaled": unscaled,
+    "x_decimal_of": decimal_of,
+    "x_decimal_mean": decimal_mean,
+    "x_count_value": count_value,
+    "x_order_value": order_value,
+    "x_collected": collected,
+    "x_first_copies": first_copies,
+    "x_drop_beyond": drop_beyond,
+    "x_top_changes": top_changes,
+}

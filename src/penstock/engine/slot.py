@@ -1,0 +1,49 @@
+"""Slots: the named, typed pieces of an operator's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Thaw = Callable[[Any], Any]
+
+
+def as_it_is(value: Any) -> Any:
+    """Thaw of values that are never mutated in place, or come back as they were."""
+    return value
+
+
+def as_list(value: Any) -> list[Any]:
+    """Thaw of a flat list."""
+    return list(value)
+
+
+def as_dict(value: Any) -> dict[Any, Any]:
+    """Thaw of a flat dict."""
+    return dict(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A mapping from key to value that an operator keeps.
+
+    name: "<node id>.<what>", stable for a given flow.
+    thaw: makes the mutable form of a stored value, where a store gives back
+          tuples for lists.
+    """
+
+    name: str
+    thaw: Thaw = as_it_is
+
+
+class SlotMapping(Protocol):
+    """What generated code asks of a slot: a dict, or a mapping that loads what it is asked for.
+
+    `get` gives None where there is nothing; a value that was got may be
+    mutated in place. Nothing iterates a slot.
+    """
+
+    def get(self, key: Any, /) -> Any: ...
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+    def __delitem__(self, key: Any, /) -> None: ...

@@ -1,0 +1,369 @@
+"""How each aggregate function keeps its state in a group's list and reads its answer from it.
+
+A group is one list: [rows, last answer, fields...]. An accumulator owns some
+fields in a row, starting at `at`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from penstock.engine.row import times
+from penstock.engine.slot import Thaw, as_dict, as_it_is, as_list
+from penstock.expr.check import Typed, check
+from penstock.expr.order import order_key
+from penstock.expr.types import FLOAT64, DecimalType, StructType
+from penstock.expr.types import Field as SchemaField
+from penstock.flow.aggregates import (
+    Aggregation,
+    Collect,
+    Count,
+    CountDistinct,
+    First,
+    Last,
+    Max,
+    Mean,
+    Min,
+    Sum,
+)
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.source_code import SourceCode
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import DataType, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a group's list: source of its first value, and how it is thawed."""
+
+    initial: str
+    thaw: Thaw = as_it_is
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where an accumulator writes: the group variable, its first field, and the code so far."""
+
+    writer: RegionWriter
+    group: str
+    at: int
+
+    @property
+    def code(self) -> SourceCode:
+        return self.writer.code
+
+    def field(self, offset: int) -> str:
+        return f"{self.group}[{self.at + offset}]"
+
+
+class Accumulator:
+    """State and code of one aggregate function over one type.
+
+    types: of the arguments. append: rows are never taken back.
+    """
+
+    def __init__(self, types: tuple[Typed, ...], append: bool) -> None:
+        self.types = types
+        self.append = append
+
+    def fields(self) -> tuple[Field, ...]:
+        """The fields it needs."""
+        raise NotImplementedError
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        """Write the update by one row; no argument in `arguments` is null."""
+        raise NotImplementedError
+
+    def result(self, to: Target) -> str:
+        """Source of the answer, for a group that has rows."""
+        raise NotImplementedError
+
+
+def _plus(field: str, amount: str, weight: str | None) -> str:
+    if weight == "-1":
+        return f"{field} -= {amount}"
+    return f"{field} += {amount if weight in (None, '1') else times(_factor(amount), _factor(weight))}"
+
+
+def _factor(source: str | None) -> str:
+    assert source is not None
+    return source if source.isidentifier() or source.isdigit() else f"({source})"
+
+
+class CountRows(Accumulator):
+    """count() of rows: the group counts them anyway, in its first field."""
+
+    def fields(self) -> tuple[Field, ...]:
+        return ()
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        pass
+
+    def result(self, to: Target) -> str:
+        return f"{to.group}[0]"
+
+
+class CountValues(Accumulator):
+    def fields(self) -> tuple[Field, ...]:
+        return (Field("0"),)
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        to.code.line(_plus(to.field(0), "1", weight))
+
+    def result(self, to: Target) -> str:
+        return to.field(0)
+
+
+class Totals(Accumulator):
+    """Base of sum and mean: [total] or, where values may be null, [total, values that are not]."""
+
+    def total_fields(self) -> tuple[Field, ...]:
+        return (Field("0"),)
+
+    def fields(self) -> tuple[Field, ...]:
+        counted = (Field("0"),) if self.types[0].nullable else ()
+        return self.total_fields() + counted
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        self.add(to, arguments[0], weight)
+        if self.types[0].nullable:
+            to.code.line(_plus(to.field(len(self.total_fields())), "1", weight))
+
+    def add(self, to: Target, value: str, weight: str | None) -> None:
+        to.code.line(_plus(to.field(0), value, weight))
+
+    def count(self, to: Target) -> str:
+        return to.field(len(self.total_fields())) if self.types[0].nullable else f"{to.group}[0]"
+
+    def total(self, to: Target) -> str:
+        raise NotImplementedError
+
+    def result(self, to: Target) -> str:
+        if self.types[0].nullable:
+            return f"({self.total(to)} if {self.count(to)} > 0 else None)"
+        return self.total(to)
+
+
+class IntSum(Totals):
+    def total(self, to: Target) -> str:
+        return f"x_int64_sum({to.field(0)})"
+
+
+class IntMean(Totals):
+    def total(self, to: Target) -> str:
+        return f"{to.field(0)} / {self.count(to)}"
+
+
+class FloatTotals(Totals):
+    """[numerator, denominator, nan, +inf, -inf]: exact, so that what is taken out leaves nothing behind."""
+
+    def total_fields(self) -> tuple[Field, ...]:
+        return (Field("0"), Field("1"), Field("0"), Field("0"), Field("0"))
+
+    def add(self, to: Target, value: str, weight: str | None) -> None:
+        to.code.line(f"x_float_add({to.group}, {to.at}, {value}, {weight or '1'})")
+
+
+class FloatSum(FloatTotals):
+    def total(self, to: Target) -> str:
+        return f"x_float_sum({to.group}, {to.at})"
+
+
+class FloatMean(FloatTotals):
+    def total(self, to: Target) -> str:
+        return f"x_float_sum({to.group}, {to.at}, {self.count(to)})"
+
+
+class DecimalTotals(Totals):
+    """The total as an integer of the last decimal place."""
+
+    def __init__(self, types: tuple[Typed, ...], append: bool, out: DataType) -> None:
+        super().__init__(types, append)
+        argument = types[0].type
+        assert isinstance(argument, DecimalType)
+        assert isinstance(out, DecimalType)
+        self.scale, self.out = argument.scale, out
+
+    def add(self, to: Target, value: str, weight: str | None) -> None:
+        to.code.line(_plus(to.field(0), f"x_unscaled({value}, {self.scale})", weight))
+
+
+class DecimalSum(DecimalTotals):
+    def total(self, to: Target) -> str:
+        return f"x_decimal_of({to.field(0)}, {self.out.precision}, {self.out.scale})"
+
+
+class DecimalMean(DecimalTotals):
+    def total(self, to: Target) -> str:
+        numbers = f"{self.scale}, {self.out.precision}, {self.out.scale}"
+        return f"x_decimal_mean({to.field(0)}, {self.count(to)}, {numbers})"
+
+
+class BestOnly(Accumulator):
+    """The extreme value of rows that are never taken back: one field."""
+
+    def __init__(self, types: tuple[Typed, ...], append: bool, sign: str) -> None:
+        super().__init__(types, append)
+        self.sign = sign
+
+    def fields(self) -> tuple[Field, ...]:
+        return (Field("None"),)
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        best, value = to.field(0), arguments[0]
+        better = f"{value} {self.sign} {best}"
+        key = order_key(self.types[0].type, False)
+        if key is not None:
+            order = to.writer.constant("order", key)
+            better = f"{order}({value}) {self.sign} {order}({best})"
+        with to.code.block(f"if {best} is None or {better}:"):
+            to.code.line(f"{best} = {value}")
+
+    def result(self, to: Target) -> str:
+        return to.field(0)
+
+
+class Extreme(Accumulator):
+    """[present values in order, copies per value]; the answer stands at one end."""
+
+    def __init__(self, types: tuple[Typed, ...], append: bool, end: int) -> None:
+        super().__init__(types, append)
+        self.end = end
+
+    def fields(self) -> tuple[Field, ...]:
+        return (Field("[]", as_list), Field("{}", as_dict))
+
+    def key(self, to: Target) -> str:
+        key = order_key(self.types[0].type, False)
+        return "None" if key is None else to.writer.constant("order", key)
+
+    def value(self, to: Target, arguments: tuple[str, ...]) -> str:
+        return arguments[0]
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        value = self.value(to, arguments)
+        to.code.line(f"x_order_value({to.group}, {to.at}, {value}, {weight or '1'}, {self.key(to)})")
+
+    def result(self, to: Target) -> str:
+        return f"({to.field(0)}[{self.end}] if {to.field(0)} else None)"
+
+
+class ExtremeBy(Extreme):
+    """first and last: the extreme pair (by, value); its value is the answer."""
+
+    def key(self, to: Target) -> str:
+        value, by = self.types
+        fields = (SchemaField("by", by.type, by.nullable), SchemaField("value", value.type, value.nullable))
+        key = order_key(StructType(fields), False)
+        return "None" if key is None else to.writer.constant("order", key)
+
+    def value(self, to: Target, arguments: tuple[str, ...]) -> str:
+        return f"({arguments[1]}, {arguments[0]})"
+
+    def result(self, to: Target) -> str:
+        return f"({to.field(0)}[{self.end}][1] if {to.field(0)} else None)"
+
+
+class DistinctValues(Accumulator):
+    """[copies per value, number of present values]."""
+
+    def fields(self) -> tuple[Field, ...]:
+        return (Field("{}", as_dict), Field("0"))
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        value = to.writer.key_source(self.types[0].type, arguments[0])
+        to.code.line(f"{to.field(1)} += x_count_value({to.field(0)}, {value}, {weight or '1'})")
+
+    def result(self, to: Target) -> str:
+        return to.field(1)
+
+
+class Collected(Accumulator):
+    """Copies per value; the answer is made anew when its group changed."""
+
+    def fields(self) -> tuple[Field, ...]:
+        return (Field("{}", as_dict),)
+
+    def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
+        to.code.line(f"x_count_value({to.field(0)}, {arguments[0]}, {weight or '1'})")
+
+    def result(self, to: Target) -> str:
+        key = order_key(self.types[0].type, False)
+        order = "None" if key is None else to.writer.constant("order", key)
+        return f"x_collected({to.field(0)}, {order})"
+
+
+@singledispatch
+def accumulator_for(aggregation: Aggregation, schema: Schema, append: bool) -> Accumulator:
+    """The accumulator of an aggregate function over rows of `schema`."""
+    raise NotImplementedError(f"the in-process engine cannot compute {type(aggregation).__name__}")
+
+
+def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
+    """Per argument, whether a row where it is null does not take part."""
+    if isinstance(aggregation, First | Last):
+        return (False, True)
+    return (True,) * len(aggregation.arguments())
+
+
+@accumulator_for.register
+def _count(aggregation: Count, schema: Schema, append: bool) -> Accumulator:
+    if aggregation.expr is None or not check(aggregation.expr, schema).nullable:
+        return CountRows((), append)
+    return CountValues(_types((aggregation.expr,), schema), append)
+
+
+@accumulator_for.register
+def _sum(aggregation: Sum, schema: Schema, append: bool) -> Accumulator:
+    types = _types((aggregation.expr,), schema)
+    if isinstance(types[0].type, DecimalType):
+        return DecimalSum(types, append, aggregation.field("", schema).type)
+    return FloatSum(types, append) if types[0].type == FLOAT64 else IntSum(types, append)
+
+
+@accumulator_for.register
+def _mean(aggregation: Mean, schema: Schema, append: bool) -> Accumulator:
+    types = _types((aggregation.expr,), schema)
+    if isinstance(types[0].type, DecimalType):
+        return DecimalMean(types, append, aggregation.field("", schema).type)
+    return FloatMean(types, append) if types[0].type == FLOAT64 else IntMean(types, append)
+
+
+@accumulator_for.register
+def _min(aggregation: Min, schema: Schema, append: bool) -> Accumulator:
+    types = _types((aggregation.expr,), schema)
+    return BestOnly(types, append, "<") if append else Extreme(types, append, 0)
+
+
+@accumulator_for.register
+def _max(aggregation: Max, schema: Schema, append: bool) -> Accumulator:
+    types = _types((aggregation.expr,), schema)
+    return BestOnly(types, append, ">") if append else Extreme(types, append, -1)
+
+
+@accumulator_for.register
+def _count_distinct(aggregation: CountDistinct, schema: Schema, append: bool) -> Accumulator:
+    return DistinctValues(_types((aggregation.expr,), schema), append)
+
+
+@accumulator_for.register
+def _first(aggregation: First, schema: Schema, append: bool) -> Accumulator:
+    return ExtremeBy(_types((aggregation.expr, aggregation.by), schema), append, 0)
+
+
+@accumulator_for.register
+def _last(aggregation: Last, schema: Schema, append: bool) -> Accumulator:
+    return ExtremeBy(_types((aggregation.expr, aggregation.by), schema), append, -1)
+
+
+@accumulator_for.register
+def _collect(aggregation: Collect, schema: Schema, append: bool) -> Accumulator:
+    return Collected(_types((aggregation.expr,), schema), append)
+
+
+def _types(exprs: tuple[Expr, ...], schema: Schema) -> tuple[Typed, ...]:
+    return tuple(check(expr, schema) for expr in exprs)

@@ -1,0 +1,81 @@
+"""Distinct: a row leaves when its first copy comes and is taken back with its last."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.row import Row
+from penstock.engine.slot import Slot
+from penstock.engine.steps.step import Step, step_for
+from penstock.flow.operators.distinct import Distinct
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.graph.node import Node
+
+
+class AppendDistinctStep(Step):
+    """Rows are never taken back, so the first copy is the answer at once."""
+
+    keeps_state = True
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.copies"),)
+
+    def consume(self, port: int, row: Row) -> None:
+        writer = self.writer
+        key = writer.fresh("row")
+        self.code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
+        with self.code.block(f"if {writer.slot_get(self.node.id, 'copies')}({key}) is None:"):
+            self.code.line(f"{writer.slot(self.node.id, 'copies')}[{key}] = 1")
+            self.emit(Row(writer.unpack(self.node.schema, key), key))
+
+
+class TableDistinctStep(Step):
+    """Copies are counted; the answer is whether the count crossed 0 in this tick."""
+
+    keeps_state = True
+    consolidates = True
+    sites = 2
+
+    def __init__(self, node: Node, writer: RegionWriter) -> None:
+        super().__init__(node, writer)
+        self.before = writer.named("before", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.copies"),)
+
+    def begin(self) -> None:
+        self.code.line(f"{self.before} = {{}}")
+
+    def consume(self, port: int, row: Row) -> None:
+        writer = self.writer
+        slot = writer.slot(self.node.id, "copies")
+        key, old, new = writer.fresh("row"), writer.fresh("old"), writer.fresh("new")
+        self.code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
+        self.code.line(f"{old} = {writer.slot_get(self.node.id, 'copies')}({key}) or 0")
+        with self.code.block(f"if {key} not in {self.before}:"):
+            self.code.line(f"{self.before}[{key}] = {old}")
+        self.code.line(f"{new} = {old} + {row.copies}")
+        with self.code.block(f"if {new}:"):
+            self.code.line(f"{slot}[{key}] = {new}")
+        with self.code.block(f"elif {old}:"):
+            self.code.line(f"del {slot}[{key}]")
+
+    def finish(self) -> None:
+        writer = self.writer
+        key, old, new = writer.fresh("row"), writer.fresh("old"), writer.fresh("new")
+        with self.code.block(f"for {key}, {old} in {self.before}.items():"):
+            self.code.line(f"{new} = {writer.slot_get(self.node.id, 'copies')}({key}) or 0")
+            columns = writer.unpack(self.node.schema, key)
+            with self.code.block(f"if {new} > 0 >= {old}:"):
+                self.emit(Row(columns, key, "1"))
+            with self.code.block(f"elif {old} > 0 >= {new}:"):
+                self.emit(Row(columns, key, "-1"))
+
+
+@step_for.register
+def _distinct(operator: Distinct, node: Node, writer: RegionWriter) -> Step:
+    if writer.is_append(node.inputs[0]):
+        return AppendDistinctStep(node, writer)
+    return TableDistinctStep(node, writer)

@@ -1,0 +1,107 @@
+"""Inner join: the change on one side against what the other side holds.
+
+With L, R before a batch of changes l, r the answer changes by
+    l x R  +  L x r  +  l x r.
+Each row is first matched with what the other side holds and then added to its
+own side, so every pair of new rows is met once, by whichever comes second;
+the order in which the sides come does not matter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.row import Row, times, tuple_source
+from penstock.engine.slot import Slot, as_list
+from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.engine.steps.presence import PresenceStep
+from penstock.engine.steps.matched_join import MatchedJoinStep
+from penstock.engine.steps.step import Step, step_for
+from penstock.flow.operators.join import How, Join
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.graph.node import Node
+
+SIDES = ("left", "right")
+
+
+class InnerJoinStep(Step):
+    """Per side a slot: key -> list of rows where the side is append, else key -> {row: weight}."""
+
+    keeps_state = True
+    sites = 2
+    heavy = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: Join) -> None:
+        super().__init__(node, writer)
+        self.rows = JoinedRows(node, writer, operator)
+        self.appends = tuple(writer.is_append(i) for i in node.inputs)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(
+            Slot(f"{self.node.id}.{side}", as_list) if append else Slot(f"{self.node.id}.{side}")
+            for side, append in zip(SIDES, self.appends, strict=True)
+        )
+
+    def consume(self, port: int, row: Row) -> None:
+        with self.rows.key_of(port, row) as key:
+            row = self._as_whole(port, row)
+            self._match(port, row, key)
+            self._add(port, row, key)
+
+    def _as_whole(self, port: int, row: Row) -> Row:
+        if row.whole is not None:
+            return row
+        whole = self.writer.fresh("row")
+        self.code.line(f"{whole} = {tuple_source(row.columns)}")
+        return Row(row.columns, whole, row.weight)
+
+    def _match(self, port: int, row: Row, key: str) -> None:
+        writer, other = self.writer, 1 - port
+        found = writer.fresh("found")
+        self.code.line(f"{found} = {writer.slot_get(self.node.id, SIDES[other])}({key})")
+        with self.code.block(f"if {found} is not None:"):
+            partner = writer.fresh("row")
+            weight: str | None = None
+            header = f"for {partner} in {found}:"
+            if not self.appends[other]:
+                weight = writer.fresh("n")
+                header = f"for {partner}, {weight} in {found}.items():"
+            with self.code.block(header):
+                columns = writer.unpack(writer.input_schema(self.node, other), partner)
+                pair = row.columns + columns if port == 0 else columns + row.columns
+                with self.rows.where_residual(pair):
+                    self.emit(Row(self.rows.output(pair), None, times(row.weight, weight)))
+
+    def _add(self, port: int, row: Row, key: str) -> None:
+        writer, code = self.writer, self.code
+        slot = writer.slot(self.node.id, SIDES[port])
+        own = writer.fresh("own")
+        code.line(f"{own} = {writer.slot_get(self.node.id, SIDES[port])}({key})")
+        if self.appends[port]:
+            with code.block(f"if {own} is None:"):
+                code.line(f"{slot}[{key}] = [{row.whole}]")
+            with code.block("else:"):
+                code.line(f"{own}.append({row.whole})")
+            return
+        with code.block(f"if {own} is None:"):
+            code.line(f"{slot}[{key}] = {{{row.whole}: {row.copies}}}")
+        with code.block("else:"):
+            total = writer.fresh("n")
+            code.line(f"{total} = {own}.get({row.whole}, 0) + {row.copies}")
+            with code.block(f"if {total}:"):
+                code.line(f"{own}[{row.whole}] = {total}")
+            with code.block("else:"):
+                code.line(f"del {own}[{row.whole}]")
+                with code.block(f"if not {own}:"):
+                    code.line(f"del {slot}[{key}]")
+
+
+@step_for.register
+def _join(operator: Join, node: Node, writer: RegionWriter) -> Step:
+    if operator.how is How.INNER:
+        return InnerJoinStep(node, writer, operator)
+    if operator.how is How.LEFT or operator.residual is not None:
+        return MatchedJoinStep(node, writer, operator)
+    return PresenceStep.of_join(node, writer, operator)

@@ -1,0 +1,58 @@
+"""What all joins share: keys, the residual condition, and the columns of a pair."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.expr.types import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.row import Row
+    from penstock.flow.operators.join import Join
+    from penstock.graph.node import Node
+
+
+class JoinedRows:
+    """Writes the pieces of code that depend on the join's condition."""
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: Join) -> None:
+        self.node = node
+        self.writer = writer
+        self.operator = operator
+        self.schemas = tuple(writer.input_schema(node, port) for port in (0, 1))
+        fields = (*self.schemas[0].fields, *self.schemas[1].fields)
+        named = zip(fields, operator.pair_names, strict=True)
+        self._pair = Schema(tuple(replace(f, name=name) for f, name in named))
+
+    @contextmanager
+    def key_of(self, port: int, row: Row) -> Iterator[str]:
+        """The variable that holds the row's key; what is written inside runs where no part is null."""
+        exprs = self.operator.left_keys if port == 0 else self.operator.right_keys
+        key = self.writer.fresh("key")
+        nullable = self.writer.assign_key(key, exprs, self.schemas[port], row.columns)
+        if not nullable:
+            yield key
+            return
+        parts = [key] if len(exprs) == 1 else [f"{key}[{i}]" for i in nullable]
+        with self.writer.code.block(f"if {' and '.join(f'{p} is not None' for p in parts)}:"):
+            yield key
+
+    @contextmanager
+    def where_residual(self, pair: tuple[str, ...]) -> Iterator[None]:
+        """What is written inside runs where the residual condition is true of the pair."""
+        if self.operator.residual is None:
+            yield
+            return
+        condition = self.writer.predicate(self.operator.residual, self._pair, pair)
+        with self.writer.code.block(f"if {condition}:"):
+            yield
+
+    def output(self, pair: tuple[str, ...]) -> tuple[str, ...]:
+        """The output columns of a pair: all of the left, the kept ones of the right."""
+        width = len(self.schemas[0].fields)
+        return pair[:width] + tuple(pair[width + i] for i in self.operator.kept_right)

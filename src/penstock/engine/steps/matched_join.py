@@ -1,0 +1,163 @@
+"""Joins that must know, per left row, how many right rows match it: left, and semi or anti with a residual.
+
+Slots: left, key -> {row: [copies, matches]}; right, key -> {row: weight}.
+`matches` is the weight of the right rows for which the residual is true.
+The right side is applied first, so that a left row that comes in this tick
+meets a complete right side and is counted once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.row import Row, negated, times
+from penstock.engine.slot import Slot
+from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.engine.steps.step import Step
+from penstock.flow.operators.join import How
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.flow.operators.join import Join
+    from penstock.graph.node import Node
+
+
+def thaw_left(rows: dict[Any, Any]) -> dict[Any, Any]:
+    """The mutable form of {row: [copies, matches]}."""
+    return {row: list(entry) for row, entry in rows.items()}
+
+
+class MatchedJoinStep(Step):
+    takes_rows = False
+    keeps_state = True
+    sites = 4
+    heavy = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: Join) -> None:
+        super().__init__(node, writer)
+        self.how = operator.how
+        self.rows = JoinedRows(node, writer, operator)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.left", thaw_left), Slot(f"{self.node.id}.right"))
+
+    def finish(self) -> None:
+        before = self.writer.fresh("before")
+        self.code.line(f"{before} = {{}}")
+        self._apply_right(before)
+        self._emit_crossings(before)
+        self._apply_left()
+
+    # -- the right side ---------------------------------------------------------------------
+
+    def _apply_right(self, before: str) -> None:
+        writer, code, node = self.writer, self.code, self.node.id
+        with writer.each_row(self.node, 1) as row, self.rows.key_of(1, row) as key:
+            whole = writer.fresh("row")
+            code.line(f"{whole} = {row.source}")
+            found = writer.fresh("found")
+            code.line(f"{found} = {writer.slot_get(node, 'left')}({key})")
+            with code.block(f"if {found} is not None:"):
+                left, entry = writer.fresh("row"), writer.fresh("entry")
+                with code.block(f"for {left}, {entry} in {found}.items():"):
+                    columns = writer.unpack(self.rows.schemas[0], left)
+                    pair = columns + row.columns
+                    with self.rows.where_residual(pair):
+                        with code.block(f"if ({key}, {left}) not in {before}:"):
+                            code.line(f"{before}[{key}, {left}] = ({entry}, {entry}[1])")
+                        code.line(f"{entry}[1] += {row.copies}")
+                        if self.how is How.LEFT:
+                            weight = times(f"{entry}[0]", row.weight)
+                            self._emit_pair(pair, weight)
+            stored = Row(row.columns, whole, row.weight)
+            writer.add_weight(writer.slot(node, "right"), writer.slot_get(node, "right"), key, stored)
+
+    def _emit_crossings(self, before: str) -> None:
+        writer, code = self.writer, self.code
+        left, entry, old = writer.fresh("row"), writer.fresh("entry"), writer.fresh("old")
+        with code.block(f"for (_, {left}), ({entry}, {old}) in {before}.items():"):
+            columns = writer.unpack(self.rows.schemas[0], left)
+            row = Row(columns, left, f"{entry}[0]")
+            gained, lost = f"if {entry}[1] > 0 >= {old}:", f"{entry}[1] <= 0 < {old}:"
+            with code.block(gained):
+                self._emit_unmatched_or_matched(row, matched=True)
+            with code.block("elif " + lost):
+                self._emit_unmatched_or_matched(row, matched=False)
+
+    def _emit_unmatched_or_matched(self, row: Row, *, matched: bool) -> None:
+        """A stored left row began (or ceased) to have a partner."""
+        arrives = matched if self.how is How.SEMI else not matched
+        if arrives:
+            self.writer.emit_copies(self.node.id, self._answer(row))
+        elif not self.writer.is_append(self.node.id):
+            self.emit(self._answer(Row(row.columns, row.whole, negated(row.weight))))
+
+    # -- the left side ------------------------------------------------------------------------
+
+    def _apply_left(self) -> None:
+        writer, code = self.writer, self.code
+        with writer.each_row(self.node, 0) as row:
+            whole = writer.fresh("row")
+            code.line(f"{whole} = {row.source}")
+            row = Row(row.columns, whole, row.weight)
+            nulls = writer.null_key_test(self.rows.operator.left_keys, self.node, 0, row.columns)
+            if nulls is not None and self.how is not How.SEMI:
+                with code.block(f"if {nulls}:"):
+                    self.emit(self._answer(row))
+            with self.rows.key_of(0, row) as key:
+                matches = self._count_matches(row, key)
+                test = "> 0" if self.how is How.SEMI else "<= 0"
+                with code.block(f"if {matches} {test}:"):
+                    self.emit(self._answer(row))
+                self._store_left(row, key, matches)
+
+    def _count_matches(self, row: Row, key: str) -> str:
+        writer, code = self.writer, self.code
+        matches, found = writer.fresh("matches"), writer.fresh("found")
+        code.line(f"{matches} = 0")
+        code.line(f"{found} = {writer.slot_get(self.node.id, 'right')}({key})")
+        with code.block(f"if {found} is not None:"):
+            right, n = writer.fresh("row"), writer.fresh("n")
+            with code.block(f"for {right}, {n} in {found}.items():"):
+                pair = row.columns + writer.unpack(self.rows.schemas[1], right)
+                with self.rows.where_residual(pair):
+                    code.line(f"{matches} += {n}")
+                    if self.how is How.LEFT:
+                        self._emit_pair(pair, times(row.weight, n))
+        return matches
+
+    def _store_left(self, row: Row, key: str, matches: str) -> None:
+        writer, code = self.writer, self.code
+        slot = writer.slot(self.node.id, "left")
+        own, entry = writer.fresh("own"), writer.fresh("entry")
+        code.line(f"{own} = {writer.slot_get(self.node.id, 'left')}({key})")
+        with code.block(f"if {own} is None:"):
+            code.line(f"{slot}[{key}] = {{{row.whole}: [{row.copies}, {matches}]}}")
+        with code.block("else:"):
+            code.line(f"{entry} = {own}.get({row.whole})")
+            with code.block(f"if {entry} is None:"):
+                code.line(f"{own}[{row.whole}] = [{row.copies}, {matches}]")
+            with code.block("else:"):
+                code.line(f"{entry}[0] += {row.copies}")
+                with code.block(f"if not {entry}[0]:"):
+                    code.line(f"del {own}[{row.whole}]")
+                    with code.block(f"if not {own}:"):
+                        code.line(f"del {slot}[{key}]")
+
+    # -- the answer -------------------------------------------------------------------------------
+
+    def _emit_pair(self, pair: tuple[str, ...], weight: str | None) -> None:
+        row = Row(self.rows.output(pair), None, weight)
+        if self.writer.is_append(self.node.id):
+            self.writer.emit_copies(self.node.id, row)
+        else:
+            self.emit(row)
+
+    def _answer(self, row: Row) -> Row:
+        if self.how is not How.LEFT:
+            return row
+        nulls = ("None",) * len(self.rows.operator.kept_right)
+        return Row(row.columns + nulls, None, row.weight)
+
+
+__all__ = ["MatchedJoinStep"]

@@ -1,0 +1,62 @@
+"""What a step is: the part of a generated function that does one operator's work."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.engine.slot import Slot
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.row import Row
+    from penstock.graph.node import Node, Operator
+
+
+class Step:
+    """One operator's code within a region.
+
+    takes_rows: rows are taken one by one, inside the loop that makes them; else
+                the step reads whole buffers in `finish`.
+    keeps_state: it has slots or waits for its whole input, so it is not merely
+                part of a chain.
+    sites:      in how many places it emits: what follows is written that often.
+    heavy:      so much code per row that it is not written more than once.
+    """
+
+    takes_rows: ClassVar[bool] = True
+    keeps_state: ClassVar[bool] = False
+    sites: int = 1
+    heavy: ClassVar[bool] = False
+    consolidates: ClassVar[bool] = False
+    has_result: ClassVar[bool] = False
+    closes_a_round: ClassVar[bool] = False
+
+    def __init__(self, node: Node, writer: RegionWriter) -> None:
+        self.node = node
+        self.writer = writer
+        self.code = writer.code
+
+    def slots(self) -> tuple[Slot, ...]:
+        """The state it keeps."""
+        return ()
+
+    def begin(self) -> None:
+        """Write what must stand before all loops of the region."""
+
+    def consume(self, port: int, row: Row) -> None:
+        """Write what is done with one row of one input."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Write what is done when all inputs are complete for the tick."""
+
+    def emit(self, row: Row) -> None:
+        """Write what is done with one row of the output."""
+        self.writer.emit(self.node.id, row)
+
+
+@singledispatch
+def step_for(operator: Operator, node: Node, writer: RegionWriter) -> Step:
+    """The step of an operator; every operator class registers one."""
+    raise NotImplementedError(f"the in-process engine has no step for {type(operator).__name__}")
