@@ -1,0 +1,43 @@
+"""Sources and sinks: where rows come from and where changes go, one file per outside system.
+
+All are frozen data; both engines take the same ones. Nothing here imports an
+engine, and nothing heavy is imported before a source or sink is opened.
+"""
+
+from penstock.io.call import Call
+from penstock.io.changelog import Changelog
+from penstock.io.csv_files import CsvFiles
+from penstock.io.json_files import JsonFiles
+from penstock.io.memory import Memory
+from penstock.io.parquet_files import ParquetFiles
+from penstock.io.print_rows import Print
+from penstock.io.rows import Rows
+from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
+from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, Source, open_source
+from penstock.io.table_files import TableFiles
+from penstock.io.uri import parse_sink, parse_source
+
+__all__ = [
+    "DONE",
+    "BadRecord",
+    "Batch",
+    "Call",
+    "Changelog",
+    "CsvFiles",
+    "Drain",
+    "Feed",
+    "JsonFiles",
+    "Memory",
+    "ParquetFiles",
+    "Print",
+    "Reader",
+    "Rows",
+    "SinkTarget",
+    "Source",
+    "TableFiles",
+    "Writer",
+    "open_sink",
+    "open_source",
+    "parse_sink",
+    "parse_source",
+]

@@ -1,0 +1,171 @@
+"""Rows as Arrow tables and back. The only place that says which Arrow type a column has.
+
+Weighted rows (`weighted=True`) carry their weight as last field, which is the
+last column of the table, `weight: int64`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import singledispatch
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.expr.runtime import NAN
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    Schema,
+    StrType,
+    StructType,
+    TimestampType,
+)
+from penstock.io.source import WEIGHT
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# --- types -------------------------------------------------------------------------
+
+
+@singledispatch
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """The Arrow type in which columns of a type are written."""
+    raise TypeError(data_type)
+
+
+_PLAIN: dict[type[DataType], pa.DataType] = {
+    BoolType: pa.bool_(),
+    Int32Type: pa.int32(),
+    Int64Type: pa.int64(),
+    Float64Type: pa.float64(),
+    StrType: pa.string(),
+    BytesType: pa.binary(),
+    DateType: pa.date32(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+}
+for _class, _arrow in _PLAIN.items():
+    arrow_type.register(_class, lambda _type, _arrow=_arrow: _arrow)
+
+
+@arrow_type.register
+def _(data_type: DecimalType) -> pa.DataType:
+    return pa.decimal128(data_type.precision, data_type.scale)
+
+
+@arrow_type.register
+def _(data_type: StructType) -> pa.DataType:
+    return pa.struct([arrow_field(f) for f in data_type.fields])
+
+
+@arrow_type.register
+def _(data_type: ListType) -> pa.DataType:
+    # "element" is the name that Spark and the Parquet format give to it.
+    return pa.list_(pa.field("element", arrow_type(data_type.element), nullable=data_type.nullable))
+
+
+def arrow_field(column: Field) -> pa.Field:
+    return pa.field(column.name, arrow_type(column.type), nullable=column.nullable)
+
+
+def arrow_schema(schema: Schema, *, weighted: bool = False) -> pa.Schema:
+    """The Arrow schema of a stream's rows, with the weight as last column if `weighted`."""
+    fields = [arrow_field(f) for f in schema.fields]
+    if weighted:
+        fields.append(pa.field(WEIGHT, pa.int64(), nullable=False))
+    return pa.schema(fields)
+
+
+# --- rows to tables ----------------------------------------------------------------
+
+
+def rows_to_table(rows: Sequence[tuple[Any, ...]], schema: Schema, *, weighted: bool = False) -> pa.Table:
+    """Internal rows as a table. Rows are valid already: nothing is checked again."""
+    arrow = arrow_schema(schema, weighted=weighted)
+    columns = list(zip(*rows)) if rows else [()] * len(arrow)
+    arrays = [pa.array(column, type=f.type, from_pandas=False) for column, f in zip(columns, arrow)]
+    return pa.Table.from_arrays(arrays, schema=arrow)
+
+
+# --- tables to rows ----------------------------------------------------------------
+
+Restore = Callable[[Any], Any]
+
+
+@singledispatch
+def restore(data_type: DataType) -> Restore | None:
+    """What makes an internal value of what Arrow gives for a non-null value; None: it is one already."""
+    return None
+
+
+@restore.register
+def _(data_type: Float64Type) -> Restore | None:
+    # NaN is one object inside, so that rows that hold it are equal.
+    return lambda value: value if value == value else NAN
+
+
+@restore.register
+def _(data_type: TimestampType) -> Restore | None:
+    return lambda micros: _EPOCH + timedelta(microseconds=micros)
+
+
+@restore.register
+def _(data_type: ListType) -> Restore | None:
+    inner = nullable_restore(data_type.element)
+    return tuple if inner is None else lambda values: tuple(map(inner, values))
+
+
+@restore.register
+def _(data_type: StructType) -> Restore | None:
+    parts = [(f.name, nullable_restore(f.type) or _same) for f in data_type.fields]
+    return lambda struct: tuple(part(struct[name]) for name, part in parts)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def nullable_restore(data_type: DataType) -> Restore | None:
+    """As `restore`, and None stays None."""
+    inner = restore(data_type)
+    return None if inner is None else lambda value: None if value is None else inner(value)
+
+
+def _epoch_type(arrow: pa.DataType) -> pa.DataType:
+    """The type with timestamps as numbers of microseconds: Arrow's own datetimes cost ten times more."""
+    if pa.types.is_timestamp(arrow):
+        return pa.int64()
+    if pa.types.is_list(arrow):
+        return pa.list_(arrow.value_field.with_type(_epoch_type(arrow.value_type)))
+    if pa.types.is_struct(arrow):
+        return pa.struct([f.with_type(_epoch_type(f.type)) for f in arrow])
+    return arrow
+
+
+def column_to_values(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> Iterable[Any]:
+    """Internal values of a column that has exactly the Arrow type of `data_type`."""
+    epoch = _epoch_type(column.type)
+    if epoch != column.type:
+        column = column.cast(epoch)
+    values = column.to_pylist()
+    convert = nullable_restore(data_type)
+    return values if convert is None else map(convert, values)
+
+
+def table_to_rows(
+    table: pa.Table | pa.RecordBatch, schema: Schema, *, weighted: bool = False
+) -> list[tuple[Any, ...]]:
+    """Internal rows of a table whose columns are exactly those of `arrow_schema(schema, weighted=...)`."""
+    columns = [column_to_values(table.column(f.name), f.type) for f in schema.fields]
+    if weighted:
+        columns.append(table.column(WEIGHT).to_pylist())
+    return list(zip(*columns))

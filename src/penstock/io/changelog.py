@@ -1,0 +1,170 @@
+"""Changelog: every change of every tick, as Parquet.
+
+    <path>/tick=00000001/part-*.parquet      columns of the stream, then `weight` (int64)
+    <path>/tick=00000002/part-*.parquet
+    <path>/_staging/...                      ticks that are not published yet
+
+A tick's folder appears by one rename, whole. Ticks without changes have none.
+The tick is in the folder's name only (a column of the same name in the files
+would contradict it): Spark, DuckDB, Polars and pyarrow all make an integer
+column `tick` of it ("hive partitioning"):
+
+    duckdb   select * from read_parquet('out/tick=*/*.parquet', hive_partitioning = true)
+    Polars   pl.scan_parquet("out/tick=*/*.parquet", hive_partitioning=True)
+    Spark    spark.read.parquet("out")
+
+The rows now are those whose weights add up to more than 0.
+
+**For tasks that write in parallel**: each calls `stage_part(...)` with a name
+of its own (say the number of shard and attempt) and reports the name; then one
+process calls `assemble(path, tick, names)` before the commit and `publish` after it.
+What is staged and not named is thrown away by `recover`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import BadInput
+from penstock.expr.types import Schema
+from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder
+from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks
+from penstock.io.source import WEIGHT
+
+TICK = "tick"
+
+
+@dataclass(frozen=True)
+class Changelog(SinkTarget):
+    """All changes, one folder per tick, exactly once with a checkpoint. `path`: a folder, made if missing."""
+
+    path: str
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        object.__setattr__(self, "path", os.fspath(path))
+
+
+def tick_folder(tick: int) -> str:
+    return f"{TICK}={tick:08d}"
+
+
+def published_ticks(path: Path) -> list[int]:
+    """The ticks that have a folder at `path`, in order."""
+    names = os.listdir(path) if path.is_dir() else []
+    numbers = (name.removeprefix(f"{TICK}=") for name in names if name.startswith(f"{TICK}="))
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def check_columns(sink: str, schema: Schema) -> None:
+    """Raises `BadInput` where a column of the stream has the name of one that the changelog adds."""
+    for name in (WEIGHT, TICK):
+        if schema.position(name) is not None:
+            raise BadInput(
+                f"sink {sink!r}: a changelog cannot hold a column called {name!r}",
+                why="it adds a column of that name: each row's weight and tick",
+                fix=f"rename the column in a select before the sink: `.select(..., other_name=col.{name})`",
+                sink=sink,
+                column=name,
+            )
+
+
+# --- in parallel tasks ---------------------------------------------------------------
+
+
+def stage_part(
+    path: str | os.PathLike[str],
+    tick: int,
+    name: str,
+    rows: Sequence[tuple[Any, ...]],
+    schema: Schema,
+    *,
+    durable: bool = True,
+) -> str:
+    """Write changes (weight last) where no reader looks; the name to give to `assemble`.
+
+    `name` is unlike that of any other task or attempt of this tick and ends in ".parquet".
+    """
+    from penstock.io.parts import write_part
+
+    folder = Path(path, STAGING, "parts")
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = f"part-{tick:08d}-{name}"
+    write_part(folder / staged, rows, schema, weighted=True, durable=durable)
+    return staged
+
+
+def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
+    """Make the folder of a tick of exactly these staged parts, still unpublished; repeating it is harmless.
+
+    Raises `FileNotFoundError` where a part is missing.
+    """
+    staging = Path(path, STAGING)
+    folder = staging / tick_folder(tick)
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = set(names)
+    present = set(os.listdir(folder))
+    for name in present - wanted:  # of an attempt that came to nothing
+        (folder / name).unlink()
+    for name in wanted - present:
+        os.rename(staging / "parts" / name, folder / name)
+    if durable:
+        sync_folder(folder)
+        sync_folder(staging)
+
+
+def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """Let readers see an assembled tick; harmless where it is published already or had no changes."""
+    assembled = Path(path, STAGING, tick_folder(tick))
+    if not assembled.is_dir():
+        return
+    target = Path(path, tick_folder(tick))
+    if target.is_dir():
+        remove(assembled)
+    else:
+        move_folder(assembled, target, durable=durable)
+
+
+def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """After a crash: publish what was assembled for the committed `tick`, drop what else is staged."""
+    publish(path, tick, durable=durable)
+    remove(Path(path, STAGING))
+
+
+# --- in one process ------------------------------------------------------------------
+
+
+class ChangelogWriter(Writer):
+    def __init__(self, target: Changelog, drain: Drain) -> None:
+        check_columns(drain.name, drain.schema)
+        self._path = Path(target.path)
+        self._drain = drain
+        self._path.mkdir(parents=True, exist_ok=True)
+
+    def recover(self, tick: int) -> None:
+        refuse_later_ticks(self._drain.name, self._path, max(published_ticks(self._path), default=0), tick)
+        recover(self._path, tick, durable=self._drain.durable)
+
+    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            durable = self._drain.durable
+            part = stage_part(self._path, tick, "0.parquet", rows, self._drain.schema, durable=durable)
+            assemble(self._path, tick, [part], durable=durable)
+
+    def publish(self, tick: int) -> None:
+        publish(self._path, tick, durable=self._drain.durable)
+
+    def close(self) -> None:
+        # With a checkpoint, a tick that was committed and not published waits there for `recover`.
+        if self._drain.durable:
+            remove_empty(self._path / STAGING / "parts", self._path / STAGING)
+        else:
+            remove(self._path / STAGING)
+
+
+@open_sink.register
+def _(sink: Changelog, drain: Drain) -> Writer:
+    return ChangelogWriter(sink, drain)

@@ -1,0 +1,130 @@
+"""Reads the files of a source one after the other, in batches, from any position."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import UnreadableSource
+from penstock.io.files import Files
+from penstock.io.listing import Listing
+from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader
+
+Record = tuple[Any, ...] | BadRecord
+
+
+class FileFormat(ABC):
+    """How rows lie in one file. An instance belongs to one feed."""
+
+    @abstractmethod
+    def records(self, path: Path, name: str, skip: int) -> Iterator[Record]:
+        """The rows of a file after the first `skip`, each an internal row or what is wrong with it.
+
+        Raises `UnreadableSource` for a file that is not of this format at all,
+        `OSError` and `UnicodeDecodeError` as they come.
+        """
+
+
+class FilesReader(Reader):
+    """Takes a folder's files in name order; a tick may end within a file.
+
+    With `files_per_tick` it takes that many whole files per tick, whatever the limit on rows;
+    with `dead_letter` it gives bad rows to the caller instead of raising.
+    """
+
+    def __init__(
+        self,
+        listing: Listing,
+        file_format: FileFormat,
+        feed: Feed,
+        source: Files,
+    ) -> None:
+        self._listing = listing
+        self._format = file_format
+        self._feed = feed
+        self._files_per_tick = source.files_per_tick
+        self._set_aside = source.dead_letter is not None
+        self._waiting = listing.files(may_be_none=feed.follow)
+        self._open: Iterator[Record] | None = None
+        self._name = ""
+        self._path = Path()
+        self._rows_taken = 0
+
+    def read(self, limit: int | None) -> Batch:
+        batch = Batch([])
+        room = None if self._files_per_tick else limit
+        files_left = self._files_per_tick or -1
+        while (room is None or room > 0) and files_left != 0 and self._next_file():
+            count, ended = self._take(batch, room)
+            if room is not None:
+                room -= count
+            if ended:
+                files_left -= 1
+        return batch
+
+    def _next_file(self) -> bool:
+        """Have a file open; False where there is none now."""
+        while self._open is None:
+            item = next(self._waiting, None)
+            if item is None:
+                return self._look_again()
+            self._name, self._path = item
+            taken = self._feed.taken.get(self._name) or 0
+            if taken != DONE:
+                self._rows_taken = taken
+                self._open = self._format.records(self._path, self._name, taken)
+        return True
+
+    def _look_again(self) -> bool:
+        if not self._feed.follow:
+            self.done = True
+            return False
+        new = [f for f in self._listing.files(may_be_none=True) if self._feed.taken.get(f[0]) != DONE]
+        self._waiting = iter(new)
+        return bool(new) and self._next_file()
+
+    def _take(self, batch: Batch, room: int | None) -> tuple[int, bool]:
+        """Move up to `room` records of the open file to the batch; how many, and whether the file ended."""
+        assert self._open is not None
+        count = 0
+        try:
+            for record in islice(self._open, room):
+                count += 1
+                if type(record) is tuple:
+                    batch.rows.append(record)
+                elif self._set_aside:
+                    batch.bad.append(record)  # type: ignore[arg-type]
+                else:
+                    raise record.error(self._feed.name)  # type: ignore[union-attr]
+        except UnreadableSource:
+            raise
+        except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+            raise unreadable(self._feed.name, self._path, str(error)) from error
+        self._rows_taken += count
+        ended = room is None or count < room
+        self._feed.taken[self._name] = DONE if ended else self._rows_taken
+        if ended:
+            self._open = None
+        return count, ended
+
+    def close(self) -> None:
+        super().close()
+        close = getattr(self._open, "close", None)
+        if close is not None:
+            close()  # a generator: its file is closed with it
+        self._open = None
+
+
+def unreadable(source: str, path: Path, why: str, fix: str = "") -> UnreadableSource:
+    """The error for a file that cannot be read as a whole."""
+    return UnreadableSource(
+        f"source {source!r} cannot read {path}",
+        why=why,
+        fix=fix or "replace the file, or move it out of the source's folder",
+        source=source,
+        path=str(path),
+    )

@@ -1,0 +1,117 @@
+"""JSON files: one object per line, or one array of objects per file.
+
+Which of the two a file is, shows its first character. What values mean:
+`penstock.io.json_values`. UTF-8; `.gz` is uncompressed. A file that holds an
+array is parsed as a whole, so lines are better for large ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from penstock.expr.types import INT64, DataType, DecimalType, Field, ListType, StructType
+from penstock.io.file_reader import FileFormat, FilesReader, Record, unreadable
+from penstock.io.files import Files
+from penstock.io.json_values import from_object
+from penstock.io.listing import Listing
+from penstock.io.source import WEIGHT, BadRecord, Feed, Reader, open_source
+from penstock.io.text_file import open_bytes
+from penstock.io.text_values import Unfit, shortened
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, init=False)
+class JsonFiles(Files):
+    __doc__ = "JSON files, one object per line or one array per file. " + (Files.__doc__ or "")
+
+
+class JsonFormat(FileFormat):
+    def __init__(self, feed: Feed) -> None:
+        self._source = feed.name
+        self._convert = row_converter(feed)
+        self._load = json.loads
+        if any(holds_decimal(f.type) for f in feed.schema.fields):
+            self._load = lambda text: json.loads(text, parse_float=Decimal)
+
+    def records(self, path: Path, name: str, skip: int) -> Iterator[Record]:
+        with open_bytes(path) as file:
+            row = 0
+            for number, line in enumerate(file, 1):
+                if number == 1 and line.startswith(_BOM):
+                    line = line[len(_BOM) :]
+                if not line.strip():
+                    continue
+                if not row and line.lstrip().startswith(b"["):
+                    yield from self._array(path, name, skip, line + file.read())
+                    return
+                row += 1
+                if row > skip:
+                    yield self._line(name, row, number, line)
+
+    def _line(self, name: str, row: int, number: int, line: bytes) -> Record:
+        try:
+            return self._convert(self._load(line.decode()))
+        except Unfit as problem:
+            reason = str(problem)
+        except UnicodeDecodeError:
+            reason = "the line is not UTF-8"
+        except (ValueError, RecursionError) as error:
+            reason = f"the line is not JSON: {error}"
+        text = line.decode(errors="replace").strip()
+        return BadRecord(name, row, reason, shortened(text, 200), number)
+
+    def _array(self, path: Path, name: str, skip: int, content: bytes) -> Iterator[Record]:
+        try:
+            values = self._load(content.decode())
+        except (ValueError, RecursionError) as error:
+            raise unreadable(
+                self._source, path, f"no JSON array, though it begins with [: {error}"
+            ) from error
+        for row, value in enumerate(values, 1):
+            if row > skip:
+                try:
+                    yield self._convert(value)
+                except Unfit as problem:
+                    text = json.dumps(value, ensure_ascii=False, default=str)
+                    yield BadRecord(name, row, str(problem), shortened(text, 200))
+
+
+def row_converter(feed: Feed) -> Callable[[Any], tuple[Any, ...]]:
+    """From a JSON object to an internal row; raises `Unfit`."""
+    feed.reserved()
+    convert = from_object(feed.schema.fields)
+    if feed.append:
+        return convert
+    weight_of = from_object([Field(WEIGHT, INT64, nullable=True)])
+
+    def weighted(value: Any) -> tuple[Any, ...]:
+        row = convert(value)
+        return (*row, checked_weight(weight_of(value)[0]))
+
+    return weighted
+
+
+def checked_weight(weight: int | None) -> int:
+    """The weight of a row of a table source, 1 where none is said; raises `Unfit` for 0."""
+    if weight == 0:
+        raise Unfit(f"{WEIGHT}: a row comes or goes, its weight is not 0")
+    return 1 if weight is None else weight
+
+
+def holds_decimal(data_type: DataType) -> bool:
+    if isinstance(data_type, ListType):
+        return holds_decimal(data_type.element)
+    if isinstance(data_type, StructType):
+        return any(holds_decimal(f.type) for f in data_type.fields)
+    return isinstance(data_type, DecimalType)
+
+
+@open_source.register
+def _(source: JsonFiles, feed: Feed) -> Reader:
+    return FilesReader(Listing(feed.name, source.path), JsonFormat(feed), feed, source)

@@ -1,0 +1,197 @@
+"""Values of parsed JSON as internal values.
+
+    bool, int, float     JSON true/false, whole numbers, numbers; floats also "NaN", "Infinity", "-Infinity"
+    decimal              a number or a string, exactly
+    str                  a string
+    bytes                a string in base64
+    date, timestamp      strings in ISO 8601; a timestamp without a zone is in UTC
+    struct, list         an object, an array
+    null                 null, or a field that is missing
+
+Fields that the row type does not have are ignored. A value of another type is an error, never converted.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import singledispatch
+from typing import Any
+
+from penstock.expr.runtime import NAN
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    StrType,
+    StructType,
+    TimestampType,
+)
+from penstock.io.text_values import NON_FINITE, Unfit, exact_decimal, in_range, parse, unfit, unicode_text
+
+Convert = Callable[[Any], Any]
+
+
+@singledispatch
+def from_json(data_type: DataType) -> Convert:
+    """What makes an internal value of a parsed JSON value that is not null; it raises `Unfit`."""
+    raise TypeError(data_type)
+
+
+@from_json.register
+def _(data_type: BoolType) -> Convert:
+    def boolean(value: Any) -> Any:
+        if type(value) is not bool:
+            raise unfit("true or false", value)
+        return value
+
+    return boolean
+
+
+def _whole(bits: int) -> Convert:
+    low, high = -(1 << bits - 1), 1 << bits - 1
+
+    def whole(value: Any) -> Any:
+        if type(value) is not int:
+            raise unfit(f"an int{bits}", value)
+        return value if low <= value < high else in_range(value, bits)
+
+    return whole
+
+
+@from_json.register
+def _(data_type: Int32Type) -> Convert:
+    return _whole(32)
+
+
+@from_json.register
+def _(data_type: Int64Type) -> Convert:
+    return _whole(64)
+
+
+@from_json.register
+def _(data_type: Float64Type) -> Convert:
+    def number(value: Any) -> Any:
+        if type(value) is float:
+            return value if value == value else NAN
+        try:
+            if type(value) is int:
+                return float(value)
+            if type(value) is Decimal:  # the file is read so where the row type has decimals
+                return float(value) if value == value else NAN
+            return NON_FINITE[value]
+        except (KeyError, TypeError, OverflowError):
+            raise unfit("a number", value) from None
+
+    return number
+
+
+@from_json.register
+def _(data_type: DecimalType) -> Convert:
+    parse_text = parse(data_type)
+
+    def decimal(value: Any) -> Any:
+        kind = type(value)
+        if kind is Decimal or kind is int:
+            return exact_decimal(Decimal(value), data_type)
+        if kind is not str:
+            raise unfit(data_type, value)
+        return parse_text(value)
+
+    return decimal
+
+
+@from_json.register
+def _(data_type: StrType) -> Convert:
+    def text(value: Any) -> Any:
+        if type(value) is not str:
+            raise unfit("a string", value)
+        return value if value.isascii() else unicode_text(value)
+
+    return text
+
+
+@from_json.register
+def _(data_type: BytesType) -> Convert:
+    def octets(value: Any) -> Any:
+        if type(value) is not str:
+            raise unfit("a string in base64", value)
+        try:
+            return b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raise unfit("a string in base64", value) from None
+
+    return octets
+
+
+@from_json.register(DateType)
+@from_json.register(TimestampType)
+def _(data_type: DataType) -> Convert:
+    parse_text = parse(data_type)
+
+    def moment(value: Any) -> Any:
+        if type(value) is not str:
+            raise unfit(f"a {data_type} as a string", value)
+        return parse_text(value)
+
+    return moment
+
+
+@from_json.register
+def _(data_type: ListType) -> Convert:
+    convert = from_json(data_type.element)
+
+    def array(value: Any) -> Any:
+        if type(value) is not list:
+            raise unfit("an array", value)
+        if None not in value:
+            return tuple(map(convert, value))
+        if not data_type.nullable:
+            raise unfit(data_type.element, None)
+        return tuple(None if element is None else convert(element) for element in value)
+
+    return array
+
+
+@from_json.register
+def _(data_type: StructType) -> Convert:
+    return from_object(data_type.fields)
+
+
+def from_object(fields: Sequence[Field]) -> Convert:
+    """What makes a tuple of a JSON object. `Unfit` names the field."""
+    parts = [(f.name, from_json(f.type), f) for f in fields]
+
+    def row(value: Any) -> tuple[Any, ...]:
+        if type(value) is not dict:
+            raise unfit("an object", value)
+        get = value.get
+        out: list[Any] = []
+        for name, convert, declared in parts:
+            found = get(name)
+            if found is None:
+                if not declared.nullable:
+                    raise missing(declared, is_there=name in value)
+                out.append(None)
+                continue
+            try:
+                out.append(convert(found))
+            except Unfit as problem:
+                raise Unfit(f"{name}: {problem}") from None
+        return tuple(out)
+
+    return row
+
+
+def missing(declared: Field, *, is_there: bool) -> Unfit:
+    found = "it is null" if is_there else "it is missing"
+    return Unfit(f"{declared.name}: {found}, and {declared.type} without null is declared")

@@ -1,0 +1,242 @@
+"""Rows of a Parquet file whose columns may be written in other types than the declared ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types
+
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    StrType,
+    StructType,
+    TimestampType,
+)
+from penstock.io.arrow import arrow_type, column_to_values
+from penstock.io.file_reader import Record, unreadable
+from penstock.io.json_files import checked_weight
+from penstock.io.source import WEIGHT, BadRecord, Feed
+from penstock.io.text_values import Unfit, shortened
+
+_ROWS = 8192
+
+
+def records(feed: Feed, path: Path, name: str, skip: int) -> Iterator[Record]:
+    """See `FileFormat.records`."""
+    try:
+        file = pq.ParquetFile(path)
+    except pa.ArrowException as error:
+        raise unreadable(feed.name, path, f"it is not Parquet: {error}") from error
+    with file:
+        fields = [*feed.schema.fields]
+        if not feed.append:
+            fields.append(Field(WEIGHT, Int64Type(), nullable=True))
+        present = check_columns(feed.name, path, fields, file.schema_arrow)
+        row = 0
+        try:
+            for batch in file.iter_batches(_ROWS, columns=[f.name for f in present]):
+                if row + batch.num_rows > skip:
+                    start = max(0, skip - row)
+                    yield from batch_records(feed, name, row + start, batch.slice(start), fields)
+                row += batch.num_rows
+        except pa.ArrowException as error:
+            raise unreadable(feed.name, path, f"after row {row}: {error}") from error
+
+
+def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema) -> list[Field]:
+    """The fields that the file has. Raises `UnreadableSource` for missing columns and wrong types."""
+    present: list[Field] = []
+    for declared in fields:
+        count = found.names.count(declared.name)
+        if count == 1:
+            arrow = found.field(declared.name).type
+            if not fits(declared.type, arrow):
+                raise unreadable(
+                    source,
+                    path,
+                    f"its column {declared.name!r} is {arrow}, and {declared.type} is declared",
+                    "correct the file, or declare the column as what it is and cast it in the flow",
+                )
+            present.append(declared)
+        elif count or not declared.nullable:
+            raise unreadable(
+                source,
+                path,
+                f"it has {count or 'no'} column{'s' if count > 1 else ''} {declared.name!r}; "
+                f"it has {', '.join(found.names)}",
+                "correct the file, or declare the column `| None` where it may be missing",
+            )
+    return present
+
+
+# --- which Arrow types may hold a type -------------------------------------------------
+
+
+def plain(arrow: pa.DataType) -> pa.DataType:
+    """The type without a dictionary around it."""
+    return arrow.value_type if types.is_dictionary(arrow) else arrow
+
+
+_HOLDS: dict[type[DataType], Callable[[pa.DataType], bool]] = {
+    BoolType: types.is_boolean,
+    Int32Type: types.is_integer,
+    Int64Type: types.is_integer,
+    Float64Type: types.is_floating,
+    DecimalType: types.is_decimal,
+    StrType: lambda t: types.is_string(t) or types.is_large_string(t) or types.is_string_view(t),
+    BytesType: lambda t: any(
+        holds(t)
+        for holds in (
+            types.is_binary,
+            types.is_large_binary,
+            types.is_binary_view,
+            types.is_fixed_size_binary,
+        )
+    ),
+    DateType: types.is_date,
+    TimestampType: types.is_timestamp,
+}
+
+
+@singledispatch
+def fits(data_type: DataType, arrow: pa.DataType) -> bool:
+    """Whether values of an Arrow type can be values of a type, at least some of them."""
+    return types.is_null(arrow) or _HOLDS[type(data_type)](plain(arrow))
+
+
+@fits.register
+def _(data_type: ListType, arrow: pa.DataType) -> bool:
+    is_list = types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow)
+    return types.is_null(arrow) or (is_list and fits(data_type.element, arrow.value_type))
+
+
+@fits.register
+def _(data_type: StructType, arrow: pa.DataType) -> bool:
+    if not types.is_struct(arrow):
+        return types.is_null(arrow)
+    names = [f.name for f in arrow]
+    return all(
+        fits(f.type, arrow.field(f.name).type) if names.count(f.name) == 1 else f.nullable
+        for f in data_type.fields
+    )
+
+
+# --- values ----------------------------------------------------------------------------
+
+
+def batch_records(
+    feed: Feed, name: str, before: int, batch: pa.RecordBatch, fields: list[Field]
+) -> Iterator[Record]:
+    """Rows of a batch: as a whole where all fit, else one by one to find those that do not."""
+    rows = whole_batch(batch, fields)
+    if rows is not None and feed.append:
+        yield from rows
+        return
+    for at in range(batch.num_rows):
+        row = batch.slice(at, 1)
+        try:
+            values = tuple(next(iter(column(row, f))) for f in fields) if rows is None else rows[at]
+            yield values if feed.append else (*values[:-1], checked_weight(values[-1]))
+        except Unfit as problem:
+            yield BadRecord(name, before + at + 1, str(problem), shortened(row_text(row), 200))
+
+
+def row_text(row: pa.RecordBatch) -> str:
+    try:
+        return str(row.to_pylist()[0])
+    except (pa.ArrowException, ValueError, OverflowError):  # no text, or a date that Python has not
+        return ""
+
+
+def whole_batch(batch: pa.RecordBatch, fields: list[Field]) -> list[tuple[Any, ...]] | None:
+    """All rows of a batch, or None where some value does not fit."""
+    try:
+        return list(zip(*[column(batch, f) for f in fields]))
+    except Unfit:
+        return None
+
+
+def column(batch: pa.RecordBatch, declared: Field) -> list[Any]:
+    """Internal values of a column. Raises `Unfit`, naming it, where one does not fit."""
+    if declared.name not in batch.schema.names:
+        return [None] * batch.num_rows
+    try:
+        array = as_declared(batch.column(declared.name), declared.type, nullable=declared.nullable)
+        return list(column_to_values(array, declared.type))
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError, Unfit) as error:
+        raise Unfit(f"{declared.name}: {error}") from None
+
+
+def as_declared(array: pa.Array, data_type: DataType, *, nullable: bool) -> pa.Array:
+    """The array in the Arrow type of `data_type`. Raises `ArrowInvalid` or `Unfit` where values do not fit."""
+    if array.null_count and not nullable:
+        raise Unfit(f"it is null, and {data_type} without null is declared")
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return cast(data_type, array)
+
+
+@singledispatch
+def cast(data_type: DataType, array: pa.Array) -> pa.Array:
+    return array.cast(arrow_type(data_type))
+
+
+@cast.register
+def _(data_type: TimestampType, array: pa.Array) -> pa.Array:
+    if types.is_timestamp(array.type) and array.type.tz is None:
+        array = array.cast(pa.timestamp(array.type.unit, tz="UTC"))
+    # Nanoseconds are cut, as everywhere below a microsecond; seconds that do not fit are refused.
+    cuts = types.is_timestamp(array.type) and array.type.unit == "ns"
+    return array.cast(arrow_type(data_type), safe=not cuts)
+
+
+@cast.register
+def _(data_type: ListType, array: pa.Array) -> pa.Array:
+    if types.is_null(array.type):
+        return array.cast(arrow_type(data_type))
+    array = array.cast(pa.list_(array.type.value_type))
+    # Values of null lists may lie in the child: flatten leaves them out, so offsets are made anew.
+    values = as_declared(array.flatten(), data_type.element, nullable=data_type.nullable)
+    offsets = list_offsets(array)
+    return pa.ListArray.from_arrays(offsets, values, mask=array.is_null())
+
+
+def list_offsets(array: pa.ListArray) -> pa.Array:
+    ends = [0]
+    for length in array.value_lengths().to_pylist():
+        ends.append(ends[-1] + (length or 0))
+    return pa.array(ends, pa.int32())
+
+
+@cast.register
+def _(data_type: StructType, array: pa.Array) -> pa.Array:
+    if types.is_null(array.type):
+        return array.cast(arrow_type(data_type))
+    valid = array.is_valid()
+    names = [f.name for f in array.type]
+    parts: list[pa.Array] = []
+    for part in data_type.fields:
+        if part.name in names:
+            # A null struct has null parts, which is no fault of theirs.
+            there = array.flatten()[names.index(part.name)]
+            if not part.nullable and there.filter(valid).null_count:
+                raise Unfit(f"{part.name}: it is null, and {part.type} without null is declared")
+            parts.append(as_declared(there, part.type, nullable=True))
+        else:
+            parts.append(pa.nulls(len(array), arrow_type(part.type)))
+    fields = [pa.field(f.name, arrow_type(f.type)) for f in data_type.fields]
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())

@@ -1,0 +1,101 @@
+"""What every sink has in common: changes come in two steps, *prepare* and *publish*.
+
+A sink (`Changelog`, `TableFiles`, `Call`, `Memory`, `Print`) is frozen data.
+An engine opens a `Writer` for it and, per tick:
+
+1. `prepare(tick, rows)`: the tick's changes are written down safely, where no reader looks.
+2. the engine commits the tick (state, positions) in its checkpoint, if there is one.
+3. `publish(tick)`: they become visible, in one step, whole or not at all.
+
+`publish` may be called again for a tick that was published: nothing happens.
+After a crash `recover(tick)` is given the last committed tick: what was
+prepared for it is published, what was prepared beyond it is thrown away. So
+with a checkpoint the output holds each tick exactly once. `Call` and `Print`
+hand their changes to something that cannot be asked what it has already seen:
+there the last tick may come twice after a crash, with the same number.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import BadInput
+from penstock.expr.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """What a flow gives to a sink.
+
+    schema:  of the rows; changes are internal tuples with the weight as last field.
+    spool:   a folder of the checkpoint where a sink that is no file of its own keeps a prepared
+             tick; None without a checkpoint.
+    present: internal changes as users see them: a sequence of `Change(row, weight)`.
+    """
+
+    name: str
+    schema: Schema
+    spool: Path | None = None
+    present: Callable[[list[tuple[Any, ...]]], Sequence[Any]] = lambda rows: rows
+
+    @property
+    def durable(self) -> bool:
+        """Whether files must survive a power cut: only a checkpoint can go on after one."""
+        return self.spool is not None
+
+
+class Writer(ABC):
+    """See the module's text. One thread; `close` is called once, whatever happened."""
+
+    @abstractmethod
+    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None: ...
+
+    @abstractmethod
+    def publish(self, tick: int) -> None: ...
+
+    @abstractmethod
+    def recover(self, tick: int) -> None:
+        """Called once, first. `tick` is the last committed one, 0 for a new run.
+
+        Raises `BadInput` where the sink holds ticks that this run cannot have written.
+        """
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        return
+
+
+@dataclass(frozen=True)
+class SinkTarget:
+    """Base of the sinks."""
+
+
+@singledispatch
+def open_sink(sink: object, drain: Drain) -> Writer:
+    """A writer to `sink`. Raises `BadInput` for what is no sink, or cannot hold such rows."""
+    raise BadInput(
+        f"sink {drain.name!r} is {type(sink).__name__}, which is no sink",
+        fix="give Changelog(...), TableFiles(...), Call(...), Memory(), Print(), a list or a function",
+        sink=drain.name,
+    )
+
+
+def refuse_later_ticks(sink: str, path: Path, found: int, tick: int) -> None:
+    """Raises `BadInput` if `found`, the latest tick at `path`, is after the committed `tick`."""
+    if found <= tick:
+        return
+    since = f"the checkpoint ends with tick {tick}" if tick else "this run begins with tick 1"
+    raise BadInput(
+        f"sink {sink!r}: {path} holds tick {found} already",
+        why=f"{since}: those rows are of another run, and would be mixed with the new ones.",
+        fix="go on with the checkpoint of that run, or give another path, or remove the old output",
+        sink=sink,
+        path=str(path),
+        found=found,
+        tick=tick,
+    )

@@ -1,0 +1,145 @@
+"""What every source has in common: a feed asked for, a reader given.
+
+A source (`JsonFiles`, `CsvFiles`, `ParquetFiles`, `Rows`) is frozen data. Each
+engine dispatches on its class: in-process `open_source` makes a `Reader`, on
+Spark the same dataclass becomes a `readStream`.
+
+**Positions are state.** A reader notes what it took in `feed.taken`, a mapping
+from a name (of a file, mostly) to a number of rows, or `DONE`. Where that
+mapping is a slot of a checkpoint, positions are committed together with the
+state that came of them, and a reader opened on it goes on where it was.
+Nothing iterates the mapping: a folder with many files costs a tick no more
+than the files it touched.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import Any
+
+from penstock.errors import BadInput, BadRow
+from penstock.expr.types import Field, Schema
+
+DONE = -1
+"""The position of a file that was taken whole."""
+
+WEIGHT = "weight"
+"""The column that holds the weight of a row, in table sources and in changelogs."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A row of an input that cannot be read: where it is, what is wrong, how it begins.
+
+    row:  its number in the file, from 1, counting rows and not header or blank lines.
+    line: its line in a text file, where the format has lines.
+    """
+
+    file: str
+    row: int
+    reason: str
+    text: str
+    line: int | None = None
+
+    @property
+    def place(self) -> str:
+        return f"row {self.row} of {self.file}" + (f" (line {self.line})" if self.line else "")
+
+    def error(self, source: str) -> BadRow:
+        return BadRow(
+            f"source {source!r} cannot read {self.place}",
+            why=f"{self.reason}\n\n  {self.text}" if self.text else self.reason,
+            fix='correct the row, or have such rows set aside with `dead_letter="FOLDER"` on the source',
+            source=source,
+            file=self.file,
+            row=self.row,
+            line=self.line,
+            reason=self.reason,
+            text=self.text,
+        )
+
+    def as_json(self, source: str) -> dict[str, object]:
+        """What a dead-letter file holds of it."""
+        return {
+            "source": source,
+            "file": self.file,
+            "row": self.row,
+            "line": self.line,
+            "reason": self.reason,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows for one tick, internal tuples (weight last for a table source), and rows set aside."""
+
+    rows: list[tuple[Any, ...]]
+    bad: list[BadRecord] = field(default_factory=list[BadRecord])
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What a flow wants of a source.
+
+    append:    rows only; else each row carries its weight, from the column `weight` or 1.
+    follow:    go on looking for new input for ever.
+    taken:     positions, see above; an empty dict to begin at the beginning.
+    from_user: user rows to internal rows, for sources that hold Python objects.
+    """
+
+    name: str
+    schema: Schema
+    append: bool = True
+    follow: bool = False
+    taken: MutableMapping[Any, Any] = field(default_factory=dict[Any, Any])
+    from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
+
+    def columns(self) -> tuple[Field, ...]:
+        return self.schema.fields
+
+    def reserved(self) -> None:
+        """Raises `BadInput` if a table source has a column of its own that is called like the weight."""
+        if not self.append and self.schema.position(WEIGHT) is not None:
+            raise BadInput(
+                f"table source {self.name!r} has a column {WEIGHT!r} of its own",
+                why="files of a table source hold the weight of each row under that name",
+                fix="rename the column",
+                source=self.name,
+            )
+
+
+class Reader(ABC):
+    """Takes input in batches. One thread; `close` is called once, whatever happened.
+
+    `read(limit)` returns at most `limit` rows (None: all there is), possibly
+    none, and notes the new position in `feed.taken`. It does not wait for input.
+    `done` says that no call will ever return rows again.
+    Raises `BadRow` and `UnreadableSource`; then the batch is not taken.
+    """
+
+    done: bool = False
+
+    @abstractmethod
+    def read(self, limit: int | None) -> Batch: ...
+
+    def close(self) -> None:
+        self.done = True
+
+
+@dataclass(frozen=True)
+class Source:
+    """Base of the sources."""
+
+
+@singledispatch
+def open_source(source: object, feed: Feed) -> Reader:
+    """A reader of `source`. Raises `BadInput` for what is no source, `UnreadableSource` for a bad path."""
+    raise BadInput(
+        f"source {feed.name!r} is {type(source).__name__}, which is no source",
+        fix="give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Rows(...) or an iterable of rows",
+        source=feed.name,
+    )

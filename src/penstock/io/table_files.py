@@ -1,0 +1,267 @@
+"""TableFiles: the rows of now, as Parquet, changed in place as far as a reader can see.
+
+    <path>/current                                       a symbolic link to the newest version
+    <path>/versions/tick=00000012/bucket-0003.parquet    columns of the stream, nothing else
+    <path>/_staging/...                                  buckets that belong to no version yet
+
+Read `<path>/current/*.parquet`. The link is switched by one rename, so a reader
+that resolves it once sees all of one tick. The version before the current one
+stays for readers that are at work; older ones are removed.
+
+Rows lie in a fixed number of buckets by the hash of their key. A tick rewrites
+the buckets in which something changed and takes over the others by hard link
+(by copy, where a file system has no links). So its cost follows the buckets it
+touches; choose `buckets` for the size of the table: about 10,000 rows in each.
+
+**For tasks that write in parallel**: each calls `stage_bucket(...)` with all
+the changes of one bucket (`bucketing(...)` says which rows those are) and
+reports the name it got; then one process calls `assemble(path, tick, names)` before
+the commit and `publish` after it. Begin with `create` or `recover`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import BadInput, CheckpointDamaged
+from penstock.expr.types import Schema
+from penstock.io.bucketing import Bucketing, bucketing
+from penstock.io.changelog import published_ticks, tick_folder
+from penstock.io.publish import STAGING, remove, remove_empty, sync_folder
+from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks
+
+VERSIONS = "versions"
+CURRENT = "current"
+Rows = Sequence[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class TableFiles(SinkTarget):
+    """The current rows, exactly once with a checkpoint.
+
+    path:    a folder, made if missing.
+    key:     columns of which no two rows have the same values; None: a row may come several times.
+    buckets: into how many files the rows are divided; fixed for the life of the table.
+    """
+
+    path: str
+    key: tuple[str, ...] | None = None
+    buckets: int = 16
+
+    def __init__(
+        self, path: str | os.PathLike[str], key: Iterable[str] | str | None = None, buckets: int = 16
+    ) -> None:
+        columns = (key,) if isinstance(key, str) else key
+        object.__setattr__(self, "path", os.fspath(path))
+        object.__setattr__(self, "key", None if columns is None else tuple(columns))
+        object.__setattr__(self, "buckets", buckets)
+
+
+def bucket_file(bucket: int) -> str:
+    return f"bucket-{bucket:04d}.parquet"
+
+
+def version(path: str | os.PathLike[str], tick: int) -> Path:
+    return Path(path, VERSIONS, tick_folder(tick))
+
+
+def newest(path: str | os.PathLike[str]) -> int | None:
+    """The tick of the newest version, published or not; None where there is none."""
+    return max(published_ticks(Path(path, VERSIONS)), default=None)
+
+
+# --- in parallel tasks ---------------------------------------------------------------
+
+
+def create(sink: str, target: TableFiles, schema: Schema) -> None:
+    """Make an empty table where there is none yet. Raises `BadInput` for one with other buckets."""
+    from penstock.io.parts import write_part
+
+    if newest(target.path) is None:
+        folder = version(target.path, 0)
+        folder.mkdir(parents=True, exist_ok=True)
+        # Bucket 0 has a file even when it is empty, so that any reader finds the columns.
+        write_part(folder / bucket_file(0), [], schema, weighted=False)
+        Path(target.path, "buckets").write_text(f"{target.buckets}\n")
+        publish(target.path, 0)
+    found = int(Path(target.path, "buckets").read_text())
+    if found != target.buckets:
+        raise BadInput(
+            f"sink {sink!r}: the table at {target.path} has {found} buckets, not {target.buckets}",
+            why="a row would be looked for in the wrong file",
+            fix=f"give buckets={found}, or another path",
+            sink=sink,
+        )
+
+
+def stage_bucket(
+    sink: str,
+    target: TableFiles,
+    tick: int,
+    bucket: int,
+    name: str,
+    changes: Rows,
+    schema: Schema,
+    *,
+    durable: bool = True,
+) -> str:
+    """Write one bucket with the tick's changes (weight last) applied; the name to give to `assemble`.
+
+    `name` is unlike that of any other task or attempt of this tick. `changes` are all changes of the bucket.
+    Raises `BadInput` where a key has two rows, `CheckpointDamaged` where a row that goes is not there.
+    """
+    from penstock.io.parts import read_part, write_part
+
+    base = newest(target.path)
+    assert base is not None, "create() comes first"
+    file = version(target.path, base) / bucket_file(bucket)
+    rows = read_part(file, schema, weighted=False) if file.exists() else []
+    rows = applied(sink, target, rows, changes)
+    by = bucketing(sink, schema, target.key, target.buckets)
+    if target.key is not None:
+        check_unique(sink, target.key, by, rows)
+    folder = Path(target.path, STAGING)
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = f"{bucket:04d}-{tick:08d}-{name}.parquet"
+    write_part(folder / staged, rows, schema, weighted=False, durable=durable)
+    return staged
+
+
+def applied(sink: str, target: TableFiles, rows: Rows, changes: Rows) -> list[tuple[Any, ...]]:
+    """Rows after changes; those that stay keep their order."""
+    counts: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in rows:
+        counts[row] += 1
+    for *values, weight in changes:
+        counts[tuple(values)] += weight
+    for row, count in counts.items():
+        if count < 0:
+            raise CheckpointDamaged(
+                f"sink {sink!r}: the table at {target.path} does not hold the row {row!r} that is to go",
+                why="its files were changed by something else, or belong to another run",
+                fix="remove the table and the checkpoint, and run again from the beginning",
+                sink=sink,
+                row=row,
+            )
+    return [row for row, count in counts.items() for _ in range(count)]
+
+
+def check_unique(sink: str, key: tuple[str, ...], by: Bucketing, rows: Rows) -> None:
+    seen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    for row in rows:
+        other = seen.setdefault(by.key(row), row)
+        if other is not row:
+            raise BadInput(
+                f"sink {sink!r}: two rows have the same key ({', '.join(key)})",
+                why=f"{other!r}\nand {row!r}",
+                fix="give the columns that tell rows apart as key, or none: then rows are kept as they are",
+                sink=sink,
+                key=by.key(row),
+            )
+
+
+def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
+    """Make the version of a tick: the staged buckets, and all others as they were. Not visible yet."""
+    base = newest(path)
+    assert base is not None, "create() comes first"
+    if base >= tick:  # of an attempt that came to nothing
+        remove(version(path, tick))
+        base = newest(path)
+        assert base is not None
+        assert base < tick, "ticks go forward"
+    folder = Path(path, STAGING, tick_folder(tick))
+    remove(folder)
+    folder.mkdir(parents=True)
+    for name in names:
+        os.rename(Path(path, STAGING, name), folder / bucket_file(int(name[:4])))
+    for file in version(path, base).iterdir():
+        if not (folder / file.name).exists():
+            take_over(file, folder / file.name)
+    if durable:
+        sync_folder(folder)
+    os.rename(folder, version(path, tick))
+    if durable:
+        sync_folder(Path(path, VERSIONS))
+
+
+def take_over(old: Path, new: Path) -> None:
+    try:
+        os.link(old, new)
+    except OSError:
+        shutil.copyfile(old, new)
+
+
+def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """Let `current` be the version of `tick`; nothing happens where the tick has none. Harmless twice."""
+    if not version(path, tick).is_dir():
+        return
+    link = Path(path, CURRENT)
+    aside = Path(path, f".{CURRENT}.tmp")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(Path(VERSIONS, tick_folder(tick)), target_is_directory=True)
+    os.replace(aside, link)
+    if durable:
+        sync_folder(Path(path))
+    for old in published_ticks(Path(path, VERSIONS))[:-2]:
+        remove(version(path, old))
+
+
+def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """After a crash: the newest version not after the committed `tick` is the current one, later ones go."""
+    ticks = published_ticks(Path(path, VERSIONS))
+    for later in ticks:
+        if later > tick:
+            remove(version(path, later))
+    kept = [t for t in ticks if t <= tick]
+    if kept:
+        publish(path, kept[-1], durable=durable)
+    remove(Path(path, STAGING))
+
+
+# --- in one process ------------------------------------------------------------------
+
+
+class TableWriter(Writer):
+    def __init__(self, target: TableFiles, drain: Drain) -> None:
+        self._target = target
+        self._drain = drain
+        self._by = bucketing(drain.name, drain.schema, target.key, target.buckets)
+
+    def recover(self, tick: int) -> None:
+        path = Path(self._target.path)
+        current = path / CURRENT
+        if current.is_symlink():
+            published = int(os.readlink(current).rpartition("=")[2])
+            refuse_later_ticks(self._drain.name, path, published, tick)
+        recover(path, tick, durable=self._drain.durable)
+        create(self._drain.name, self._target, self._drain.schema)
+
+    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
+        if not rows:
+            return
+        parts: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+        for row in rows:
+            parts[self._by.bucket(row)].append(row)
+        drain, durable = self._drain, self._drain.durable
+        names = [
+            stage_bucket(drain.name, self._target, tick, bucket, "0", part, drain.schema, durable=durable)
+            for bucket, part in parts.items()
+        ]
+        assemble(self._target.path, tick, names, durable=durable)
+
+    def publish(self, tick: int) -> None:
+        publish(self._target.path, tick, durable=self._drain.durable)
+
+    def close(self) -> None:
+        remove_empty(Path(self._target.path, STAGING))
+
+
+@open_sink.register
+def _(sink: TableFiles, drain: Drain) -> Writer:
+    return TableWriter(sink, drain)
