@@ -310,14 +310,14 @@ def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
     return (True,) * len(aggregation.arguments())
 
 
-@accumulator_for.register
+@accumulator_for.register(Count)
 def _count(aggregation: Count, schema: Schema, append: bool) -> Accumulator:
     if aggregation.expr is None or not check(aggregation.expr, schema).nullable:
         return CountRows((), append)
     return CountValues(_types((aggregation.expr,), schema), append)
 
 
-@accumulator_for.register
+@accumulator_for.register(Sum)
 def _sum(aggregation: Sum, schema: Schema, append: bool) -> Accumulator:
     types = _types((aggregation.expr,), schema)
     if isinstance(types[0].type, DecimalType):
@@ -325,7 +325,7 @@ def _sum(aggregation: Sum, schema: Schema, append: bool) -> Accumulator:
     return FloatSum(types, append) if types[0].type == FLOAT64 else IntSum(types, append)
 
 
-@accumulator_for.register
+@accumulator_for.register(Mean)
 def _mean(aggregation: Mean, schema: Schema, append: bool) -> Accumulator:
     types = _types((aggregation.expr,), schema)
     if isinstance(types[0].type, DecimalType):
@@ -333,34 +333,34 @@ def _mean(aggregation: Mean, schema: Schema, append: bool) -> Accumulator:
     return FloatMean(types, append) if types[0].type == FLOAT64 else IntMean(types, append)
 
 
-@accumulator_for.register
+@accumulator_for.register(Min)
 def _min(aggregation: Min, schema: Schema, append: bool) -> Accumulator:
     types = _types((aggregation.expr,), schema)
     return BestOnly(types, append, "<") if append else Extreme(types, append, 0)
 
 
-@accumulator_for.register
+@accumulator_for.register(Max)
 def _max(aggregation: Max, schema: Schema, append: bool) -> Accumulator:
     types = _types((aggregation.expr,), schema)
     return BestOnly(types, append, ">") if append else Extreme(types, append, -1)
 
 
-@accumulator_for.register
+@accumulator_for.register(CountDistinct)
 def _count_distinct(aggregation: CountDistinct, schema: Schema, append: bool) -> Accumulator:
     return DistinctValues(_types((aggregation.expr,), schema), append)
 
 
-@accumulator_for.register
+@accumulator_for.register(First)
 def _first(aggregation: First, schema: Schema, append: bool) -> Accumulator:
     return ExtremeBy(_types((aggregation.expr, aggregation.by), schema), append, 0)
 
 
-@accumulator_for.register
+@accumulator_for.register(Last)
 def _last(aggregation: Last, schema: Schema, append: bool) -> Accumulator:
     return ExtremeBy(_types((aggregation.expr, aggregation.by), schema), append, -1)
 
 
-@accumulator_for.register
+@accumulator_for.register(Collect)
 def _collect(aggregation: Collect, schema: Schema, append: bool) -> Accumulator:
     return Collected(_types((aggregation.expr,), schema), append)
 

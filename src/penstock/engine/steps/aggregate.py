@@ -137,6 +137,6 @@ class AggregateStep(Step):
         self.emit(Row(columns, row, weight))
 
 
-@step_for.register
+@step_for.register(Aggregate)
 def _aggregate(operator: Aggregate, node: Node, writer: RegionWriter) -> Step:
     return AggregateStep(node, writer, operator)

@@ -52,11 +52,11 @@ class FeedbackStep(Step):
             self.code.line(f"{writer.news(self.node.id)}.append({key})")
 
 
-@step_for.register
+@step_for.register(Sink)
 def _sink(operator: Sink, node: Node, writer: RegionWriter) -> Step:
     return SinkStep(node, writer)
 
 
-@step_for.register
+@step_for.register(Feedback)
 def _feedback(operator: Feedback, node: Node, writer: RegionWriter) -> Step:
     return FeedbackStep(node, writer)

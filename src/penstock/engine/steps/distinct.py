@@ -74,7 +74,7 @@ class TableDistinctStep(Step):
                 self.emit(Row(columns, key, "-1"))
 
 
-@step_for.register
+@step_for.register(Distinct)
 def _distinct(operator: Distinct, node: Node, writer: RegionWriter) -> Step:
     if writer.is_append(node.inputs[0]):
         return AppendDistinctStep(node, writer)

@@ -98,7 +98,7 @@ class InnerJoinStep(Step):
                     code.line(f"del {slot}[{key}]")
 
 
-@step_for.register
+@step_for.register(Join)
 def _join(operator: Join, node: Node, writer: RegionWriter) -> Step:
     if operator.how is How.INNER:
         return InnerJoinStep(node, writer, operator)

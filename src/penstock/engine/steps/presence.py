@@ -139,6 +139,6 @@ class PresenceStep(Step):
             yield key
 
 
-@step_for.register
+@step_for.register(Difference)
 def _difference(operator: Difference, node: Node, writer: RegionWriter) -> Step:
     return PresenceStep.of_difference(node, writer)

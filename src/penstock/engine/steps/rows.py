@@ -86,26 +86,26 @@ class UnionStep(Step):
         self.emit(row)
 
 
-@step_for.register
+@step_for.register(Filter)
 def _filter(operator: Filter, node: Node, writer: RegionWriter) -> Step:
     return FilterStep(node, writer, operator.predicate)
 
 
-@step_for.register
+@step_for.register(Map)
 def _map(operator: Map, node: Node, writer: RegionWriter) -> Step:
     return MapStep(node, writer)
 
 
-@step_for.register
+@step_for.register(FlatMap)
 def _flat_map(operator: FlatMap, node: Node, writer: RegionWriter) -> Step:
     return FlatMapStep(node, writer)
 
 
-@step_for.register
+@step_for.register(Select)
 def _select(operator: Select, node: Node, writer: RegionWriter) -> Step:
     return SelectStep(node, writer)
 
 
-@step_for.register
+@step_for.register(Union)
 def _union(operator: Union, node: Node, writer: RegionWriter) -> Step:
     return UnionStep(node, writer)

@@ -95,6 +95,6 @@ class TopKStep(Step):
                 writer.emit_copies(self.node.id, Row(columns, row, n))
 
 
-@step_for.register
+@step_for.register(TopK)
 def _top_k(operator: TopK, node: Node, writer: RegionWriter) -> Step:
     return TopKStep(node, writer, operator)
