@@ -8,9 +8,10 @@ a row type (`penstock.expr.check`), lowered to Python source
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ExpressionTruthValue, Place
+from penstock.errors import ExpressionTruthValue, Place, WrongType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +19,14 @@ if TYPE_CHECKING:
     from penstock.expr.types import DataType
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expr:
-    """A row expression. Compare trees with `same`, not `==`, which builds a tree."""
+    """A row expression. Compare trees with `same`, not `==`, which builds a tree.
+
+    The methods follow Spark 4 ANSI: null in, null out, unless said otherwise;
+    what Spark refuses on a row (overflow, division by zero, a bad cast) raises
+    `EvaluationError`.
+    """
 
     def children(self) -> tuple[Expr, ...]:
         return ()
@@ -31,6 +37,10 @@ class Expr:
             yield from child.walk()
         yield self
 
+    def same(self, other: Expr) -> bool:
+        """Whether both trees are equal, node by node."""
+        raise NotImplementedError
+
     def __bool__(self) -> bool:
         raise ExpressionTruthValue(
             "an expression has no truth value while the flow is being built",
@@ -39,24 +49,338 @@ class Expr:
             fix="use `&`, `|`, `~`, `ps.when(...)`, `.is_in(...)`, `.between(...)`",
         )
 
+    def __str__(self) -> str:
+        from penstock.expr.text import text
 
-@dataclass(frozen=True, slots=True, eq=False)
+        return text(self)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    __hash__ = object.__hash__
+
+    def __iter__(self) -> Iterator[Expr]:
+        raise WrongType(f"an expression cannot be iterated: {self}", where=[Place.of_caller()])
+
+    def __contains__(self, value: object) -> bool:
+        raise ExpressionTruthValue(
+            "`in` asks for a truth value, which an expression does not have",
+            where=[Place.of_caller()],
+            fix="use .contains(...)",
+        )
+
+    # -- comparison -------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return Call("eq", (self, operand(other)))
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return Call("ne", (self, operand(other)))
+
+    def __lt__(self, other: object) -> Expr:
+        return Call("lt", (self, operand(other)))
+
+    def __le__(self, other: object) -> Expr:
+        return Call("le", (self, operand(other)))
+
+    def __gt__(self, other: object) -> Expr:
+        return Call("gt", (self, operand(other)))
+
+    def __ge__(self, other: object) -> Expr:
+        return Call("ge", (self, operand(other)))
+
+    def eq_null_safe(self, other: object) -> Expr:
+        """Equality that is never null: null equals null and nothing else."""
+        return Call("eq_null_safe", (self, operand(other)))
+
+    def is_in(self, *values: object) -> Expr:
+        """Whether it equals one of the values; null where none is equal and one is null."""
+        if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset | range):
+            values = tuple(values[0])
+        return Call("is_in", (self, *(operand(v) for v in values)))
+
+    def between(self, low: object, high: object) -> Expr:
+        """`low <= self <= high`, both ends included."""
+        return Call("and", (self >= low, self <= high))
+
+    # -- truth and null ---------------------------------------------------------------
+
+    def __and__(self, other: object) -> Expr:
+        return Call("and", (self, operand(other)))
+
+    def __rand__(self, other: object) -> Expr:
+        return Call("and", (operand(other), self))
+
+    def __or__(self, other: object) -> Expr:
+        return Call("or", (self, operand(other)))
+
+    def __ror__(self, other: object) -> Expr:
+        return Call("or", (operand(other), self))
+
+    def __invert__(self) -> Expr:
+        return Call("not", (self,))
+
+    def is_null(self) -> Expr:
+        """True where it is null, else false."""
+        return Call("is_null", (self,))
+
+    def is_not_null(self) -> Expr:
+        """False where it is null, else true."""
+        return Call("is_not_null", (self,))
+
+    def is_nan(self) -> Expr:
+        """True where a float is NaN; false where it is null or a number."""
+        return Call("is_nan", (self,))
+
+    # -- arithmetic -------------------------------------------------------------------
+
+    def __add__(self, other: object) -> Expr:
+        if isinstance(other, timedelta):
+            return Call("shift", (self,), (other,))
+        return Call("add", (self, operand(other)))
+
+    def __radd__(self, other: object) -> Expr:
+        if isinstance(other, timedelta):
+            return Call("shift", (self,), (other,))
+        return Call("add", (operand(other), self))
+
+    def __sub__(self, other: object) -> Expr:
+        if isinstance(other, timedelta):
+            return Call("shift", (self,), (-other,))
+        return Call("subtract", (self, operand(other)))
+
+    def __rsub__(self, other: object) -> Expr:
+        return Call("subtract", (operand(other), self))
+
+    def __mul__(self, other: object) -> Expr:
+        return Call("multiply", (self, operand(other)))
+
+    def __rmul__(self, other: object) -> Expr:
+        return Call("multiply", (operand(other), self))
+
+    def __truediv__(self, other: object) -> Expr:
+        return Call("divide", (self, operand(other)))
+
+    def __rtruediv__(self, other: object) -> Expr:
+        return Call("divide", (operand(other), self))
+
+    def __floordiv__(self, other: object) -> Expr:
+        """Whole quotient, cut towards zero as Spark's `div`: `-7 // 2` is -3."""
+        return Call("div", (self, operand(other)))
+
+    def __rfloordiv__(self, other: object) -> Expr:
+        return Call("div", (operand(other), self))
+
+    def __mod__(self, other: object) -> Expr:
+        """Remainder with the sign of the left side, as in Spark: `-7 % 3` is -1."""
+        return Call("modulo", (self, operand(other)))
+
+    def __rmod__(self, other: object) -> Expr:
+        return Call("modulo", (operand(other), self))
+
+    def __neg__(self) -> Expr:
+        return Call("negate", (self,))
+
+    def __abs__(self) -> Expr:
+        return Call("abs", (self,))
+
+    def abs(self) -> Expr:
+        """Absolute value."""
+        return Call("abs", (self,))
+
+    def round(self, digits: int = 0) -> Expr:
+        """Rounded to `digits` after the point, halves away from zero."""
+        return Call("round", (self,), (digits,))
+
+    def floor(self) -> Expr:
+        """Greatest whole number not above; int64 of a float."""
+        return Call("floor", (self,))
+
+    def ceil(self) -> Expr:
+        """Least whole number not below; int64 of a float."""
+        return Call("ceil", (self,))
+
+    def cast(self, type: Any) -> Expr:
+        """The value as another type: a `DataType`, an annotation such as `int`, or its name ("int32").
+
+        Raises `EvaluationError` on a row whose value the type cannot hold.
+        """
+        from penstock.expr.annotations import as_type
+
+        return Call("cast", (self,), (as_type(type),))
+
+    # -- strings ----------------------------------------------------------------------
+
+    def upper(self) -> Expr:
+        """In upper case."""
+        return Call("upper", (self,))
+
+    def lower(self) -> Expr:
+        """In lower case."""
+        return Call("lower", (self,))
+
+    def length(self) -> Expr:
+        """Number of code points of a string, bytes of a binary, or elements of a list: int32."""
+        return Call("length", (self,))
+
+    def substring(self, start: object, length: object) -> Expr:
+        """`length` characters from `start`, counted from 1, or from the end where it is negative."""
+        return Call("substring", (self, operand(start), operand(length)))
+
+    def contains(self, part: object) -> Expr:
+        """Whether a string contains another."""
+        return Call("contains", (self, operand(part)))
+
+    def starts_with(self, part: object) -> Expr:
+        """Whether a string starts with another."""
+        return Call("starts_with", (self, operand(part)))
+
+    def ends_with(self, part: object) -> Expr:
+        """Whether a string ends with another."""
+        return Call("ends_with", (self, operand(part)))
+
+    def trim(self) -> Expr:
+        """Without the spaces (U+0020 only) at both ends."""
+        return Call("trim", (self,))
+
+    def replace(self, search: object, by: object) -> Expr:
+        """Every `search` replaced; an empty `search` replaces nothing."""
+        return Call("replace", (self, operand(search), operand(by)))
+
+    def split_part(self, delimiter: object, number: object) -> Expr:
+        """Part `number`, counted from 1 (from the end where negative); "" beyond the last."""
+        return Call("split_part", (self, operand(delimiter), operand(number)))
+
+    # -- time ---------------------------------------------------------------------------
+
+    def micros_since(self, other: object) -> Expr:
+        """Microseconds from `other` to this timestamp: int64."""
+        return Call("micros_since", (self, operand(other)))
+
+    def seconds_since(self, other: object) -> Expr:
+        """Seconds from `other` to this timestamp, with their fraction: float64."""
+        return Call("seconds_since", (self, operand(other)))
+
+    def days_since(self, other: object) -> Expr:
+        """Days from `other` to this date: int32."""
+        return Call("days_since", (self, operand(other)))
+
+    def truncate(self, unit: str) -> Expr:
+        """Start of the second, minute, hour, day, week (Monday), month, quarter or year."""
+        return Call("truncate", (self,), (unit,))
+
+    def tumble(self, width: timedelta | str) -> Expr:
+        """Start of the window of that width that holds the timestamp; windows are counted from 1970.
+
+        width: a `timedelta`, or text such as "10s", "5 min", "1h", "1d".
+        """
+        from penstock.expr.durations import duration
+
+        return Call("tumble", (self,), (duration(width),))
+
+    def year(self) -> Expr:
+        """Year: int32."""
+        return Call("year", (self,))
+
+    def quarter(self) -> Expr:
+        """Quarter of the year, from 1: int32."""
+        return Call("quarter", (self,))
+
+    def month(self) -> Expr:
+        """Month, from 1: int32."""
+        return Call("month", (self,))
+
+    def day(self) -> Expr:
+        """Day of the month, from 1: int32."""
+        return Call("day", (self,))
+
+    def day_of_week(self) -> Expr:
+        """Day of the week as Spark counts: Sunday is 1, Saturday 7."""
+        return Call("day_of_week", (self,))
+
+    def weekday(self) -> Expr:
+        """Day of the week as Python counts: Monday is 0, Sunday 6."""
+        return Call("weekday", (self,))
+
+    def day_of_year(self) -> Expr:
+        """Day of the year, from 1: int32."""
+        return Call("day_of_year", (self,))
+
+    def hour(self) -> Expr:
+        """Hour of a timestamp in UTC: int32."""
+        return Call("hour", (self,))
+
+    def minute(self) -> Expr:
+        """Minute of a timestamp: int32."""
+        return Call("minute", (self,))
+
+    def second(self) -> Expr:
+        """Whole second of a timestamp: int32."""
+        return Call("second", (self,))
+
+    def microsecond(self) -> Expr:
+        """Microsecond within the second of a timestamp: int32."""
+        return Call("microsecond", (self,))
+
+    def to_timestamp(self) -> Expr:
+        """A timestamp from ISO-8601 text, UTC where it names no zone; from a date, its midnight."""
+        from penstock.expr.types import TIMESTAMP
+
+        return Call("cast", (self,), (TIMESTAMP,))
+
+    def to_date(self) -> Expr:
+        """A date from ISO-8601 text, or the date of a timestamp in UTC."""
+        from penstock.expr.types import DATE
+
+        return Call("cast", (self,), (DATE,))
+
+    # -- parts ----------------------------------------------------------------------------
+
+    def field(self, name: str) -> Expr:
+        """A field of a struct."""
+        return Call("field", (self,), (name,))
+
+    def __getitem__(self, item: object) -> Expr:
+        """A field of a struct by name, or an element of a list by position, from 0."""
+        if isinstance(item, str):
+            return self.field(item)
+        return Call("element", (self, operand(item)))
+
+    # -- order ------------------------------------------------------------------------------
+
+    def asc(self) -> Ordering:
+        """Ascending: nulls first, NaN last."""
+        return Ordering(self)
+
+    def desc(self) -> Ordering:
+        """Descending: NaN first, nulls last."""
+        return Ordering(self, descending=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Column(Expr):
     """A column by name. `side` is "left" or "right" only inside a join condition."""
 
     name: str
     side: str | None = None
 
+    def same(self, other: Expr) -> bool:
+        return isinstance(other, Column) and (self.name, self.side) == (other.name, other.side)
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Expr):
     """A constant. `type` None means: from the value (None is null of any type)."""
 
     value: object
     type: DataType | None = None
 
+    def same(self, other: Expr) -> bool:
+        # By text, so that 1, 1.0 and True differ, and -0.0 and 0.0, and NaN is itself.
+        return isinstance(other, Literal) and (repr(self.value), self.type) == (repr(other.value), other.type)
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Call(Expr):
     """A function of the catalogue applied to expressions.
 
@@ -71,6 +395,14 @@ class Call(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.arguments
 
+    def same(self, other: Expr) -> bool:
+        return (
+            isinstance(other, Call)
+            and (self.function, self.options) == (other.function, other.options)
+            and len(self.arguments) == len(other.arguments)
+            and all(a.same(b) for a, b in zip(self.arguments, other.arguments, strict=True))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Ordering:
@@ -81,3 +413,13 @@ class Ordering:
 
     def __str__(self) -> str:
         return f"{self.expr}{' desc' if self.descending else ''}"
+
+
+def operand(value: object) -> Expr:
+    """An expression as it is, any other value as a constant."""
+    return value if isinstance(value, Expr) else Literal(value)
+
+
+def columns_of(expr: Expr) -> tuple[str, ...]:
+    """Names of the columns that the expression reads, each once, in the order of reading."""
+    return tuple(dict.fromkeys(part.name for part in expr.walk() if isinstance(part, Column)))

@@ -1,0 +1,165 @@
+"""From Python annotations to column types."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, TypeAlias, cast
+
+from penstock.errors import Place, UnknownRowType
+from penstock.expr.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT64,
+    INT32,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+    Field,
+    Int32Type,
+    ListType,
+    StructType,
+)
+
+Int32: TypeAlias = Annotated[int, Int32Type()]
+
+_PLAIN: dict[object, DataType] = {
+    bool: BOOL,
+    int: INT64,
+    float: FLOAT64,
+    Decimal: DecimalType(),
+    str: STR,
+    bytes: BYTES,
+    date: DATE,
+    datetime: TIMESTAMP,
+}
+_NAMES: dict[str, DataType] = {
+    "bool": BOOL,
+    "int": INT64,
+    "int32": INT32,
+    "int64": INT64,
+    "float": FLOAT64,
+    "float64": FLOAT64,
+    "str": STR,
+    "bytes": BYTES,
+    "date": DATE,
+    "timestamp": TIMESTAMP,
+}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_MAX_PRECISION = 38
+
+
+def as_type(wanted: Any) -> DataType:
+    """The type that an annotation, a `DataType` or a name ("int32", "decimal(12,2)") means.
+
+    Raises `UnknownRowType` where it means none.
+    """
+    if isinstance(wanted, DataType):
+        return _valid(wanted)
+    if isinstance(wanted, str):
+        decimal = _DECIMAL.fullmatch(wanted)
+        if decimal is not None:
+            return _valid(DecimalType(int(decimal[1]), int(decimal[2])))
+        if wanted in _NAMES:
+            return _NAMES[wanted]
+        raise _unknown(f"there is no type {wanted!r}", wanted)
+    return as_field("", wanted).type
+
+
+def _valid(wanted: DataType) -> DataType:
+    if isinstance(wanted, DecimalType) and not (
+        1 <= wanted.precision <= _MAX_PRECISION and 0 <= wanted.scale <= wanted.precision
+    ):
+        raise UnknownRowType(
+            f"{wanted} is not a decimal type",
+            where=[Place.of_caller()],
+            why="the precision is 1 to 38 digits, and the scale at most that.",
+        )
+    return wanted
+
+
+def as_field(name: str, annotation: Any) -> Field:
+    """The column that an annotation declares. Raises `UnknownRowType`."""
+    nullable = False
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        options = typing.get_args(annotation)
+        rest = [o for o in options if o is not types.NoneType]
+        if len(rest) != 1 or len(rest) == len(options):
+            raise _unknown(f"a column cannot be one of several types: {annotation}", name)
+        nullable, annotation = True, rest[0]
+    if typing.get_origin(annotation) is Annotated:
+        base, *marks = typing.get_args(annotation)
+        declared = next((_valid(m) for m in marks if isinstance(m, DataType)), None)
+        if declared is not None:
+            return Field(name, declared, nullable)
+        inner = as_field(name, base)
+        return Field(name, inner.type, nullable or inner.nullable)
+    return Field(name, _type_of(name, annotation), nullable)
+
+
+def _type_of(name: str, annotation: Any) -> DataType:
+    try:
+        plain = _PLAIN.get(annotation)
+    except TypeError:
+        plain = None
+    if plain is not None:
+        return plain
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is list or origin is Sequence or (origin is tuple and arguments[1:] == (...,)):
+        element = as_field(name, arguments[0])
+        return ListType(element.type, element.nullable)
+    if is_row_class(annotation):
+        return StructType(fields_of(annotation), annotation)
+    raise _unknown(f"{getattr(annotation, '__name__', annotation)} is no type of a column", name)
+
+
+def is_row_class(annotation: Any) -> bool:
+    """Whether it is a `NamedTuple` class or a dataclass."""
+    if not isinstance(annotation, type):
+        return False
+    return dataclasses.is_dataclass(annotation) or (
+        issubclass(annotation, tuple) and hasattr(cast("Any", annotation), "_fields")
+    )
+
+
+def fields_of(row_class: type) -> tuple[Field, ...]:
+    """The columns of a `NamedTuple` or dataclass. Raises `UnknownRowType`."""
+    try:
+        hints = typing.get_type_hints(row_class, include_extras=True)
+    except (NameError, TypeError) as error:
+        raise UnknownRowType(
+            f"the annotations of {row_class.__name__} cannot be read: {error}",
+            where=[Place.of_caller()],
+            why="with `from __future__ import annotations` a name must be known in the module.",
+            fix="define the row classes at module level",
+        ) from error
+    if dataclasses.is_dataclass(row_class):
+        names = tuple(f.name for f in dataclasses.fields(row_class))
+    else:
+        names = cast("tuple[str, ...]", cast("Any", row_class)._fields)
+    missing = [n for n in names if n not in hints]
+    if missing or not names:
+        raise UnknownRowType(
+            f"{row_class.__name__} has no type for {missing[0]!r}" if missing else f"{row_class.__name__} is empty",
+            where=[Place.of_caller()],
+            fix="write a NamedTuple or a dataclass with an annotation for each field",
+        )
+    return tuple(as_field(n, hints[n]) for n in names)
+
+
+def _unknown(what: str, name: str) -> UnknownRowType:
+    return UnknownRowType(
+        f"{what} (column {name!r})" if name else what,
+        where=[Place.of_caller()],
+        why="columns are bool, int, Int32, float, Decimal, str, bytes, date, datetime,"
+        " lists of these, and nested NamedTuples or dataclasses.",
+        fix="for a null write `T | None`; for digits `Annotated[Decimal, DecimalType(12, 2)]`",
+    )

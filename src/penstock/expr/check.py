@@ -1,0 +1,104 @@
+"""Expressions against a row type: every name, type and null decided without data."""
+
+from __future__ import annotations
+
+import difflib
+from functools import singledispatch
+
+from penstock.errors import Place, UnknownColumn, WrongType
+from penstock.expr.catalogue import Mismatch
+from penstock.expr.coercion import converted
+from penstock.expr.functions import CATALOGUE
+from penstock.expr.literals import canonical, type_of
+from penstock.expr.tree import Call, Column, Expr, Literal
+from penstock.expr.typed import NULL, CallTerm, ColumnTerm, LiteralTerm, Term, Typed
+from penstock.expr.types import Schema
+
+__all__ = ["Typed", "check", "elaborate"]
+
+
+def check(expr: Expr, schema: Schema) -> Typed:
+    """The type and nullability of an expression over rows of `schema`.
+
+    Raises `UnknownColumn` for a name that the rows do not have and `WrongType`
+    where a function cannot work on its arguments.
+    """
+    term = elaborate(expr, schema)
+    return Typed(term.type, term.nullable)
+
+
+def elaborate(expr: Expr, schema: Schema) -> Term:
+    """The checked tree of an expression; raises what `check` raises."""
+    term = _term(expr, schema)
+    if term.type == NULL:
+        raise WrongType(
+            f"the type of {expr} is not known",
+            where=[Place.of_caller()],
+            why="a bare null can be of any type.",
+            fix="name it: ps.lit(None, int)",
+        )
+    return term
+
+
+@singledispatch
+def _term(expr: Expr, schema: Schema) -> Term:
+    raise TypeError(f"not an expression: {type(expr).__name__}")
+
+
+@_term.register(Column)
+def _column(expr: Column, schema: Schema) -> Term:
+    at = schema.position(expr.name)
+    if at is None:
+        near = difflib.get_close_matches(expr.name, schema.names, 1)
+        raise UnknownColumn(
+            f"no column {expr.name!r}",
+            where=[Place.of_caller()],
+            why=f"the columns are {', '.join(schema.names)}.",
+            fix=f"did you mean {near[0]!r}?" if near else "",
+            column=expr.name,
+            columns=schema.names,
+        )
+    field = schema.fields[at]
+    return ColumnTerm(field.type, field.nullable, at, field.name)
+
+
+@_term.register(Literal)
+def _literal(expr: Literal, schema: Schema) -> Term:
+    found = type_of(expr.value)
+    if found is None:
+        raise WrongType(
+            f"{expr.value!r} ({type(expr.value).__name__}) is no value of a column",
+            where=[Place.of_caller()],
+            why="constants are bool, int, float, Decimal, str, bytes, date, datetime, and None.",
+        )
+    try:
+        value = canonical(expr.value)
+        adapts = expr.type is None and isinstance(value, int) and not isinstance(value, bool)
+        term = LiteralTerm(found, value is None, value, adapts)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError("it does not fit int64.")
+        return term if expr.type is None else converted(term, expr.type)
+    except (ValueError, Mismatch) as error:
+        raise WrongType(
+            f"{expr.value!r} cannot be a constant{'' if expr.type is None else f' of type {expr.type}'}",
+            where=[Place.of_caller()],
+            why=error.what if isinstance(error, Mismatch) else str(error),
+        ) from None
+
+
+@_term.register(Call)
+def _call(expr: Call, schema: Schema) -> Term:
+    function = CATALOGUE[expr.function]
+    arguments = tuple(_term(a, schema) for a in expr.arguments)
+    try:
+        signature = function.rule(arguments, expr.options)
+        wanted = zip(arguments, signature.arguments, strict=True)
+        arguments = tuple(converted(a, t) for a, t in wanted)
+    except Mismatch as mismatch:
+        raise WrongType(
+            f"{mismatch.what} in {expr}", where=[Place.of_caller()], why=mismatch.why, fix=mismatch.fix
+        ) from None
+    nullable = signature.nullable
+    if nullable is None:
+        nullable = any(a.nullable for a in arguments)
+    return CallTerm(signature.result, nullable, function, arguments, expr.options)

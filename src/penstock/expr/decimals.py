@@ -1,0 +1,102 @@
+"""Decimal arithmetic of generated code: exact, then rounded half up to the result's scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation, Overflow
+
+from penstock.errors import EvaluationError
+from penstock.expr.runtime import RUNTIME, overflow, zero_division
+from penstock.expr.types import DecimalType
+
+_EXACT = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow, Inexact])
+_WIDE = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow])
+# Spark multiplies with 39 significant digits and divides to 39 digits after the point
+# before it rounds to the result's scale; rounding twice can differ from rounding once.
+_MULTIPLY = Context(prec=39, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow])
+_QUOTIENT_STEP = Decimal((0, (1,), -39))
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A decimal type made ready for use: its step, and the bound of its values."""
+
+    type: DecimalType
+    step: Decimal
+    bound: Decimal
+
+    @classmethod
+    def of(cls, type: DecimalType) -> Shape:
+        return cls(type, Decimal((0, (1,), -type.scale)), Decimal(10) ** (type.precision - type.scale))
+
+
+def fit(value: Decimal, shape: Shape) -> Decimal:
+    """`value` rounded to the shape's scale. Raises `EvaluationError` where it has too many digits."""
+    rounded = _WIDE.quantize(value, shape.step)
+    if not -shape.bound < rounded < shape.bound:
+        overflow(value, str(shape.type))
+    return rounded or abs(rounded)
+
+
+def add(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+    return fit(_EXACT.add(a, b), shape)
+
+
+def subtract(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+    return fit(_EXACT.subtract(a, b), shape)
+
+
+def multiply(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+    return fit(_MULTIPLY.multiply(a, b), shape)
+
+
+def divide(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+    if not b:
+        zero_division()
+    return fit(_rounded_quotient(a, b), shape)
+
+
+def _rounded_quotient(a: Decimal, b: Decimal) -> Decimal:
+    # Rounded once at a fixed scale: a quotient cut at 400 digits, made odd where
+    # digits were lost, rounds as the exact one would.
+    cut = Context(prec=400, rounding=ROUND_DOWN, traps=[InvalidOperation, Overflow])
+    return _WIDE.quantize(cut.divide(a, b), _QUOTIENT_STEP)
+
+
+def remainder(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+    if not b:
+        zero_division()
+    return fit(_WIDE.remainder(a, b), shape)
+
+
+def absolute(a: Decimal) -> Decimal:
+    return a.copy_abs()
+
+
+def negate(a: Decimal) -> Decimal:
+    return a.copy_negate() if a else a
+
+
+def from_float(value: float, shape: Shape) -> Decimal:
+    """The shortest decimal that reads back as `value`, rounded. Raises for NaN and infinities."""
+    if value - value != 0.0:
+        raise EvaluationError(f"overflow: {value} does not fit {shape.type}")
+    return fit(Decimal(repr(value)), shape)
+
+
+def from_int(value: int, shape: Shape) -> Decimal:
+    return fit(Decimal(value), shape)
+
+
+RUNTIME |= {
+    "x_decimal_add": add,
+    "x_decimal_subtract": subtract,
+    "x_decimal_multiply": multiply,
+    "x_decimal_divide": divide,
+    "x_decimal_modulo": remainder,
+    "x_decimal_abs": absolute,
+    "x_decimal_negate": negate,
+    "x_decimal_fit": fit,
+    "x_decimal_of_float": from_float,
+    "x_decimal_of_int": from_int,
+}

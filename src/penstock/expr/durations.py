@@ -1,0 +1,65 @@
+"""Spans of time written as text: "10s", "5 min", "1h 30m"."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from penstock.errors import Place, WrongType
+
+_UNITS = {
+    "us": timedelta(microseconds=1),
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_NAMES = {
+    name: unit
+    for unit, names in {
+        "us": "us micro micros microsecond microseconds",
+        "ms": "ms milli millis millisecond milliseconds",
+        "s": "s sec secs second seconds",
+        "m": "m min mins minute minutes",
+        "h": "h hour hours",
+        "d": "d day days",
+        "w": "w week weeks",
+    }.items()
+    for name in names.split()
+}
+_PART = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
+
+
+def duration(value: timedelta | str) -> timedelta:
+    """The span of time that `value` is or says. Raises `WrongType` for text that says none."""
+    if isinstance(value, timedelta):
+        return value
+    total, at = timedelta(), 0
+    while isinstance(value, str) and at < len(value):  # pyright: ignore[reportUnnecessaryIsInstance]
+        part = _PART.match(value, at)
+        if part is None or part[2] not in _NAMES:
+            break
+        total += int(part[1]) * _UNITS[_NAMES[part[2]]]
+        at = part.end()
+    else:
+        if total:
+            return total
+    raise WrongType(
+        f"{value!r} is no span of time",
+        where=[Place.of_caller()],
+        fix='write a timedelta, or text such as "10s", "5 min", "1h 30m", "7 days"',
+    )
+
+
+def short(span: timedelta) -> str:
+    """A span as text that `duration` reads: "10s", "1h 30m"; a leading "-" where it is negative."""
+    if span < timedelta():
+        return f"-{short(-span)}"
+    parts: list[str] = []
+    for unit in ("d", "h", "m", "s", "ms", "us"):
+        count, span = divmod(span, _UNITS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts) or "0s"

@@ -1,0 +1,182 @@
+"""How Python source is put together: operands, null guards, temporaries.
+
+A piece of `Code` is a source that is right where none of its guarded operands
+is null, and the list of those operands. Functions that are strict in null just
+join the lists, so that `(a + b) * c` asks once for each of `a`, `b`, `c`:
+
+    None if a is None or b is None or c is None else ((a + b) * c)
+
+Guards are asked in the order of evaluation, left to right: what could raise on
+the left is evaluated before a null on the right is seen, as Spark does.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import singledispatchmethod
+from typing import TYPE_CHECKING
+
+from penstock.expr.catalogue import Lazy, Strict
+from penstock.expr.literals import source_of
+from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
+from penstock.expr.types import FLOAT64
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.expr.python import Scope
+
+
+# A name or a short constant: cheap to say twice.
+_ATOM = re.compile(r"[A-Za-z_]\w*|\(?-?[\d.]+(e[+-]?\d+)?\)?|b?'[^'\\]*'")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Source of a value, right where none of `guards` is None.
+
+    guards:   sources to be compared with None, in order; the first of a
+              temporary binds it.
+    fallible: evaluating it may raise.
+    canonical: a NaN in it is the one NaN.
+    """
+
+    source: str
+    guards: tuple[str, ...] = ()
+    fallible: bool = False
+    canonical: bool = True
+
+
+class Emitter:
+    """Lowers checked expressions to source within one scope."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    # -- for the catalogue ----------------------------------------------------------------
+
+    def fresh(self) -> str:
+        """A name for a temporary that nothing else in the scope uses."""
+        return self._scope.fresh()
+
+    def constant(self, value: object) -> str:
+        """A name under which generated code finds `value`."""
+        return self._scope.constant(value)
+
+    def name(self, source: str) -> tuple[str, str]:
+        """Sources for the first and all later uses of a value, evaluated once."""
+        if _ATOM.fullmatch(source):
+            return source, source
+        name = self.fresh()
+        return f"({name} := {source})", name
+
+    def value(self, term: Term) -> str:
+        """Source of the value, None where it is null; floats canonical."""
+        return self._whole(self.code(term))
+
+    def true(self, term: Term) -> str:
+        """Source that is truthy exactly where a bool is true."""
+        if isinstance(term, CallTerm) and isinstance(term.function, Lazy) and term.function.true is not None:
+            return term.function.true(self, term)
+        code = self.code(term)
+        return self._all(code, code.source)
+
+    def false(self, term: Term) -> str:
+        """Source that is truthy exactly where a bool is false."""
+        if isinstance(term, CallTerm) and isinstance(term.function, Lazy) and term.function.false is not None:
+            return term.function.false(self, term)
+        code = self.code(term)
+        return self._all(code, f"not {code.source}")
+
+    # -- the lowering ------------------------------------------------------------------------
+
+    @singledispatchmethod
+    def code(self, term: Term) -> Code:
+        """Code of a term."""
+        raise TypeError(f"not a checked expression: {type(term).__name__}")
+
+    @code.register(ColumnTerm)
+    def _column(self, term: ColumnTerm) -> Code:
+        variable = self._scope.variables[term.position]
+        return Code(variable, (variable,) if term.nullable else ())
+
+    @code.register(LiteralTerm)
+    def _literal(self, term: LiteralTerm) -> Code:
+        if term.value is None:
+            return Code("None", ("None",))
+        inline = source_of(term.value)
+        return Code(inline if inline is not None else self.constant(term.value))
+
+    @code.register(CallTerm)
+    def _call(self, term: CallTerm) -> Code:
+        function = term.function
+        if isinstance(function, Lazy):
+            return self._guarded(term, function.python(self, term))
+        assert isinstance(function, Strict)
+        codes = [self.code(a) for a in term.arguments]
+        sources, guards = self._joined(codes)
+        source = function.python(self, term, sources)
+        canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
+        fails = function.fallible if isinstance(function.fallible, bool) else function.fallible(term)
+        fallible = fails or any(c.fallible for c in codes)
+        return Code(source, guards, fallible, canonical)
+
+    def _guarded(self, term: Term, code: Code) -> Code:
+        """A lazy function's value may be None: bind it and guard the name."""
+        if not term.nullable or code.guards:
+            return code
+        first, again = self.name(code.source)
+        return Code(again, (first,), code.fallible, code.canonical)
+
+    def _joined(self, codes: Sequence[Code]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        guards: list[str] = []
+        sources: list[str] = []
+        for at, code in enumerate(codes):
+            guards += [g for g in code.guards if g not in guards]
+            source = code.source
+            if code.fallible and any(g not in guards for later in codes[at + 1 :] for g in later.guards):
+                first, source = self.name(source)
+                guards.append(first)
+            sources.append(source)
+        return tuple(sources), tuple(guards)
+
+    def canonical(self, code: Code) -> str:
+        """Source of the value where no guard is None; a NaN is the one NaN."""
+        if code.canonical:
+            return code.source
+        first, again = self.name(code.source)
+        # `first` stands in the condition, which Python evaluates before the branches.
+        return f"({again} if {first} == {again} else x_nan)"
+
+    def _whole(self, code: Code) -> str:
+        source = self.canonical(code)
+        if not code.guards:
+            return source
+        if code.guards == (source,):
+            return source
+        if len(code.guards) == 1 and code.guards[0].startswith(f"({source} := "):
+            return _bound(code.guards[0])
+        nulls = " or ".join(f"{g} is None" for g in code.guards)
+        return f"(None if {nulls} else {source})"
+
+    def _all(self, code: Code, source: str) -> str:
+        if not code.guards:
+            return source if not source.startswith("not ") else f"({source})"
+        if code.guards == (source,):
+            return source
+        if len(code.guards) == 1 and code.guards[0].startswith(f"({source} := "):
+            return _bound(code.guards[0])
+        present = " and ".join(f"{g} is not None" for g in code.guards)
+        return f"({present} and {source})"
+
+    def key(self, term: Term) -> str:
+        """Source of the value as a dict key: floats canonical, and -0.0 as 0.0."""
+        from penstock.expr.keys import key_of
+
+        return key_of(term.type, term.nullable, self.value(term), self.name)
+
+
+def _bound(guard: str) -> str:
+    """What a guard of the form `(name := source)` binds."""
+    return guard[1:-1].split(" := ", 1)[1] if " := " in guard else guard

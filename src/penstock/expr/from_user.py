@@ -1,0 +1,143 @@
+"""From users' rows to internal rows: validated, in bulk, by generated code.
+
+The fast path asks of each row only whether every value has exactly the type
+and range that its column declares; such a row passes as it is. Any other row
+goes to the slow path, which makes it right (an int for a float column, a
+timestamp of another zone, a dataclass) or raises `BadRow`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import singledispatch
+from typing import Any, cast
+
+from penstock.expr.runtime import NAN
+from penstock.expr.slow_values import SlowRows
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    Schema,
+    StrType,
+    TimestampType,
+)
+
+
+def from_user(schema: Schema, *, what: str) -> Callable[[Sequence[object]], list[tuple[Any, ...]]]:
+    """A converter of users' rows to internal rows of `schema`.
+
+    `what` names the rows in errors ("source 'bids'"). The converter raises
+    `BadRow` with the number of the row in its argument, the field, and the
+    expected and the found type.
+    """
+    source = _source(schema)
+    slow = SlowRows(schema, what)
+    names: dict[str, Any] = {
+        "slow": slow.convert,
+        "nan": NAN,
+        "utc": UTC,
+        "datetime": datetime,
+        "Decimal": Decimal,
+        "date": __import__("datetime").date,
+        "Row": schema.row_class if not schema.scalar and schema.row_class is not None else tuple,
+    }
+    exec(compile(source, f"<rows of {what}>", "exec"), names)
+    return cast("Callable[[Sequence[object]], list[tuple[Any, ...]]]", names["convert"])
+
+
+def _source(schema: Schema) -> str:
+    variables = [f"c{at}" for at in range(len(schema.fields))]
+    test = " and ".join(_test(f, v) for f, v in zip(schema.fields, variables, strict=True))
+    is_class = schema.row_class is not None and dataclasses.is_dataclass(schema.row_class)
+    if schema.scalar:
+        body = ["c0 = row", f"if {test}:", "    append((c0,))", "    continue"]
+    elif is_class:
+        reads = [f"    {v} = row.{f.name}" for f, v in zip(schema.fields, variables, strict=True)]
+        made = f"    if {test}:\n            append(({', '.join(variables)},))\n            continue"
+        body = ["if type(row) is Row:", *reads, *made.split("\n        ")]
+    else:
+        count = len(variables)
+        body = [
+            f"if (type(row) is Row or type(row) is tuple) and len(row) == {count}:",
+            f"    {', '.join(variables)}, = row",
+            f"    if {test}:",
+            "        append(row)",
+            "        continue",
+        ]
+    lines = [
+        "def convert(rows):",
+        "    out = []",
+        "    append = out.append",
+        "    for row in rows:",
+        *(f"        {line}" for line in body),
+        "        append(slow(row, len(out)))",
+        "    return out",
+    ]
+    return "\n".join(lines)
+
+
+def _test(field: Field, variable: str) -> str:
+    test = _exact(field.type, variable)
+    return f"({variable} is None or {test})" if field.nullable else test
+
+
+@singledispatch
+def _exact(type: DataType, v: str) -> str:
+    # Structs and lists: tuples of checked values cannot be told from others at a glance.
+    return "False"
+
+
+@_exact.register(BoolType)
+def _bool(type: BoolType, v: str) -> str:
+    return f"({v} is True or {v} is False)"
+
+
+@_exact.register(Int32Type)
+def _int32(type: Int32Type, v: str) -> str:
+    return f"type({v}) is int and {-(2**31)} <= {v} <= {2**31 - 1}"
+
+
+@_exact.register(Int64Type)
+def _int64(type: Int64Type, v: str) -> str:
+    return f"type({v}) is int and {-(2**63)} <= {v} <= {2**63 - 1}"
+
+
+@_exact.register(Float64Type)
+def _float64(type: Float64Type, v: str) -> str:
+    return f"type({v}) is float and ({v} == {v} or {v} is nan)"
+
+
+@_exact.register(DecimalType)
+def _decimal(type: DecimalType, v: str) -> str:
+    # Not worth a fast path: the digits must be counted.
+    return "False"
+
+
+@_exact.register(StrType)
+def _str(type: StrType, v: str) -> str:
+    return f"type({v}) is str"
+
+
+@_exact.register(BytesType)
+def _bytes(type: BytesType, v: str) -> str:
+    return f"type({v}) is bytes"
+
+
+@_exact.register(DateType)
+def _date(type: DateType, v: str) -> str:
+    return f"type({v}) is date"
+
+
+@_exact.register(TimestampType)
+def _timestamp(type: TimestampType, v: str) -> str:
+    return f"type({v}) is datetime and {v}.tzinfo is utc"

@@ -1,0 +1,17 @@
+"""The catalogue: every function that an expression can call, by theme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from penstock.expr.catalogue import Function
+from penstock.expr.functions import arithmetic, casts, comparison, logic
+
+CATALOGUE: Mapping[str, Function] = MappingProxyType(
+    {
+        function.name: function
+        for theme in (arithmetic, casts, comparison, logic)
+        for function in theme.FUNCTIONS
+    }
+)

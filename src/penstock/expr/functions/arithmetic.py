@@ -1,0 +1,207 @@
+"""Arithmetic of two numbers: + - * / // %.
+
+Integers keep their width and raise when they leave it; `/` of integers is a
+float; decimals follow Spark's rules of precision and scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
+from penstock.expr.decimals import Shape
+from penstock.expr.runtime import NAN, RUNTIME, overflow, zero_division
+from penstock.expr.typed import CallTerm, LiteralTerm
+from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
+from penstock.expr.widening import bounded, common_type, decimal_of, is_integer, is_number
+
+if TYPE_CHECKING:
+    from penstock.expr.emit import Emitter
+
+_RANGES = {INT32: (-(2**31), 2**31 - 1), INT64: (-(2**63), 2**63 - 1)}
+
+
+def checked(emitter: Emitter, source: str, type: DataType) -> str:
+    """An integer source that raises where it leaves its type."""
+    low, high = _RANGES[type]
+    name = emitter.fresh()
+    return f"({name} if {low} <= ({name} := {source}) <= {high} else x_overflow({name}, '{type}'))"
+
+
+def is_decimal_pair(arguments: Arguments) -> bool:
+    """Whether arithmetic of the two is decimal: one is, and the other is no float."""
+    types = [a.type for a in arguments]
+    return FLOAT64 not in types and any(isinstance(t, DecimalType) for t in types)
+
+
+def need_numbers(what: str, arguments: Arguments) -> DataType:
+    """The common type of numbers. Raises `Mismatch` where one is none."""
+    common = common_type(arguments)
+    if not is_number(common):
+        types = " and ".join(str(a.type) for a in arguments)
+        raise Mismatch(f"{what} needs numbers, got {types}", fix="cast them to numbers")
+    return common
+
+
+DecimalRule = Callable[[DecimalType, DecimalType], DecimalType]
+
+
+def _sum_type(a: DecimalType, b: DecimalType) -> DecimalType:
+    scale = max(a.scale, b.scale)
+    return bounded(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+
+
+def _product_type(a: DecimalType, b: DecimalType) -> DecimalType:
+    return bounded(a.precision + b.precision + 1, a.scale + b.scale)
+
+
+def _quotient_type(a: DecimalType, b: DecimalType) -> DecimalType:
+    scale = max(6, a.scale + b.precision + 1)
+    return bounded(a.precision - a.scale + b.scale + scale, scale)
+
+
+def _remainder_type(a: DecimalType, b: DecimalType) -> DecimalType:
+    scale = max(a.scale, b.scale)
+    return bounded(min(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+
+
+def _rule(what: str, decimals: DecimalRule) -> Callable[[Arguments, tuple[object, ...]], Signature]:
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        types = [a.type for a in arguments]
+        if what == "+" and types == [STR, STR]:
+            return Signature((STR, STR), STR)
+        _refuse_times(what, arguments)
+        if is_decimal_pair(arguments):
+            need_numbers(what, arguments)
+            a, b = (decimal_of(t) for t in arguments)
+            return Signature((a, b), decimals(a, b))
+        common = need_numbers(what, arguments)
+        if what == "/":
+            common = FLOAT64
+        return Signature((common, common), common)
+
+    return rule
+
+
+def _refuse_times(what: str, arguments: Arguments) -> None:
+    types = {str(a.type) for a in arguments}
+    if types & {"date", "timestamp"}:
+        raise Mismatch(
+            f"{what} does not work on {' and '.join(str(a.type) for a in arguments)}",
+            fix="add or subtract a timedelta; differences are micros_since, seconds_since, days_since",
+        )
+
+
+def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        a, b = operands
+        if isinstance(call.type, DecimalType):
+            return f"{helper}({a}, {b}, {emitter.constant(_shape(call.type))})"
+        if call.type in (INT32, INT64):
+            return checked(emitter, f"{a} {symbol} {b}", call.type)
+        return f"({a} {symbol} {b})"
+
+    return python
+
+
+_SHAPES: dict[DecimalType, Shape] = {}
+
+
+def _shape(type: DecimalType) -> Shape:
+    return _SHAPES.setdefault(type, Shape.of(type))
+
+
+shape_of = _shape
+
+
+def _is_nonzero_constant(call: CallTerm) -> bool:
+    divisor = call.arguments[1]
+    return isinstance(divisor, LiteralTerm) and bool(divisor.value)
+
+
+def _divide(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    if isinstance(call.type, DecimalType):
+        return f"x_decimal_divide({a}, {b}, {emitter.constant(_shape(call.type))})"
+    if _is_nonzero_constant(call):
+        return f"({a} / {b})"
+    # The dividend is evaluated before the divisor is looked at.
+    first, again = emitter.name(a)
+    divisor, divisor_again = emitter.name(b)
+    if first == again:
+        return f"({a} / {divisor_again} if {divisor} else x_zero_division())"
+    return f"({again} / {divisor_again} if ({first}, {divisor})[1] else x_zero_division())"
+
+
+def _div_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    common = need_numbers("//", arguments)
+    if not is_integer(common):
+        raise Mismatch(f"// needs integers, got {common}", fix="(a / b).floor()")
+    return Signature((INT64, INT64), INT64)
+
+
+def _div(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    if _is_positive_constant(call):
+        first, again = emitter.name(a)
+        return f"({again} // {b} if {first} >= 0 else -(-{again} // {b}))"
+    return f"x_div({a}, {b})"
+
+
+def _is_positive_constant(call: CallTerm) -> bool:
+    divisor = call.arguments[1]
+    return isinstance(divisor, LiteralTerm) and isinstance(divisor.value, int) and divisor.value > 0
+
+
+def _modulo(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    if isinstance(call.type, DecimalType):
+        return f"x_decimal_modulo({a}, {b}, {emitter.constant(_shape(call.type))})"
+    if call.type == FLOAT64:
+        return f"x_float_modulo({a}, {b})"
+    if _is_positive_constant(call):
+        first, again = emitter.name(a)
+        return f"({again} % {b} if {first} >= 0 else -(-{again} % {b}))"
+    return f"x_modulo({a}, {b})"
+
+
+def _truncated_quotient(a: int, b: int) -> int:
+    if b == 0:
+        zero_division()
+    quotient = abs(a) // abs(b)
+    if (a < 0) != (b < 0):
+        return -quotient
+    return quotient if quotient < 2**63 else overflow(quotient, "int64")
+
+
+def _signed_remainder(a: int, b: int) -> int:
+    if b == 0:
+        zero_division()
+    rest = abs(a) % abs(b)
+    return rest if a >= 0 else -rest
+
+
+def _float_remainder(a: float, b: float) -> float:
+    if b == 0.0:
+        zero_division()
+    if a - a != 0.0 or b != b:
+        return NAN
+    return math.fmod(a, b)
+
+
+RUNTIME |= {
+    "x_div": _truncated_quotient,
+    "x_modulo": _signed_remainder,
+    "x_float_modulo": _float_remainder,
+}
+
+FUNCTIONS: tuple[Function, ...] = (
+    Strict("add", _rule("+", _sum_type), _plain("+", "x_decimal_add"), fallible=True),
+    Strict("subtract", _rule("-", _sum_type), _plain("-", "x_decimal_subtract"), fallible=True),
+    Strict("multiply", _rule("*", _product_type), _plain("*", "x_decimal_multiply"), fallible=True),
+    Strict("divide", _rule("/", _quotient_type), _divide, fallible=True),
+    Strict("div", _div_rule, _div, fallible=True),
+    Strict("modulo", _rule("%", _remainder_type), _modulo, fallible=True),
+)

@@ -1,0 +1,175 @@
+"""Comparisons: NaN equals NaN and is greater than every number, as in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature, Strict
+from penstock.expr.emit import Code
+from penstock.expr.typed import NULL, CallTerm, LiteralTerm, Term
+from penstock.expr.types import BOOL, FLOAT64, DataType, ListType, StructType
+from penstock.expr.widening import common_type
+
+if TYPE_CHECKING:
+    from penstock.expr.emit import Emitter
+
+Python = Callable[["Emitter", CallTerm, tuple[str, ...]], str]
+
+
+def _equality(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    common = _known(common_type(arguments))
+    return Signature((common,) * len(arguments), BOOL)
+
+
+def _known(common: DataType) -> DataType:
+    # Null compared with null: any type will do.
+    return BOOL if common == NULL else common
+
+
+def _ordering(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    common = _known(common_type(arguments))
+    if isinstance(common, StructType | ListType):
+        raise Mismatch(f"{common} has no order", fix="compare the parts")
+    return Signature((common, common), BOOL)
+
+
+def _is_number(term: Term) -> bool:
+    """Whether it is a float constant that is not NaN."""
+    return isinstance(term, LiteralTerm) and term.value == term.value
+
+
+def _compare(symbol: str, floats: Python) -> Python:
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        if call.arguments[0].type == FLOAT64:
+            return floats(emitter, call, operands)
+        a, b = operands
+        return f"({a} {symbol} {b})"
+
+    return python
+
+
+def _equal_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    if any(_is_number(t) for t in call.arguments):
+        return f"({a} == {b})"
+    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    return f"({first_a} == {first_b} or ({a} != {a} and {b} != {b}))"
+
+
+def _unequal_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    if any(_is_number(t) for t in call.arguments):
+        return f"({a} != {b})"
+    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    return f"({first_a} != {first_b} and ({a} == {a} or {b} == {b}))"
+
+
+def _greater_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    left, right = call.arguments
+    if _is_number(right):
+        return f"(not {a} <= {b})"
+    if _is_number(left):
+        return f"({a} > {b})"
+    # `a <= b` is false where one is NaN; then it is greater unless b is.
+    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    return f"(not {first_a} <= {first_b} and {b} == {b})"
+
+
+def _less_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    left, right = call.arguments
+    if _is_number(left):
+        return f"(not {a} >= {b})"
+    if _is_number(right):
+        return f"({a} < {b})"
+    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    return f"(not {first_a} >= {first_b} and {a} == {a})"
+
+
+def _at_least_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    left, right = call.arguments
+    if _is_number(right):
+        return f"(not {a} < {b})"
+    if _is_number(left):
+        return f"({a} >= {b})"
+    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    return f"({first_a} >= {first_b} or {a} != {a})"
+
+
+def _at_most_floats(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    a, b = operands
+    left, right = call.arguments
+    if _is_number(left):
+        return f"(not {a} > {b})"
+    if _is_number(right):
+        return f"({a} <= {b})"
+    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    return f"({first_a} <= {first_b} or {b} != {b})"
+
+
+def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    common = _known(common_type(arguments))
+    return Signature((common, common), BOOL, nullable=False)
+
+
+def _same(emitter: Emitter, call: CallTerm) -> Code:
+    a, b = (emitter.value(t) for t in call.arguments)
+    if call.arguments[0].type != FLOAT64:
+        return Code(f"({a} == {b})")
+    # Values of floats are canonical here: NaN is one object.
+    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    return Code(f"({first_a} == {first_b} or {a} is {b})")
+
+
+def _is_in(emitter: Emitter, call: CallTerm) -> Code:
+    value, *options = call.arguments
+    present = [o for o in options if not (isinstance(o, LiteralTerm) and o.value is None)]
+    sources = [emitter.value(o) for o in present]
+    constant = all(isinstance(o, LiteralTerm) for o in present)
+    inside = _set(emitter, present, sources) if constant else f"({''.join(f'{s}, ' for s in sources)})"
+    code = emitter.code(value)
+    source = emitter.canonical(code)
+    null_possible = len(present) < len(options) or any(o.nullable for o in present)
+    if not null_possible:
+        return Code(f"({source} in {inside})", code.guards, code.fallible)
+    if constant:
+        found = f"(True if {source} in {inside} else None)"
+    else:
+        name = emitter.fresh()
+        found = f"(True if {source} in ({name} := {inside}) else None if None in {name} else False)"
+        if len(present) < len(options):
+            found = f"(True if {source} in {inside} else None)"
+    # The answer may be null although the value is not: one source, no guards.
+    if code.guards:
+        nulls = " or ".join(f"{g} is None" for g in code.guards)
+        found = f"(None if {nulls} else {found})"
+    return Code(found)
+
+
+def _set(emitter: Emitter, terms: list[Term], sources: list[str]) -> str:
+    if not terms:
+        return "()"
+    if all(source.startswith(("'", "b'", "(-")) or source[0].isdigit() for source in sources):
+        # Python makes a frozenset constant of this when it compiles it.
+        return "{" + ", ".join(dict.fromkeys(sources)) + "}"
+    return emitter.constant(frozenset(t.value for t in terms if isinstance(t, LiteralTerm)))
+
+
+def _is_in_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    common = _known(common_type(arguments))
+    return Signature((common,) * len(arguments), BOOL)
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Strict("eq", _equality, _compare("==", _equal_floats)),
+    Strict("ne", _equality, _compare("!=", _unequal_floats)),
+    Strict("lt", _ordering, _compare("<", _less_floats)),
+    Strict("le", _ordering, _compare("<=", _at_most_floats)),
+    Strict("gt", _ordering, _compare(">", _greater_floats)),
+    Strict("ge", _ordering, _compare(">=", _at_least_floats)),
+    Lazy("eq_null_safe", _same_rule, _same),
+    Lazy("is_in", _is_in_rule, _is_in),
+)

@@ -1,0 +1,150 @@
+"""Truth with three values, nulls, and choice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature
+from penstock.expr.emit import Code
+from penstock.expr.typed import NULL, CallTerm
+from penstock.expr.types import BOOL, FLOAT64
+from penstock.expr.widening import common_type
+
+if TYPE_CHECKING:
+    from penstock.expr.emit import Emitter
+
+
+def _need_bools(what: str, arguments: Arguments) -> None:
+    for argument in arguments:
+        if argument.type not in (BOOL, NULL):
+            raise Mismatch(
+                f"{what} needs true or false, got {argument.type}",
+                fix="compare first, and put the comparison in brackets: (a == 1) & (b == 2)",
+            )
+
+
+def _logic_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    _need_bools("& or |" if len(arguments) > 1 else "~", arguments)
+    return Signature((BOOL,) * len(arguments), BOOL)
+
+
+def _and(emitter: Emitter, call: CallTerm) -> Code:
+    left, right = call.arguments
+    a, b = emitter.value(left), emitter.value(right)
+    if not left.nullable:
+        return Code(f"({a} and {b})")
+    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    return Code(f"(False if {first_a} is False else {a} if {first_b} else {b})")
+
+
+def _or(emitter: Emitter, call: CallTerm) -> Code:
+    left, right = call.arguments
+    a, b = emitter.value(left), emitter.value(right)
+    if not left.nullable:
+        return Code(f"({a} or {b})")
+    (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+    return Code(f"(True if {first_a} else {a} if {first_b} is False else {b})")
+
+
+def _and_true(emitter: Emitter, call: CallTerm) -> str:
+    return f"({' and '.join(emitter.true(a) for a in call.arguments)})"
+
+
+def _and_false(emitter: Emitter, call: CallTerm) -> str:
+    return f"({' or '.join(emitter.false(a) for a in call.arguments)})"
+
+
+def _or_true(emitter: Emitter, call: CallTerm) -> str:
+    return f"({' or '.join(emitter.true(a) for a in call.arguments)})"
+
+
+def _or_false(emitter: Emitter, call: CallTerm) -> str:
+    return f"({' and '.join(emitter.false(a) for a in call.arguments)})"
+
+
+def _not(emitter: Emitter, call: CallTerm) -> Code:
+    code = emitter.code(call.arguments[0])
+    return Code(f"(not {code.source})", code.guards, code.fallible)
+
+
+def _not_true(emitter: Emitter, call: CallTerm) -> str:
+    return emitter.false(call.arguments[0])
+
+
+def _not_false(emitter: Emitter, call: CallTerm) -> str:
+    return emitter.true(call.arguments[0])
+
+
+def _null_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    (argument,) = arguments
+    wanted = BOOL if argument.type == NULL else argument.type
+    return Signature((wanted,), BOOL, nullable=False)
+
+
+def _is_null(emitter: Emitter, call: CallTerm) -> Code:
+    return Code(f"({emitter.value(call.arguments[0])} is None)")
+
+
+def _is_not_null(emitter: Emitter, call: CallTerm) -> Code:
+    return Code(f"({emitter.value(call.arguments[0])} is not None)")
+
+
+def _nan_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    if arguments[0].type != FLOAT64:
+        raise Mismatch(f"is_nan needs a float, got {arguments[0].type}", fix="only floats can be NaN")
+    return Signature((FLOAT64,), BOOL, nullable=False)
+
+
+def _is_nan(emitter: Emitter, call: CallTerm) -> Code:
+    # None equals itself, so only NaN differs from itself.
+    first, again = emitter.name(emitter.value(call.arguments[0]))
+    return Code(f"({first} != {again})")
+
+
+def _coalesce_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    if not arguments:
+        raise Mismatch("coalesce needs at least one value")
+    common = common_type(arguments)
+    return Signature((common,) * len(arguments), common, all(a.nullable for a in arguments))
+
+
+def _coalesce(emitter: Emitter, call: CallTerm) -> Code:
+    *tried, last = call.arguments
+    source = emitter.value(last)
+    for term in reversed(tried):
+        if not term.nullable:
+            source = emitter.value(term)
+            continue
+        first, again = emitter.name(emitter.value(term))
+        source = f"({again} if {first} is not None else {source})"
+    return Code(source)
+
+
+def _when_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    """Arguments: condition, value, condition, value, ..., and the value otherwise."""
+    *pairs, otherwise = arguments
+    conditions, values = tuple(pairs[::2]), tuple(pairs[1::2])
+    _need_bools("when", conditions)
+    common = common_type((*values, otherwise))
+    wanted = tuple(t for _ in conditions for t in (BOOL, common))
+    return Signature((*wanted, common), common, any(v.nullable for v in (*values, otherwise)))
+
+
+def _when(emitter: Emitter, call: CallTerm) -> Code:
+    *pairs, otherwise = call.arguments
+    source = ""
+    for condition, value in zip(pairs[::2], pairs[1::2], strict=True):
+        source += f"{emitter.value(value)} if {emitter.true(condition)} else "
+    return Code(f"({source}{emitter.value(otherwise)})")
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Lazy("and", _logic_rule, _and, _and_true, _and_false),
+    Lazy("or", _logic_rule, _or, _or_true, _or_false),
+    Lazy("not", _logic_rule, _not, _not_true, _not_false),
+    Lazy("is_null", _null_rule, _is_null),
+    Lazy("is_not_null", _null_rule, _is_not_null),
+    Lazy("is_nan", _nan_rule, _is_nan),
+    Lazy("coalesce", _coalesce_rule, _coalesce),
+    Lazy("when", _when_rule, _when),
+)

@@ -1,0 +1,61 @@
+"""Values as dictionary keys: what Spark groups together must be one key in Python."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from penstock.expr.runtime import NAN, RUNTIME
+from penstock.expr.types import DataType, Float64Type, ListType, StructType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Name = Callable[[str], tuple[str, str]]
+
+
+def key_of(type: DataType, nullable: bool, source: str, name: Name) -> str:
+    """Source of `source` as a key. `name` binds a value that is used more than once."""
+    return _key(type, nullable, source, name)
+
+
+@singledispatch
+def _key(type: DataType, nullable: bool, source: str, name: Name) -> str:
+    return source
+
+
+@_key.register(Float64Type)
+def _float(type: Float64Type, nullable: bool, source: str, name: Name) -> str:
+    # Canonical NaN is truthy and stays itself; both zeros are falsy.
+    if not nullable:
+        return f"({source} or 0.0)"
+    first, again = name(source)
+    return f"({again} if {first} or {again} is None else 0.0)"
+
+
+@_key.register(StructType)
+def _struct(type: StructType, nullable: bool, source: str, name: Name) -> str:
+    return f"x_key({source})" if _has_floats(type) else source
+
+
+@_key.register(ListType)
+def _list(type: ListType, nullable: bool, source: str, name: Name) -> str:
+    return f"x_key({source})" if _has_floats(type) else source
+
+
+def _has_floats(type: DataType) -> bool:
+    if isinstance(type, StructType):
+        return any(_has_floats(f.type) for f in type.fields)
+    return _has_floats(type.element) if isinstance(type, ListType) else isinstance(type, Float64Type)
+
+
+def nested_key(value: object) -> object:
+    """A nested value as a key: floats at any depth canonical, -0.0 as 0.0. None stays."""
+    if type(value) is float:
+        return (value or 0.0) if value == value else NAN
+    if isinstance(value, tuple):
+        return tuple(map(nested_key, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return value
+
+
+RUNTIME["x_key"] = nested_key

@@ -1,0 +1,100 @@
+"""Constants: their types, and their source in generated code."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+from penstock.expr.runtime import NAN
+from penstock.expr.typed import NULL
+from penstock.expr.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT64,
+    INT32,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+)
+
+_TYPES: dict[type, DataType] = {
+    bool: BOOL,
+    int: INT64,
+    float: FLOAT64,
+    str: STR,
+    bytes: BYTES,
+    date: DATE,
+    datetime: TIMESTAMP,
+    type(None): NULL,
+}
+_MAX_PRECISION = 38
+
+
+def type_of(value: object) -> DataType | None:
+    """The type of a constant; None where it has none."""
+    for cls in type(value).__mro__:
+        if cls in _TYPES:
+            return _TYPES[cls]
+    if isinstance(value, Decimal) and value.is_finite():
+        return _decimal_type(value)
+    return None
+
+
+def _decimal_type(value: Decimal) -> DecimalType | None:
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    scale = max(-exponent, 0)
+    precision = max(len(digits) + max(exponent, 0), scale, 1)
+    return DecimalType(precision, scale) if precision <= _MAX_PRECISION else None
+
+
+def source_of(value: object) -> str | None:
+    """The constant as source; None where it must be passed in under a name."""
+    match value:
+        case None | True | False:
+            return repr(value)
+        case float():
+            if value != value:
+                return "x_nan"
+            return _signed(repr(value)) if abs(value) != float("inf") else None
+        case int():
+            return _signed(repr(value))
+        case str() | bytes():
+            return repr(value)
+        case _:
+            return None
+
+
+def _signed(shown: str) -> str:
+    return f"({shown})" if shown.startswith("-") else shown
+
+
+def canonical(value: object) -> object:
+    """The constant as rows hold it. Raises `ValueError` for a datetime without a zone."""
+    if isinstance(value, float):
+        return float(value) if value == value else NAN
+    if isinstance(value, datetime):
+        if value.utcoffset() is None:
+            raise ValueError("it has no time zone: give one, such as tzinfo=timezone.utc.")
+        return value.astimezone(UTC)
+    if isinstance(value, Decimal):
+        type = _decimal_type(value)
+        return value if type is None else Decimal(f"{abs(value) if not value else value:.{type.scale}f}")
+    return value
+
+
+def fitted(value: object, type: DataType) -> object:
+    """An int or decimal constant as an exact number type; None where it is not exactly one."""
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    if isinstance(type, DecimalType):
+        wanted = Decimal(value)
+        shown = Decimal(f"{wanted:.{type.scale}f}")
+        return shown if shown == wanted and abs(shown) < 10 ** (type.precision - type.scale) else None
+    bits = {INT32: 32, INT64: 64}.get(type)
+    if bits is None or not isinstance(value, int):
+        return None
+    return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None

@@ -1,0 +1,84 @@
+"""Sort keys in Spark's order: nulls first ascending and last descending, NaN greatest, -0.0 = 0.0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+from penstock.expr.types import DataType, Float64Type, ListType, StructType
+
+Key = Callable[[Any], Any]
+
+
+class Descending:
+    """Wraps a comparable so that it sorts the other way round."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __lt__(self, other: Descending) -> bool:
+        return other.value < self.value
+
+    def __le__(self, other: Descending) -> bool:
+        return other.value <= self.value
+
+    def __gt__(self, other: Descending) -> bool:
+        return other.value > self.value
+
+    def __ge__(self, other: Descending) -> bool:
+        return other.value >= self.value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Descending) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+def order_key(type: DataType, nullable: bool, descending: bool = False) -> Key | None:
+    """The function from a value to what Python sorts in Spark's order; None where values sort right as they are."""
+    key = _with_null(_key(type), nullable)
+    if not descending:
+        return key
+    if key is None:
+        return Descending
+    return lambda value: Descending(key(value))
+
+
+def _with_null(key: Key | None, nullable: bool) -> Key | None:
+    if not nullable:
+        return key
+    if key is None:
+        return lambda value: (False,) if value is None else (True, value)
+    return lambda value: (False,) if value is None else (True, key(value))
+
+
+@singledispatch
+def _key(type: DataType) -> Key | None:
+    return None
+
+
+@_key.register(Float64Type)
+def _float(type: Float64Type) -> Key | None:
+    return _float_key
+
+
+def _float_key(value: float) -> tuple[bool, float]:
+    return (False, value) if value == value else (True, 0.0)
+
+
+@_key.register(StructType)
+def _struct(type: StructType) -> Key | None:
+    keys = [order_key(f.type, f.nullable) for f in type.fields]
+    if not any(keys):
+        return None
+    return lambda row: tuple(v if k is None else k(v) for k, v in zip(keys, row, strict=True))
+
+
+@_key.register(ListType)
+def _list(type: ListType) -> Key | None:
+    key = order_key(type.element, type.nullable)
+    return None if key is None else lambda values: tuple(map(key, values))

@@ -1,0 +1,106 @@
+"""Row classes and schemas: what users write and see, against what is inside.
+
+A schema comes from a `NamedTuple`, a dataclass or a scalar type
+(`schema_of`), or from columns that an operator computed (`derived_schema`); a
+derived schema gets its row class when somebody wants to see a row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import namedtuple
+from collections.abc import Callable
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, cast
+
+from penstock.expr.annotations import as_field, fields_of, is_row_class
+from penstock.expr.from_user import from_user
+from penstock.expr.types import DataType, Field, ListType, Schema, StructType
+
+__all__ = ["derived_schema", "from_user", "row_class", "schema_of", "to_user"]
+
+SCALAR_COLUMN = "value"
+
+
+def schema_of(rows: Any) -> Schema:
+    """The schema of a row type. Raises `UnknownRowType` for a type that is none."""
+    if is_row_class(rows):
+        return Schema(fields_of(rows), rows)
+    field = as_field(SCALAR_COLUMN, rows)
+    return Schema((field,), rows if isinstance(rows, type) else None, scalar=True)
+
+
+def derived_schema(fields: tuple[Field, ...]) -> Schema:
+    """The schema of computed columns; its row class is made on demand by `row_class`."""
+    return Schema(fields)
+
+
+def row_class(schema: Schema) -> type[Any]:
+    """The class users see the rows of `schema` as; for scalars the type of the value."""
+    if schema.row_class is not None:
+        return schema.row_class
+    return _made_class(schema.names)
+
+
+@lru_cache(maxsize=1024)
+def _made_class(names: tuple[str, ...]) -> type[Any]:
+    # `rename` gives names that Python does not allow (keywords, dots) a position instead.
+    base = namedtuple("Row", names, rename=True)  # pyright: ignore
+
+    def reduce(row: Any) -> tuple[Any, ...]:
+        return _remake, (names, tuple(row))
+
+    members = {"__slots__": (), "__reduce__": reduce, "__module__": __name__}
+    return type("Row", (cast("type[Any]", base),), members)
+
+
+def _remake(names: tuple[str, ...], values: tuple[object, ...]) -> object:
+    return cast("Any", _made_class(names))._make(values)
+
+
+def to_user(schema: Schema) -> Callable[[tuple[Any, ...]], Any]:
+    """The function from an internal row to what users see.
+
+    That is an instance of the row class, or the bare value of a scalar stream;
+    nested structs become their class, lists become `list`.
+    """
+    if schema.scalar:
+        convert = _value_to_user(schema.fields[0].type)
+        if convert is None:
+            return itemgetter(0)
+        return lambda row: None if row[0] is None else convert(row[0])
+    return _row_to_user(schema.fields, row_class(schema))
+
+
+def _row_to_user(fields: tuple[Field, ...], wanted: type[Any]) -> Callable[[tuple[Any, ...]], Any]:
+    converters = [(at, convert) for at, f in enumerate(fields) if (convert := _value_to_user(f.type))]
+    make: Callable[[Any], Any]
+    if dataclasses.is_dataclass(wanted):
+        make = lambda values: wanted(*values)  # noqa: E731
+    else:
+        new = tuple.__new__
+        make = lambda values: new(wanted, values)  # noqa: E731
+    if not converters:
+        return make
+
+    def convert_row(row: tuple[Any, ...]) -> Any:
+        values = list(row)
+        for at, convert in converters:
+            if values[at] is not None:
+                values[at] = convert(values[at])
+        return make(values)
+
+    return convert_row
+
+
+def _value_to_user(type: DataType) -> Callable[[Any], Any] | None:
+    """None where the internal value is the user's."""
+    if isinstance(type, StructType):
+        return _row_to_user(type.fields, row_class(Schema(type.fields, type.row_class)))
+    if isinstance(type, ListType):
+        convert = _value_to_user(type.element)
+        if convert is None:
+            return list
+        return lambda values: [None if v is None else convert(v) for v in values]
+    return None

@@ -1,0 +1,40 @@
+"""What generated code may call: the parts of expressions that do not fit inline.
+
+Every name in `RUNTIME` starts with `x_`. Functions get values that are not
+null unless their docstring says otherwise, and raise `EvaluationError`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from penstock.errors import EvaluationError
+
+NAN = float("nan")
+"""The one NaN that rows may hold, so that tuples with NaN compare and hash equal."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def overflow(value: object, type: str) -> NoReturn:
+    """Raise for a result that leaves its type."""
+    raise EvaluationError(f"overflow: {value} does not fit {type}")
+
+
+def zero_division() -> NoReturn:
+    """Raise for a division by zero."""
+    raise EvaluationError("division by zero")
+
+
+def float_key(value: float) -> tuple[bool, float]:
+    """What to compare a float by: NaN is greatest."""
+    return (False, value) if value == value else (True, 0.0)
+
+
+RUNTIME: dict[str, Any] = {
+    "x_nan": NAN,
+    "x_epoch": EPOCH,
+    "x_overflow": overflow,
+    "x_zero_division": zero_division,
+}

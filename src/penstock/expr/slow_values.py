@@ -1,0 +1,238 @@
+"""The slow path of `from_user`: values made right, or refused with their place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import singledispatch
+from typing import Any, cast
+
+from penstock.errors import BadRow
+from penstock.expr.runtime import NAN
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    Schema,
+    StrType,
+    StructType,
+    TimestampType,
+)
+
+
+class _Refused(Exception):
+    """A value that its type cannot hold: what would be right, and where inside the column."""
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRows:
+    """Rows of one schema, converted one by one with every check."""
+
+    schema: Schema
+    what: str
+
+    def convert(self, row: object, number: int) -> tuple[Any, ...]:
+        """The internal row. Raises `BadRow` naming row `number`, counted from 0."""
+        fields = self.schema.fields
+        if self.schema.scalar:
+            return (self._value(fields[0], row, number),)
+        values = _fields_of(row, fields)
+        if values is None:
+            raise self._bad_shape(row, number)
+        return tuple(self._value(f, v, number) for f, v in zip(fields, values, strict=True))
+
+    def _value(self, field: Field, value: object, number: int) -> object:
+        try:
+            return _converted(field.type, field.nullable, value)
+        except _Refused as refused:
+            raise self._bad_value(field, value, number, refused) from None
+
+    def _bad_value(self, field: Field, value: object, number: int, refused: _Refused) -> BadRow:
+        expected = f"{field.type}{'' if not field.nullable else ' or None'}"
+        found = type(value).__name__
+        name = field.name + refused.path
+        return BadRow(
+            f"{self.what}, row {number}: {name!r} must be {expected}, got {found} {_shown(value)}",
+            why=refused.reason,
+            row=number,
+            field=name,
+            expected=expected,
+            found=found,
+        )
+
+    def _bad_shape(self, row: object, number: int) -> BadRow:
+        wanted = self.schema.row_class.__name__ if self.schema.row_class is not None else "a tuple"
+        found = type(row).__name__
+        size = f" of {len(cast('tuple[Any, ...]', row))}" if isinstance(row, tuple) else ""
+        return BadRow(
+            f"{self.what}, row {number} must be {wanted}, got {found}{size} {_shown(row)}",
+            why=f"its columns are {self.schema}.",
+            row=number,
+            field=None,
+            expected=wanted,
+            found=found,
+        )
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else shown[:77] + "..."
+
+
+def _fields_of(row: object, fields: tuple[Field, ...]) -> tuple[object, ...] | None:
+    """The values of a row by position (tuple, list) or name (dataclass, mapping); None if they do not fit."""
+    if isinstance(row, tuple | list):
+        values = tuple(cast("tuple[object, ...]", row))
+        return values if len(values) == len(fields) else None
+    if dataclasses.is_dataclass(row) and not isinstance(row, type):
+        if any(not hasattr(row, f.name) for f in fields):
+            return None
+        return tuple(getattr(row, f.name) for f in fields)
+    if isinstance(row, Mapping):
+        named = cast("Mapping[str, object]", row)
+        if set(named) - {f.name for f in fields}:
+            return None
+        if any(f.name not in named and not f.nullable for f in fields):
+            return None
+        return tuple(named.get(f.name) for f in fields)
+    return None
+
+
+def _converted(type: DataType, nullable: bool, value: object) -> object:
+    if value is None:
+        if not nullable:
+            raise _Refused("the column is not nullable; `T | None` in the row class would make it so.")
+        return None
+    return _convert(type, value)
+
+
+@singledispatch
+def _convert(type: DataType, value: object) -> object:
+    raise _Refused(f"no rule for {type}")
+
+
+@_convert.register(BoolType)
+def _bool(type: BoolType, value: object) -> object:
+    if value is True or value is False:
+        return value
+    raise _Refused("only True and False are bool.")
+
+
+@_convert.register(Int32Type)
+def _int32(type: Int32Type, value: object) -> object:
+    return _integer(value, 32)
+
+
+@_convert.register(Int64Type)
+def _int64(type: Int64Type, value: object) -> object:
+    return _integer(value, 64)
+
+
+def _integer(value: object, bits: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _Refused("a bool or a float is no int; convert it before." if isinstance(value, bool | float) else "")
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise _Refused(f"it does not fit {bits} bits.")
+    return int(value)
+
+
+@_convert.register(Float64Type)
+def _float64(type: Float64Type, value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Refused("")
+    number = float(value)
+    return number if number == number else NAN
+
+
+@_convert.register(DecimalType)
+def _decimal(type: DecimalType, value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise _Refused("a float is no exact decimal." if isinstance(value, float) else "")
+    number = Decimal(value)
+    if not number.is_finite():
+        raise _Refused("NaN and infinities are no decimals.")
+    sign, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int)
+    unscaled = int("".join(map(str, digits)))
+    shift = exponent + type.scale
+    if shift < 0 and unscaled % 10**-shift:
+        raise _Refused(f"it has more than {type.scale} digits after the point; round it before.")
+    unscaled = unscaled * 10**shift if shift >= 0 else unscaled // 10**-shift
+    if unscaled >= 10**type.precision:
+        raise _Refused(f"it has more than {type.precision} digits.")
+    return Decimal((sign if unscaled else 0, tuple(map(int, str(unscaled))), -type.scale))
+
+
+@_convert.register(StrType)
+def _str(type: StrType, value: object) -> object:
+    if not isinstance(value, str):
+        raise _Refused("")
+    return str(value)
+
+
+@_convert.register(BytesType)
+def _bytes(type: BytesType, value: object) -> object:
+    if not isinstance(value, bytes | bytearray):
+        raise _Refused("")
+    return bytes(value)
+
+
+@_convert.register(DateType)
+def _date(type: DateType, value: object) -> object:
+    if not isinstance(value, date) or isinstance(value, datetime):
+        raise _Refused("a datetime is no date; take its .date()." if isinstance(value, datetime) else "")
+    return date(value.year, value.month, value.day)
+
+
+@_convert.register(TimestampType)
+def _timestamp(type: TimestampType, value: object) -> object:
+    if not isinstance(value, datetime):
+        raise _Refused("")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise _Refused("it has no time zone: give one, such as tzinfo=timezone.utc.")
+    try:
+        moved = value.astimezone(UTC)
+    except OverflowError:
+        raise _Refused("it lies outside the years 1 to 9999 in UTC.") from None
+    return moved if datetime is moved.__class__ else datetime.combine(moved.date(), moved.timetz())
+
+
+@_convert.register(StructType)
+def _struct(type: StructType, value: object) -> object:
+    values = _fields_of(value, type.fields)
+    if values is None:
+        raise _Refused(f"its fields must be {type}.")
+    return tuple(_inside(f.type, f.nullable, v, f".{f.name}") for f, v in zip(type.fields, values, strict=True))
+
+
+@_convert.register(ListType)
+def _list(type: ListType, value: object) -> object:
+    if not isinstance(value, list | tuple):
+        raise _Refused("")
+    items = cast("list[object] | tuple[object, ...]", value)
+    return tuple(_inside(type.element, type.nullable, v, f"[{at}]") for at, v in enumerate(items))
+
+
+def _inside(type: DataType, nullable: bool, value: object, path: str) -> object:
+    try:
+        return _converted(type, nullable, value)
+    except _Refused as refused:
+        raise _Refused(refused.reason or f"{path} must be {type}.", path + refused.path) from None
+
+
+Converter = Callable[[object, int], tuple[Any, ...]]

@@ -1,0 +1,112 @@
+"""Which type several types become when they meet, as Spark widens under ANSI.
+
+int32 -> int64 -> float64; an integer beside a decimal becomes a decimal of its
+digits, a decimal beside a float becomes a float; a date beside a timestamp
+becomes a timestamp. A bare int constant takes the type of what it meets.
+Strings become nothing else by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.expr.catalogue import Mismatch
+from penstock.expr.typed import NULL, LiteralTerm, Term
+from penstock.expr.types import (
+    DATE,
+    FLOAT64,
+    INT32,
+    INT64,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+    ListType,
+    StructType,
+)
+
+MAX_PRECISION = 38
+_MIN_SCALE_KEPT = 6
+_DIGITS = {INT32: 10, INT64: 20}
+
+
+def is_number(type: DataType) -> bool:
+    return type in (INT32, INT64, FLOAT64) or isinstance(type, DecimalType)
+
+
+def is_integer(type: DataType) -> bool:
+    return type in (INT32, INT64)
+
+
+def common_type(terms: Iterable[Term]) -> DataType:
+    """The narrowest type that all terms become by themselves. Raises `Mismatch`."""
+    found: DataType = NULL
+    numbers: list[int] = []
+    for term in terms:
+        if isinstance(term, LiteralTerm) and term.adapts and isinstance(term.value, int):
+            numbers.append(term.value)
+        else:
+            found = wider(found, term.type)
+    for number in numbers:
+        found = wider(found, _constant_type(number, found))
+    return found
+
+
+def _constant_type(number: int, beside: DataType) -> DataType:
+    if isinstance(beside, DecimalType):
+        return DecimalType(len(str(abs(number))), 0)
+    if beside == INT32 and -(2**31) <= number < 2**31:
+        return INT32
+    return FLOAT64 if beside == FLOAT64 else INT64
+
+
+def wider(a: DataType, b: DataType) -> DataType:
+    """The narrowest type that both become. Raises `Mismatch`."""
+    if a == b or b == NULL:
+        return a
+    if a == NULL:
+        return b
+    if is_number(a) and is_number(b):
+        return _wider_number(a, b)
+    if {a, b} == {DATE, TIMESTAMP}:
+        return TIMESTAMP
+    if isinstance(a, ListType) and isinstance(b, ListType) and a.element == b.element:
+        return ListType(a.element, a.nullable or b.nullable)
+    if isinstance(a, StructType) and isinstance(b, StructType) and _same_columns(a, b):
+        return a if any(f.nullable for f in a.fields) else b
+    raise Mismatch(f"{a} and {b} do not go together", fix="cast one of them")
+
+
+def _same_columns(a: StructType, b: StructType) -> bool:
+    return [(f.name, f.type) for f in a.fields] == [(f.name, f.type) for f in b.fields]
+
+
+def _wider_number(a: DataType, b: DataType) -> DataType:
+    if FLOAT64 in (a, b):
+        return FLOAT64
+    if isinstance(a, DecimalType) or isinstance(b, DecimalType):
+        left, right = as_decimal(a), as_decimal(b)
+        scale = max(left.scale, right.scale)
+        whole = max(left.precision - left.scale, right.precision - right.scale)
+        precision = min(whole + scale, MAX_PRECISION)
+        return DecimalType(precision, min(scale, max(precision - whole, 0)))
+    return INT64
+
+
+def as_decimal(type: DataType) -> DecimalType:
+    """The decimal that holds every value of an exact number type."""
+    return type if isinstance(type, DecimalType) else DecimalType(_DIGITS[type], 0)
+
+
+def decimal_of(term: Term) -> DecimalType:
+    """The decimal a term becomes beside a decimal; a bare int constant just its digits."""
+    if isinstance(term, LiteralTerm) and term.adapts and isinstance(term.value, int):
+        return DecimalType(len(str(abs(term.value))), 0)
+    return as_decimal(term.type)
+
+
+def bounded(precision: int, scale: int) -> DecimalType:
+    """A result type; beyond 38 digits, digits after the point give way, down to six."""
+    if precision <= MAX_PRECISION:
+        return DecimalType(precision, scale)
+    whole = precision - scale
+    return DecimalType(MAX_PRECISION, max(MAX_PRECISION - whole, min(scale, _MIN_SCALE_KEPT)))
