@@ -45,73 +45,100 @@ def of_readings(*aggregations: Aggregation, append: bool = False) -> Any:
 
 
 def test_a_group_replaces_its_row_once_per_tick(backend: Backend) -> None:
-    check_ticks(backend, per_shop, """
+    check_ticks(
+        backend,
+        per_shop,
+        """
         tick | sales          | out
         1    | eve 3          | + eve 1 3
         2    | eve 4; eve 5   | - eve 1 3; + eve 3 12
         3    | ivy 1          | + ivy 1 1
         4    | - eve 4; eve 4 |
         5    |                |
-    """)
+    """,
+    )
 
 
 def test_a_group_leaves_with_its_last_row(backend: Backend) -> None:
-    check_ticks(backend, per_shop, """
+    check_ticks(
+        backend,
+        per_shop,
+        """
         tick | sales            | out
         1    | eve 3; ivy 1     | + eve 1 3; + ivy 1 1
         2    | - eve 3          | - eve 1 3
         3    | eve 5            | + eve 1 5
         4    | jan 1; - jan 1   |
         5    | - eve 5; - ivy 1 | - eve 1 5; - ivy 1 1
-    """)
+    """,
+    )
 
 
 def test_a_group_whose_rows_changed_to_the_same_answer_says_nothing(backend: Backend) -> None:
-    check_ticks(backend, per_shop, """
+    check_ticks(
+        backend,
+        per_shop,
+        """
         tick | sales                        | out
         1    | eve 3; eve 5                 | + eve 2 8
         2    | - eve 3; - eve 5; eve 4; eve 4 |
-    """)
+    """,
+    )
 
 
 def test_null_is_a_group_and_no_number(backend: Backend) -> None:
-    check_ticks(backend, per_shop, """
+    check_ticks(
+        backend,
+        per_shop,
+        """
         tick | sales      | out
         1    | null null  | + null 1 null
         2    | null 4     | - null 1 null; + null 2 4
         3    | - null 4   | - null 2 4; + null 1 null
         4    | eve 0      | + eve 1 0
-    """)
+    """,
+    )
 
 
 def test_the_group_of_everything_is_there_while_it_has_rows(backend: Backend) -> None:
     def total(flow: ps.Flow) -> AnyStream:
         return flow.table("sales", Sale).group_by().agg(n=ps.count(), priced=ps.count(col.price))
 
-    check_ticks(backend, total, """
+    check_ticks(
+        backend,
+        total,
+        """
         tick | sales       | out
         1    |             |
         2    | +2 eve null | + 2 0
         3    | ivy 1       | - 2 0; + 3 1
         4    | -2 eve null | - 3 1; + 1 1
         5    | - ivy 1     | - 1 1
-    """)
+    """,
+    )
 
 
 def test_nan_and_both_zeros_are_one_group_each(backend: Backend) -> None:
     def counted(flow: ps.Flow) -> AnyStream:
         return flow.table("points", Point).group_by("x").agg(n=ps.count())
 
-    check_ticks(backend, counted, """
+    check_ticks(
+        backend,
+        counted,
+        """
         tick | points             | out
         1    | nan a; nan b       | + nan 2
         2    | 0.0 a; -0.0 b      | + 0.0 2
         3    | - nan a; - -0.0 b  | - nan 2; + nan 1; - 0.0 2; + 0.0 1
-    """)
+    """,
+    )
 
 
 def test_least_and_greatest_come_back_when_a_better_row_is_taken_back(backend: Backend) -> None:
-    check_ticks(backend, of_readings(ps.min(col.value), ps.max(col.value)), """
+    check_ticks(
+        backend,
+        of_readings(ps.min(col.value), ps.max(col.value)),
+        """
         tick | readings              | out
         1    | 2.0 0                 | + 2.0 2.0
         2    | 1.0 0; 3.0 0; +2 0.5 0 | - 2.0 2.0; + 0.5 3.0
@@ -120,32 +147,44 @@ def test_least_and_greatest_come_back_when_a_better_row_is_taken_back(backend: B
         5    | nan 0                 | - 1.0 2.0; + 1.0 nan
         6    | - 1.0 0; - 2.0 0      | - 1.0 nan; + nan nan
         7    | null 0; - nan 0       | - nan nan; + null null
-    """)
+    """,
+    )
 
 
 def test_least_and_greatest_of_an_append_stream(backend: Backend) -> None:
-    check_ticks(backend, of_readings(ps.min(col.value), ps.max(col.value), append=True), """
+    check_ticks(
+        backend,
+        of_readings(ps.min(col.value), ps.max(col.value), append=True),
+        """
         tick | readings      | out
         1    | null 0        | + null null
         2    | 2.0 0; 1.0 0  | - null null; + 1.0 2.0
         3    | 1.5 0         |
         4    | nan 0         | - 1.0 2.0; + 1.0 nan
         5    | -inf 0        | - 1.0 nan; + -inf nan
-    """)
+    """,
+    )
 
 
 @pytest.mark.parametrize("append", [False, True])
 def test_a_float_sum_is_exact_and_rounded_once(backend: Backend, append: bool) -> None:
-    check_ticks(backend, of_readings(ps.sum(col.value), ps.mean(col.value), append=append), """
+    check_ticks(
+        backend,
+        of_readings(ps.sum(col.value), ps.mean(col.value), append=append),
+        """
         tick | readings              | out
         1    | 0.1 0; 0.2 0; 0.3 0   | + 0.6 0.2
         2    | 1e16 0                | - 0.6 0.2; + 1.0000000000000000e16 2500000000000000.0
         3    | -1e16 0               | - 1.0000000000000000e16 2500000000000000.0; + 0.6 0.12
-    """)
+    """,
+    )
 
 
 def test_a_float_sum_gets_over_infinities_and_nan(backend: Backend) -> None:
-    check_ticks(backend, of_readings(ps.sum(col.value)), """
+    check_ticks(
+        backend,
+        of_readings(ps.sum(col.value)),
+        """
         tick | readings   | out
         1    | 1.5 0      | + 1.5
         2    | inf 0      | - 1.5; + inf
@@ -154,31 +193,43 @@ def test_a_float_sum_gets_over_infinities_and_nan(backend: Backend) -> None:
         5    | - -inf 0   | - -inf; + 1.5
         6    | nan 0      | - 1.5; + nan
         7    | - nan 0    | - nan; + 1.5
-    """)
+    """,
+    )
 
 
 def test_mean_is_null_where_every_value_is(backend: Backend) -> None:
-    check_ticks(backend, of_readings(ps.mean(col.at), ps.sum(col.at)), """
+    check_ticks(
+        backend,
+        of_readings(ps.mean(col.at), ps.sum(col.at)),
+        """
         tick | readings           | out
         1    | 0.0 null           | + null null
         2    | 0.0 1; 0.0 2       | - null null; + 1.5 3
         3    | - 0.0 1; - 0.0 2   | - 1.5 3; + null null
-    """)
+    """,
+    )
 
 
 def test_distinct_values_are_counted_without_null(backend: Backend) -> None:
-    check_ticks(backend, of_readings(ps.count_distinct(col.value)), """
+    check_ticks(
+        backend,
+        of_readings(ps.count_distinct(col.value)),
+        """
         tick | readings                 | out
         1    | null 0                   | + 0
         2    | 1.0 0; 1.0 1; nan 0; nan 1 | - 0; + 2
         3    | - 1.0 0                  |
         4    | - 1.0 1                  | - 2; + 1
         5    | 0.0 0; -0.0 0            | - 1; + 2
-    """)
+    """,
+    )
 
 
 def test_first_and_last_follow_their_order_and_break_ties_by_value(backend: Backend) -> None:
-    check_ticks(backend, of_readings(ps.first(col.value, by=col.at), ps.last(col.value, by=col.at)), """
+    check_ticks(
+        backend,
+        of_readings(ps.first(col.value, by=col.at), ps.last(col.value, by=col.at)),
+        """
         tick | readings             | out
         1    | 9.0 null             | + null null
         2    | 5.0 2                | - null null; + 5.0 5.0
@@ -187,16 +238,21 @@ def test_first_and_last_follow_their_order_and_break_ties_by_value(backend: Back
         5    | - 6.0 2; - 4.0 2     | - null 6.0; + null 5.0
         6    | - null 1; null 2     |
         7    | - null 2             | - null 5.0; + 5.0 5.0
-    """)
+    """,
+    )
 
 
 def test_collect_sorts_and_keeps_copies(backend: Backend) -> None:
-    check_ticks(backend, of_readings(ps.collect(col.at)), """
+    check_ticks(
+        backend,
+        of_readings(ps.collect(col.at)),
+        """
         tick | readings                 | out
         1    | 0.0 null                 | + []
         2    | 0.0 3; 0.0 1; +2 1.0 2   | - []; + [1,2,2,3]
         3    | - 1.0 2; - 0.0 1         | - [1,2,2,3]; + [2,3]
-    """)
+    """,
+    )
 
 
 def test_an_aggregate_of_an_aggregate_follows_corrections(backend: Backend) -> None:
@@ -204,14 +260,18 @@ def test_an_aggregate_of_an_aggregate_follows_corrections(backend: Backend) -> N
         best = flow.table("sales", Sale).group_by("shop").agg(best=ps.max(col.price))
         return best.group_by().agg(average=ps.mean(col.best), shops=ps.count())
 
-    check_ticks(backend, average_of_best, """
+    check_ticks(
+        backend,
+        average_of_best,
+        """
         tick | sales          | out
         1    | eve 3; eve 5   | + 5.0 1
         2    | ivy 8          | - 5.0 1; + 6.5 2
         3    | - eve 5        | - 6.5 2; + 5.5 2
         4    | eve 1          |
         5    | - ivy 8        | - 5.5 2; + 3.0 1
-    """)
+    """,
+    )
 
 
 def test_an_integer_sum_that_leaves_int64_is_an_error() -> None:
@@ -232,7 +292,10 @@ def distinct(flow: ps.Flow) -> AnyStream:
 
 
 def test_distinct_shows_a_row_from_its_first_copy_to_its_last(backend: Backend) -> None:
-    check_ticks(backend, distinct, """
+    check_ticks(
+        backend,
+        distinct,
+        """
         tick | points               | out
         1    | 1.0 a                | + 1.0 a
         2    | +2 1.0 a             |
@@ -242,19 +305,24 @@ def test_distinct_shows_a_row_from_its_first_copy_to_its_last(backend: Backend) 
         6    | nan null; nan null   | + nan null
         7    | - nan null           |
         8    | - nan null           | - nan null
-    """)
+    """,
+    )
 
 
 def test_distinct_of_an_append_stream(backend: Backend) -> None:
     def build(flow: ps.Flow) -> AnyStream:
         return flow.source("points", Point).distinct()
 
-    check_ticks(backend, build, """
+    check_ticks(
+        backend,
+        build,
+        """
         tick | points                | out
         1    | 1.0 a; 1.0 a; nan b   | + 1.0 a; + nan b
         2    | nan b; 1.0 a; 0.0 c   | + 0.0 c
         3    | -0.0 c                |
-    """)
+    """,
+    )
 
 
 def difference(flow: ps.Flow) -> AnyStream:
@@ -262,7 +330,10 @@ def difference(flow: ps.Flow) -> AnyStream:
 
 
 def test_a_difference_compares_whole_rows_and_null_with_null(backend: Backend) -> None:
-    check_ticks(backend, difference, """
+    check_ticks(
+        backend,
+        difference,
+        """
         tick | pos                 | neg         | out
         1    | +2 eve 1; null null |             | +2 eve 1; + null null
         2    |                     | eve 2       |
@@ -270,15 +341,20 @@ def test_a_difference_compares_whole_rows_and_null_with_null(backend: Backend) -
         4    | eve 1               | null null   | - null null
         5    |                     | - eve 1     |
         6    |                     | - eve 1     | +3 eve 1
-    """)
+    """,
+    )
 
 
 def test_a_row_never_shows_when_both_sides_get_it_in_one_tick(backend: Backend) -> None:
-    check_ticks(backend, difference, """
+    check_ticks(
+        backend,
+        difference,
+        """
         tick | pos   | neg   | out
         1    | eve 1 | eve 1 |
         2    |       | - eve 1; eve 1 |
-    """)
+    """,
+    )
 
 
 def top_two(flow: ps.Flow) -> AnyStream:
@@ -286,24 +362,32 @@ def top_two(flow: ps.Flow) -> AnyStream:
 
 
 def test_top_k_pushes_rows_out_and_lets_them_in_again(backend: Backend) -> None:
-    check_ticks(backend, top_two, """
+    check_ticks(
+        backend,
+        top_two,
+        """
         tick | sales               | out
         1    | eve 1; eve 3        | + eve 1; + eve 3
         2    | eve 2               | - eve 1; + eve 2
         3    | - eve 3             | - eve 3; + eve 1
         4    | ivy 9               | + ivy 9
         5    | - eve 2; - eve 1    | - eve 2; - eve 1
-    """)
+    """,
+    )
 
 
 def test_copies_count_in_top_k(backend: Backend) -> None:
-    check_ticks(backend, top_two, """
+    check_ticks(
+        backend,
+        top_two,
+        """
         tick | sales    | out
         1    | +3 eve 5 | +2 eve 5
         2    | eve 9    | - eve 5; + eve 9
         3    | - eve 9  | - eve 9; + eve 5
         4    | -2 eve 5 | - eve 5
-    """)
+    """,
+    )
 
 
 def test_null_is_last_in_a_descending_top_k_and_first_in_an_ascending_one(backend: Backend) -> None:
@@ -312,22 +396,30 @@ def test_null_is_last_in_a_descending_top_k_and_first_in_an_ascending_one(backen
         flow.sink("most", sales.top_k(1, by=col.price.desc()))
         flow.sink("least", sales.top_k(1, by=col.price))
 
-    check_ticks(backend, one_of_all, """
+    check_ticks(
+        backend,
+        one_of_all,
+        """
         tick | sales    | most             | least
         1    | x null   | + x null         | + x null
         2    | x 1      | - x null; + x 1  |
         3    | - x null |                  | - x null; + x 1
-    """)
+    """,
+    )
 
 
 def test_ties_in_top_k_are_broken_by_the_whole_row(backend: Backend) -> None:
     def first_of_all(flow: ps.Flow) -> AnyStream:
         return flow.table("points", Point).top_k(1, by=col.x.desc())
 
-    check_ticks(backend, first_of_all, """
+    check_ticks(
+        backend,
+        first_of_all,
+        """
         tick | points  | out
         1    | 1.0 c   | + 1.0 c
         2    | 1.0 b   | - 1.0 c; + 1.0 b
         3    | 1.0 null | - 1.0 b; + 1.0 null
         4    | nan z   | - 1.0 null; + nan z
-    """)
+    """,
+    )

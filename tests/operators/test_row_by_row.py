@@ -29,25 +29,33 @@ def test_a_select_computes_columns_and_keeps_every_row(backend: Backend) -> None
     def halves(flow: ps.Flow) -> AnyStream:
         return flow.table("orders", Order).select(even=col.count % 2 == 0)
 
-    check_ticks(backend, halves, """
+    check_ticks(
+        backend,
+        halves,
+        """
         tick | orders              | out
         1    | tea 2; pot 4; cup 1 | +2 true; + false
         2    | - tea 2             | - true
         3    | jug null            | + null
         4    |                     |
-    """)
+    """,
+    )
 
 
 def test_changes_that_a_select_makes_equal_cancel_within_a_tick(backend: Backend) -> None:
     def items(flow: ps.Flow) -> AnyStream:
         return flow.table("orders", Order).select("item")
 
-    check_ticks(backend, items, """
+    check_ticks(
+        backend,
+        items,
+        """
         tick | orders         | out
         1    | tea 2          | + tea
         2    | - tea 2; tea 3 |
         3    | tea 3; - tea 3 |
-    """)
+    """,
+    )
 
 
 def test_with_columns_replaces_in_place_and_adds_at_the_end(backend: Backend) -> None:
@@ -55,33 +63,45 @@ def test_with_columns_replaces_in_place_and_adds_at_the_end(backend: Backend) ->
         orders = flow.table("orders", Order)
         return orders.with_columns(count=ps.coalesce(col.count, 0) + 1, before=col.count)
 
-    check_ticks(backend, swapped, """
+    check_ticks(
+        backend,
+        swapped,
+        """
         tick | orders        | out
         1    | tea 2; cup null | + tea 3 2; + cup 1 null
         2    | - tea 2       | - tea 3 2
-    """)
+    """,
+    )
 
 
 def test_a_filter_drops_false_and_null(backend: Backend) -> None:
     def large(flow: ps.Flow) -> AnyStream:
         return flow.table("orders", Order).filter(col.count > 1)
 
-    check_ticks(backend, large, """
+    check_ticks(
+        backend,
+        large,
+        """
         tick | orders                 | out
         1    | tea 2; cup 1; jug null | + tea 2
         2    | - tea 2; - cup 1       | - tea 2
-    """)
+    """,
+    )
 
 
 def test_a_filter_by_a_function_sees_the_row_class(backend: Backend) -> None:
     def short(flow: ps.Flow) -> AnyStream:
         return flow.table("orders", Order).filter(lambda order: len(order.item) == 3)
 
-    check_ticks(backend, short, """
+    check_ticks(
+        backend,
+        short,
+        """
         tick | orders         | out
         1    | tea 2; kettle 1 | + tea 2
         2    | - tea 2        | - tea 2
-    """)
+    """,
+    )
 
 
 def test_a_map_takes_the_image_of_a_taken_back_row_back(backend: Backend) -> None:
@@ -91,11 +111,15 @@ def test_a_map_takes_the_image_of_a_taken_back_row_back(backend: Backend) -> Non
     def lines(flow: ps.Flow) -> AnyStream:
         return flow.table("orders", Order).map(line)
 
-    check_ticks(backend, lines, """
+    check_ticks(
+        backend,
+        lines,
+        """
         tick | orders          | out
         1    | +2 tea 2; cup 1 | +2 teatea 3; + cupcup 3
         2    | - tea 2         | - teatea 3
-    """)
+    """,
+    )
 
 
 def test_a_flat_map_gives_every_item_the_weight_of_its_row(backend: Backend) -> None:
@@ -105,13 +129,17 @@ def test_a_flat_map_gives_every_item_the_weight_of_its_row(backend: Backend) -> 
     def all_letters(flow: ps.Flow) -> AnyStream:
         return flow.table("orders", Order).flat_map(letters)
 
-    check_ticks(backend, all_letters, """
+    check_ticks(
+        backend,
+        all_letters,
+        """
         tick | orders    | out
         1    | +2 tea 1  | +2 t; +2 e; +2 a
         2    | '' 1      |
         3    | pap 1     | +2 p; + a
         4    | - tea 1   | - t; - e; - a
-    """)
+    """,
+    )
 
 
 def test_a_union_keeps_copies_of_all_its_inputs(backend: Backend) -> None:
@@ -119,12 +147,16 @@ def test_a_union_keeps_copies_of_all_its_inputs(backend: Backend) -> None:
         a, b = flow.table("a", int), flow.table("b", int)
         return a.union(b, a)
 
-    check_ticks(backend, both, """
+    check_ticks(
+        backend,
+        both,
+        """
         tick | a     | b     | out
         1    | 1     | 1; 2  | +3 1; + 2
         2    | - 1   | 1     | - 1
         3    | 5     | -2 5  |
-    """)
+    """,
+    )
 
 
 def test_a_stream_may_leave_by_several_sinks(backend: Backend) -> None:
@@ -133,12 +165,16 @@ def test_a_stream_may_leave_by_several_sinks(backend: Backend) -> None:
         flow.sink("all", numbers)
         flow.sink("large", numbers.filter(col.value > 1))
 
-    check_ticks(backend, twice, """
+    check_ticks(
+        backend,
+        twice,
+        """
         tick | numbers  | all       | large
         1    | 1; 2     | + 1; + 2  | + 2
         2    | - 2; 2   |           |
         3    | - 1      | - 1       |
-    """)
+    """,
+    )
 
 
 def test_a_function_that_raises_is_an_error_that_shows_operator_and_row() -> None:

@@ -25,27 +25,35 @@ def test_a_deferred_row_comes_with_the_next_tick(backend: Backend) -> None:
         flow.sink("now", numbers)
         flow.sink("later", numbers.defer_tick())
 
-    check_ticks(backend, later, """
+    check_ticks(
+        backend,
+        later,
+        """
         tick | numbers | now | later
         1    | 1       | + 1 |
         2    | 2       | + 2 | + 1
         3    | - 1     | - 1 | + 2
         4    |         |     | - 1
         5    |         |     |
-    """)
+    """,
+    )
 
 
 def test_a_second_delay_is_a_second_tick(backend: Backend) -> None:
     def later(flow: ps.Flow) -> AnyStream:
         return flow.source("numbers", int).defer_tick().filter(col.value > 0).defer_tick()
 
-    check_ticks(backend, later, """
+    check_ticks(
+        backend,
+        later,
+        """
         tick | numbers | out
         1    | 1; 0    |
         2    |         |
         3    |         | + 1
         4    |         |
-    """)
+    """,
+    )
 
 
 def test_a_delay_lets_a_flow_compare_with_the_tick_before(backend: Backend) -> None:
@@ -53,28 +61,57 @@ def test_a_delay_lets_a_flow_compare_with_the_tick_before(backend: Backend) -> N
         numbers = flow.table("numbers", int)
         return numbers.difference(numbers.defer_tick())
 
-    check_ticks(backend, news, """
+    check_ticks(
+        backend,
+        news,
+        """
         tick | numbers | out
         1    | 1       | + 1
         2    | 2       | + 2; - 1
         3    |         | - 2
-    """)
+    """,
+    )
 
 
 def test_a_cycle_through_a_blocking_input_runs_tick_by_tick_where_the_flow_says_why(backend: Backend) -> None:
-    def seen(flow: ps.Flow) -> AnyStream:
-        numbers = flow.source("numbers", int)
+    def blinking(flow: ps.Flow) -> AnyStream:
         before = flow.feedback(int)
-        new = numbers.difference(before)
-        before.close(numbers.defer_tick(nondet="a number is new in the tick in which it first comes"))
-        return new
+        lit = flow.source("numbers", int).difference(before)
+        before.close(lit.defer_tick(nondet="a lamp is lit in the ticks in which it was not lit before"))
+        return lit
 
-    check_ticks(backend, seen, """
+    check_ticks(
+        backend,
+        blinking,
+        """
         tick | numbers | out
         1    | 1       | + 1
         2    | 2       | + 2; - 1
-        3    |         | - 2
-    """)
+        3    |         | + 1; - 2
+        4    | 1       | - 1; + 2
+    """,
+    )
+
+
+def test_a_delay_in_a_loop_makes_a_round_a_tick(backend: Backend) -> None:
+    def down(flow: ps.Flow) -> AnyStream:
+        def less(numbers: AnyStream) -> AnyStream:
+            return numbers.filter(col.value > 0).select(value=col.value - 1, into=int).defer_tick()
+
+        return flow.fixpoint(less, flow.source("numbers", int))
+
+    check_ticks(
+        backend,
+        down,
+        """
+        tick | numbers | out
+        1    | 2       | + 2
+        2    | 5       | + 5; + 1
+        3    |         | + 4; + 0
+        4    | 4       | + 3
+        5    |         |
+    """,
+    )
 
 
 def reachable(flow: ps.Flow) -> AnyStream:
@@ -88,7 +125,10 @@ def reachable(flow: ps.Flow) -> AnyStream:
 
 
 def test_a_fixpoint_finds_all_that_follows_within_the_tick(backend: Backend) -> None:
-    check_ticks(backend, reachable, """
+    check_ticks(
+        backend,
+        reachable,
+        """
         tick | edges         | start | out
         1    | a b; b c; d e |       |
         2    |               | a     | + a; + b; + c
@@ -96,7 +136,8 @@ def test_a_fixpoint_finds_all_that_follows_within_the_tick(backend: Backend) -> 
         4    | e a; e f      |       | + f
         5    |               | a; f  |
         6    | x y           | x     | + x; + y
-    """)
+    """,
+    )
 
 
 def test_a_join_of_a_loop_with_itself_finds_all_paths(backend: Backend) -> None:
@@ -109,14 +150,18 @@ def test_a_join_of_a_loop_with_itself_finds_all_paths(backend: Backend) -> None:
 
         return flow.fixpoint(longer, edges)
 
-    check_ticks(backend, paths, """
+    check_ticks(
+        backend,
+        paths,
+        """
         tick | edges    | out
         1    | a b      | + a b
         2    | c d      | + c d
         3    | b c      | + b c; + a c; + b d; + a d
         4    | d d; d d | + d d
         5    | d a      | + d a; + a a; + b a; + b b; + c a; + c b; + c c; + d b; + d c
-    """)
+    """,
+    )
 
 
 def test_two_feedbacks_may_feed_each_other(backend: Backend) -> None:
@@ -132,30 +177,40 @@ def test_two_feedbacks_may_feed_each_other(backend: Backend) -> None:
         flow.sink("even", even)
         flow.sink("odd", odd)
 
-    check_ticks(backend, parity, """
+    check_ticks(
+        backend,
+        parity,
+        """
         tick | seed | even            | odd
         1    | 4    | + 4; + 2; + 0   | + 3; + 1
         2    | 2    |                 |
         3    | 1    | + 1             | + 0
         4    | 3    | + 3             | + 2
-    """)
+    """,
+    )
 
 
 def test_what_follows_a_loop_sees_all_of_it_in_the_same_tick(backend: Backend) -> None:
     def counted(flow: ps.Flow) -> AnyStream:
         return reachable(flow).group_by().agg(n=ps.count())
 
-    check_ticks(backend, counted, """
+    check_ticks(
+        backend,
+        counted,
+        """
         tick | edges         | start | out
         1    | a b; b c; d e | a     | + 3
         2    | c d           |       | - 3; + 5
-    """)
+    """,
+    )
 
 
 def test_a_loop_without_end_is_an_error_that_names_the_bound() -> None:
     flow = ps.Flow("up")
     seed = flow.source("seed", int)
-    flow.sink("out", flow.fixpoint(lambda n: n.select(value=col.value + 1, into=int), seed, max_iterations=50))
+    flow.sink(
+        "out", flow.fixpoint(lambda n: n.select(value=col.value + 1, into=int), seed, max_iterations=50)
+    )
     with pytest.raises(NoFixpoint, match="50"):
         ps.Engine(flow).tick(seed=[0])
 

@@ -58,8 +58,9 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
     """
     given = {name: bag_of(inputs.get(name, {})) for name in graph.sources}
     bags: list[Bag] = [Counter() for _ in graph.nodes]
-    rounds = 1 + max((n.operator.max_iterations for n in graph.nodes if isinstance(n.operator, Feedback)), default=1)
-    for _ in range(rounds + 1):
+    loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback)]
+    rounds = 2 + max((loop.max_iterations for loop in loops), default=0)
+    for _ in range(rounds):
         before = list(bags)
         for node in graph.nodes:
             if isinstance(node.operator, Source):
@@ -174,7 +175,8 @@ def _join(operator: Join, node: Node, inputs: _Inputs) -> Bag:
     (left_schema, left), (right_schema, right) = inputs
     fields = zip((*left_schema.fields, *right_schema.fields), operator.pair_names, strict=True)
     pair_schema = Schema(tuple(replace(field, name=name) for field, name in fields))
-    left_key, right_key = _functions(operator.left_keys, left_schema), _functions(operator.right_keys, right_schema)
+    left_key = _functions(operator.left_keys, left_schema)
+    right_key = _functions(operator.right_keys, right_schema)
     residual = None if operator.residual is None else function_of(operator.residual, pair_schema)
 
     def partners(row: Row) -> list[Row]:
@@ -229,6 +231,6 @@ def _top_k(operator: TopK, node: Node, inputs: _Inputs) -> Bag:
         # Sorts are stable: the least important order first, the most important last.
         for ordering in reversed(operator.by):
             value = function_of(ordering.expr, schema)
-            rows.sort(key=lambda row: rank(value(row)), reverse=ordering.descending)  # noqa: B023
+            rows.sort(key=lambda row: rank(value(row)), reverse=ordering.descending)
         out.update(rows[: operator.count])
     return out

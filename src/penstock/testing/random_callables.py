@@ -25,9 +25,11 @@ def weigh(value: Any) -> int:
 
 def class_of(fields: Sequence[Field]) -> Any:
     """A row class with these columns."""
-    annotated = [(f.name, Annotated[Any, f.type]) for f in fields]
-    nullable = [(name, note | None if f.nullable else note) for (name, note), f in zip(annotated, fields, strict=True)]
-    return typing.NamedTuple("Made", nullable)  # type: ignore[misc]
+    annotated: list[tuple[str, Any]] = []
+    for f in fields:
+        plain = Annotated[Any, f.type]
+        annotated.append((f.name, plain | None if f.nullable else plain))
+    return typing.NamedTuple("Made", annotated)  # type: ignore[misc]
 
 
 def _column(schema: Schema, name: str) -> Callable[[Any], Any]:

@@ -104,8 +104,9 @@ def join_conditions(draw: st.DrawFn, one: Schema, other: Schema) -> Expr | None:
 
     def pair() -> tuple[Expr, Expr]:
         type_ = draw(st.sampled_from(shared))
-        names = [draw(st.sampled_from([f.name for f in side.fields if f.type == type_])) for side in (one, other)]
-        return left[names[0]], right[names[1]]
+        mine = draw(st.sampled_from([f.name for f in one.fields if f.type == type_]))
+        theirs = draw(st.sampled_from([f.name for f in other.fields if f.type == type_]))
+        return left[mine], right[theirs]
 
     mine, theirs = pair()
     if draw(st.integers(0, 4)) == 0 and (constants := _CONSTANTS.get(_type_of(mine, one))):
@@ -117,7 +118,12 @@ def join_conditions(draw: st.DrawFn, one: Schema, other: Schema) -> Expr | None:
         condition = condition & (mine == theirs)
     if draw(st.integers(0, 2)) == 0:
         mine, theirs = pair()
-        residuals = [mine != theirs, mine.is_null(), theirs.is_not_null(), (mine == theirs) | theirs.is_null()]
+        residuals = [
+            mine != theirs,
+            mine.is_null(),
+            theirs.is_not_null(),
+            ~(mine == theirs) | theirs.is_null(),
+        ]
         if _type_of(mine, one) in (INT64, FLOAT64, STR):
             residuals += [mine < theirs, mine >= theirs]
         condition = condition & draw(st.sampled_from(residuals))

@@ -14,7 +14,6 @@ from penstock.expr.build import col, left, lit, right
 from penstock.expr.tree import Column
 from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, Schema
 from penstock.flow.aggregates import Aggregation
-from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
 from penstock.graph.node import FlowGraph
 from penstock.testing.random_callables import class_of, doubling, keeping, picking

@@ -25,6 +25,3 @@ class Sink(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
-
-    def describe(self) -> str:
-        return self.name

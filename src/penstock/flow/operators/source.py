@@ -43,4 +43,4 @@ class Source(Operator):
         return Facts(bounded=self.bounded, append=self.append, ordered=self.append)
 
     def describe(self) -> str:
-        return f"{self.name}{'' if self.append else ', changes'}{', bounded' if self.bounded else ''}"
+        return ", ".join(["changes"] * (not self.append) + ["bounded"] * self.bounded)
