@@ -78,7 +78,8 @@ class Engine:
         `NoFixpoint` from within the tick; after one of these the state is half of
         the tick, and every further call raises `EngineStopped`.
         """
-        return self._outputs(self.tick_rows({name: self._taken(name, rows) for name, rows in inputs.items()}))
+        rows = {name: self.internal_rows(name, given) for name, given in inputs.items()}
+        return self._outputs(self.tick_rows(rows))
 
     def tick_rows(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append."""
@@ -104,7 +105,8 @@ class Engine:
         self._ticks += 1
         return outputs
 
-    def _taken(self, name: str, rows: Iterable[Any]) -> Rows:
+    def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
+        """Rows as `tick` takes them, for `tick_rows`. Raises `BadInput` and `BadRow` as `tick` does."""
         intake = self._intake.get(name)
         if intake is None:
             raise BadInput(

@@ -1,7 +1,7 @@
 """Changelog: every change of every tick, as Parquet.
 
-    <path>/tick=00000001/part-*.parquet      columns of the stream, then `weight` (int64)
-    <path>/tick=00000002/part-*.parquet
+    <path>/tick=1/part-*.parquet             columns of the stream, then `weight` (int64)
+    <path>/tick=2/part-*.parquet
     <path>/_staging/...                      ticks that are not published yet
 
 A tick's folder appears by one rename, whole. Ticks without changes have none.
@@ -49,7 +49,8 @@ class Changelog(SinkTarget):
 
 
 def tick_folder(tick: int) -> str:
-    return f"{TICK}={tick:08d}"
+    # No zeros in front: DuckDB would take them for text.
+    return f"{TICK}={tick}"
 
 
 def published_ticks(path: Path) -> list[int]:
@@ -92,7 +93,7 @@ def stage_part(
 
     folder = Path(path, STAGING, "parts")
     folder.mkdir(parents=True, exist_ok=True)
-    staged = f"part-{tick:08d}-{name}"
+    staged = f"part-{tick}-{name}"
     write_part(folder / staged, rows, schema, weighted=True, durable=durable)
     return staged
 

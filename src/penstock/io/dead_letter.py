@@ -1,6 +1,6 @@
 """Dead letters: rows that could not be read, set aside as JSON lines.
 
-    <folder>/tick=00000012-<source>.jsonl     {"source", "file", "row", "line", "reason", "text"} per line
+    <folder>/tick=12-<source>.jsonl           {"source", "file", "row", "line", "reason", "text"} per line
 
 A file appears whole, together with the tick that met the rows; the two steps
 are those of a sink (`penstock.io.sink`).
@@ -27,8 +27,7 @@ class DeadLetters:
     durable: bool
 
     def _name(self, tick: int | str) -> str:
-        number = f"{tick:08d}" if isinstance(tick, int) else tick
-        return f"tick={number}-{quote(self.source, safe='')}.jsonl"
+        return f"tick={tick}-{quote(self.source, safe='')}.jsonl"
 
     def prepare(self, tick: int, bad: Sequence[BadRecord]) -> None:
         """Write down what tick `tick` set aside, where nobody looks."""

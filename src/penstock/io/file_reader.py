@@ -54,7 +54,7 @@ class FilesReader(Reader):
         self._path = Path()
         self._rows_taken = 0
 
-    def read(self, limit: int | None) -> Batch:
+    def read(self, limit: int | None) -> Batch | None:
         batch = Batch([])
         room = None if self._files_per_tick else limit
         files_left = self._files_per_tick or -1
@@ -64,7 +64,7 @@ class FilesReader(Reader):
                 room -= count
             if ended:
                 files_left -= 1
-        return batch
+        return batch if batch.rows or batch.bad else None
 
     def _next_file(self) -> bool:
         """Have a file open; False where there is none now."""

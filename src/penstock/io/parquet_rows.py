@@ -182,7 +182,7 @@ def column(batch: pa.RecordBatch, declared: Field) -> list[Any]:
 
 
 def as_declared(array: pa.Array, data_type: DataType, *, nullable: bool) -> pa.Array:
-    """The array in the Arrow type of `data_type`. Raises `ArrowInvalid` or `Unfit` where values do not fit."""
+    """The array in the Arrow type of `data_type`. Raises `ArrowInvalid` or `Unfit` where one does not fit."""
     if array.null_count and not nullable:
         raise Unfit(f"it is null, and {data_type} without null is declared")
     if types.is_dictionary(array.type):

@@ -32,17 +32,19 @@ class BatchesReader(Reader):
         for _ in islice(batches, self._taken):
             pass
 
-    def read(self, limit: int | None) -> Batch:
+    def read(self, limit: int | None) -> Batch | None:
         assert self._feed.from_user is not None, "the engine says how its rows are made"
         rows: list[Any] = []
-        for batch in self._batches if limit is None else islice(self._batches, 1):
+        before = self._taken
+        for batch in islice(self._batches, None if limit is None else 1):
             rows.extend(batch)
             self._taken += 1
-            self._feed.taken[_BATCHES] = self._taken
-            if limit is not None:
-                return Batch(self._feed.from_user(rows))
-        self.done = True
-        return Batch(self._feed.from_user(rows))
+        if self._taken == before:
+            self.done = True
+            return None
+        converted = self._feed.from_user(rows)
+        self._feed.taken[_BATCHES] = self._taken
+        return Batch(converted)
 
 
 class RowsReader(Reader):
@@ -55,14 +57,16 @@ class RowsReader(Reader):
         for _ in islice(rows, self._taken):
             pass
 
-    def read(self, limit: int | None) -> Batch:
+    def read(self, limit: int | None) -> Batch | None:
         assert self._feed.from_user is not None, "the engine says how its rows are made"
         rows = list(islice(self._rows, limit))
         self.done = limit is None or len(rows) < limit
-        if rows:
-            self._taken += len(rows)
-            self._feed.taken[_ROWS] = self._taken
-        return Batch(self._feed.from_user(rows))
+        if not rows:
+            return None
+        converted = self._feed.from_user(rows)
+        self._taken += len(rows)
+        self._feed.taken[_ROWS] = self._taken
+        return Batch(converted)
 
 
 @open_source.register

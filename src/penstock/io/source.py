@@ -115,16 +115,16 @@ class Feed:
 class Reader(ABC):
     """Takes input in batches. One thread; `close` is called once, whatever happened.
 
-    `read(limit)` returns at most `limit` rows (None: all there is), possibly
-    none, and notes the new position in `feed.taken`. It does not wait for input.
-    `done` says that no call will ever return rows again.
+    `read(limit)` returns at most `limit` rows (None: all there is) and notes the
+    new position in `feed.taken`; None where there is nothing now: it does not wait.
+    `done` says that no call will ever return a batch again.
     Raises `BadRow` and `UnreadableSource`; then the batch is not taken.
     """
 
     done: bool = False
 
     @abstractmethod
-    def read(self, limit: int | None) -> Batch: ...
+    def read(self, limit: int | None) -> Batch | None: ...
 
     def close(self) -> None:
         self.done = True

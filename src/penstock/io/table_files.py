@@ -1,7 +1,7 @@
 """TableFiles: the rows of now, as Parquet, changed in place as far as a reader can see.
 
     <path>/current                                       a symbolic link to the newest version
-    <path>/versions/tick=00000012/bucket-0003.parquet    columns of the stream, nothing else
+    <path>/versions/tick=12/bucket-0003.parquet          columns of the stream, nothing else
     <path>/_staging/...                                  buckets that belong to no version yet
 
 Read `<path>/current/*.parquet`. The link is switched by one rename, so a reader

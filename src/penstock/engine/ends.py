@@ -1,0 +1,147 @@
+"""The ends of a run in this process: what its sources bring, where its changes go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.engine.change import Changes
+from penstock.errors import BadInput
+from penstock.expr.rows import to_user
+from penstock.flow.operators.source import Source as SourceOperator
+from penstock.io import Batch, Call, Feed, Reader, SinkTarget, Source, Writer, open_sink, open_source
+from penstock.io.dead_letter import DeadLetters
+from penstock.io.files import Files
+from penstock.io.sink import Drain
+
+if TYPE_CHECKING:
+    from penstock.engine.engine import Engine
+    from penstock.graph.node import FlowGraph
+
+Rows = list[tuple[Any, ...]]
+AnySource = Source | Iterable[Any]
+AnySink = SinkTarget | list[Any] | Callable[[int, Sequence[Any]], object]
+
+
+def positions_slot(source: str) -> str:
+    """The name of the state slot that holds how far a source was taken."""
+    return f"source.{source}"
+
+
+def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[str, object]) -> None:
+    """Raises `BadInput` for names that the flow does not have, and for sources that are not given.
+
+    A sink may be left out: nobody reads those changes.
+    """
+    for kind, given, known in (("source", sources, graph.sources), ("sink", sinks, graph.sinks)):
+        for name in given:
+            if name not in known:
+                raise BadInput(
+                    f"the flow {graph.name!r} has no {kind} {name!r}",
+                    fix=f"its {kind}s are {', '.join(map(repr, known)) or 'none'}",
+                    **{kind: name},
+                )
+    for name, node in graph.sources.items():
+        if name not in sources:
+            raise BadInput(
+                f"nothing is given for source {name!r}",
+                where=[graph.nodes[node].place],
+                fix=f'sources={{"{name}": ...}} with JsonFiles(...), other files, or rows',
+                source=name,
+            )
+
+
+# --- sources -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """An open source. bounded: it is read whole for the first tick."""
+
+    name: str
+    reader: Reader
+    bounded: bool
+    dead_letters: DeadLetters | None
+
+    def read(self, tick_rows: int) -> Batch | None:
+        return self.reader.read(None if self.bounded else tick_rows)
+
+
+def open_sources(
+    engine: Engine,
+    sources: Mapping[str, AnySource],
+    positions: Mapping[str, MutableMapping[Any, Any]],
+    *,
+    follow: bool,
+    durable: bool,
+    closing: ExitStack,
+) -> list[Intake]:
+    """A reader per source, each closed by `closing`."""
+    opened: list[Intake] = []
+    for name, source in sources.items():
+        node = engine.program.graph.nodes[engine.program.graph.sources[name]]
+        operator = node.operator
+        assert isinstance(operator, SourceOperator)
+        feed = Feed(
+            name,
+            operator.schema,
+            append=engine.program.source_append[name],
+            follow=follow and not operator.bounded,
+            taken=positions[positions_slot(name)],
+            from_user=partial(engine.internal_rows, name),
+        )
+        reader = open_source(source, feed)
+        closing.callback(reader.close)
+        opened.append(Intake(name, reader, operator.bounded, dead_letters_of(name, source, durable)))
+    return opened
+
+
+def dead_letters_of(name: str, source: AnySource, durable: bool) -> DeadLetters | None:
+    if isinstance(source, Files) and source.dead_letter is not None:
+        return DeadLetters(name, Path(source.dead_letter), durable)
+    return None
+
+
+# --- sinks ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """An open sink. append: the flow gives its rows without weights."""
+
+    name: str
+    writer: Writer
+    append: bool
+
+    def prepare(self, tick: int, rows: Rows) -> None:
+        self.writer.prepare(tick, [(*row, 1) for row in rows] if self.append else rows)
+
+
+def open_sinks(
+    engine: Engine, sinks: Mapping[str, AnySink], checkpoint: Path | None, closing: ExitStack
+) -> list[Outlet]:
+    """A writer per sink, each closed by `closing`; not recovered yet."""
+    opened: list[Outlet] = []
+    for name, sink in sinks.items():
+        schema = engine.program.graph.nodes[engine.program.graph.sinks[name]].schema
+        user = to_user(schema)
+        spool = None if checkpoint is None else checkpoint / "outbox" / name
+        drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user))
+        writer = open_sink(as_sink(sink), drain)
+        closing.callback(writer.close)
+        opened.append(Outlet(name, writer, engine.program.sink_append[name]))
+    return opened
+
+
+def as_sink(sink: AnySink) -> object:
+    """Lists and functions as what they stand for."""
+    if isinstance(sink, list):
+        collected = cast("list[Any]", sink)
+        return Call(lambda _tick, changes: collected.extend(changes))
+    if callable(sink) and not isinstance(sink, SinkTarget):
+        return Call(sink)
+    return sink

@@ -1,0 +1,51 @@
+"""Ctrl-C and SIGTERM as a wish to end: noted, and followed between two ticks."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupt:
+    """While entered, the first SIGINT or SIGTERM is noted in `signal`; a second one acts as it did before.
+
+    Only the main thread can ask for signals: entered in another one, it notes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._before: dict[signal.Signals, Any] = {}
+        self._woken, self._wake = os.pipe()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, at most until a signal comes."""
+        # A pipe and no Event: setting an Event in a handler can lock up the thread that waits for it.
+        select.select([self._woken], [], [], seconds)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.signal = signal.Signals(number)
+        os.write(self._wake, b"!")
+        self._restore()
+
+    def _restore(self) -> None:
+        for wanted, before in self._before.items():
+            signal.signal(wanted, before)
+        self._before.clear()
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {wanted: signal.signal(wanted, self._note) for wanted in _SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._restore()
+        os.close(self._woken)
+        os.close(self._wake)
