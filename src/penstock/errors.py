@@ -167,6 +167,12 @@ class BadFlow(PenstockError):
     code = "P104"
 
 
+class FlowNotFound(PenstockError):
+    """The command line names a flow that is not there or cannot be loaded."""
+
+    code = "P105"
+
+
 # --- running: P2xx -----------------------------------------------------------------
 
 

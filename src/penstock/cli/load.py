@@ -1,0 +1,136 @@
+"""Find the flow that a command names: `module:flow` or `path/to/file.py:flow`."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from penstock.errors import FlowNotFound, PenstockError, Place
+from penstock.flow.flow import Flow
+
+
+def load_flow(name: str) -> Flow:
+    """The flow, or what a function without arguments of that name returns.
+
+    Modules are looked for in the current directory too. Without `:flow` the
+    module's only flow is meant. Raises `FlowNotFound`, and what building the flow raises.
+    """
+    where, _, attribute = name.partition(":")
+    module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
+    found = _attribute(module, where, attribute) if attribute else _only_flow(module, where)
+    if not isinstance(found, Flow) and callable(found):
+        found = _calling(found, where, attribute)
+    if not isinstance(found, Flow):
+        raise FlowNotFound(
+            f"{attribute!r} of {where} is {type(found).__name__}, not a flow",
+            fix="name a Flow, or a function without arguments that returns one",
+            name=name,
+        )
+    return found
+
+
+def _load_module(where: str) -> ModuleType:
+    _search_first(Path.cwd())
+    try:
+        return importlib.import_module(where)
+    except PenstockError:
+        raise
+    except Exception as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name is not None
+        if missing and (where == error.name or where.startswith(f"{error.name}.")):
+            raise FlowNotFound(
+                f"there is no module {where!r}",
+                why=f"it was looked for in {Path.cwd()} and where Python looks",
+                fix="write module:flow or path/to/file.py:flow",
+                name=where,
+            ) from None
+        raise _failed(where, error) from error
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise FlowNotFound(
+            f"there is no file {path}", fix="write module:flow or path/to/file.py:flow", name=str(path)
+        )
+    # As for a script: what lies beside the file can be imported by it.
+    _search_first(path.resolve().parent)
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise _failed(str(path), error) from error
+    return module
+
+
+def _search_first(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _attribute(module: ModuleType, where: str, path: str) -> object:
+    found: object = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise FlowNotFound(
+                f"{where} has no {path!r}",
+                fix=f"it has the flows {', '.join(_flows(module))}"
+                if _flows(module)
+                else "it has no flow at all",
+                name=f"{where}:{path}",
+            )
+        found = getattr(found, part)
+    return found
+
+
+def _only_flow(module: ModuleType, where: str) -> object:
+    flows = _flows(module)
+    if len(flows) == 1:
+        return getattr(module, flows[0])
+    raise FlowNotFound(
+        f"{where} has {len(flows) or 'no'} flows" + (f": {', '.join(flows)}" if flows else ""),
+        fix=f"say which one: {where}:{flows[0] if flows else 'NAME'}",
+        name=where,
+    )
+
+
+def _flows(module: ModuleType) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, Flow)]
+
+
+def _calling(function: object, where: str, attribute: str) -> object:
+    assert callable(function)
+    try:
+        return function()
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise _failed(f"{where}:{attribute}", error) from error
+
+
+def _failed(what: str, error: Exception) -> FlowNotFound:
+    """The error for user code that raised while it was loaded: with its own last line."""
+    trace = error.__traceback__
+    place: Place | None = None
+    here = str(Path(__file__))
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file != here and not file.startswith("<frozen"):
+            place = Place(file, trace.tb_lineno, trace.tb_frame.f_code.co_name)
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        place = Place(error.filename, error.lineno)
+    return FlowNotFound(
+        f"{what} cannot be loaded: {type(error).__name__}: {error}",
+        where=[place] if place else [],
+        fix="run it with Python alone to see the whole traceback",
+        name=what,
+    )

@@ -1,0 +1,56 @@
+"""The command `penstock` and what its commands have in common: how they report errors.
+
+Commands import engines inside themselves: `penstock --help` must not wait for Arrow or Spark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import typer
+except ImportError as missing:
+    raise SystemExit("the command line needs two more packages: pip install 'penstock[cli]'") from missing
+
+from typer.core import TyperGroup
+
+from penstock.cli.draw import draw
+from penstock.cli.exit_codes import exit_code
+from penstock.cli.explain import explain
+from penstock.cli.run import run
+from penstock.errors import PenstockError
+
+
+class Commands(TyperGroup):
+    """Prints a `PenstockError` as what it is, a message to the user, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(exit_code(error)) from error
+
+
+app = typer.Typer(
+    name="penstock",
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Incremental streaming dataflow: run flows, explain them, draw them.",
+    epilog="Exit codes: 0 done, 1 failed while running, 2 refused before it ran, 130 Ctrl-C, 143 SIGTERM.",
+)
+app.command()(run)
+app.command()(explain)
+app.command()(draw)
+
+
+@app.callback()
+def penstock() -> None:
+    # Typer would otherwise drop the name of the command where there is only one.
+    pass
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,153 @@
+"""`penstock run`: a flow from sources to sinks, in this process or on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.errors import BadInput, BadUri
+
+if TYPE_CHECKING:
+    from penstock.flow.flow import Flow
+
+
+class Where(Enum):
+    HERE = "here"
+    SPARK = "spark"
+
+
+def run(
+    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    on: Annotated[Where, typer.Option(help="In this process, or on Spark.")] = Where.HERE,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URI",
+            help="json:PATH, csv:PATH or parquet:PATH, or a path with such an ending; "
+            "?dead_letter=FOLDER&files_per_tick=N may follow. PATH is a folder, a file or a pattern.",
+        ),
+    ] = None,
+    sink: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=URI",
+            help="changelog:PATH, table:PATH?key=COLUMN,... or - (lines on standard output). "
+            "Without any, all sinks are printed; with some, only those are written.",
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A folder for state and positions: the next run goes on from there.")
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow/--once", help="Wait for new files until Ctrl-C, or end when all are read."),
+    ] = False,
+    tick_rows: Annotated[
+        int | None, typer.Option(min=1, help="Rows per source and tick at most (here: 1000).")
+    ] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Parts of the state (Spark).")] = None,
+) -> None:
+    """Run a flow until its sources are read, or for ever with --follow.
+
+    Ctrl-C ends after the tick at work; with --checkpoint the same command goes on from there.
+    """
+    from penstock.cli.load import load_flow
+    from penstock.cli.progress import shown_progress
+    from penstock.io import parse_sink, parse_source
+
+    loaded = load_flow(flow)
+    sources = {name: parse_source(uri) for name, uri in named("source", source or ()).items()}
+    given_sinks = named("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
+    sinks = {name: parse_sink(uri) for name, uri in given_sinks.items()}
+    with shown_progress() as on_tick:
+        result = _RUNS[on](loaded, sources, sinks, checkpoint, follow, on_tick, tick_rows, shards)
+    report(result, checkpoint)
+
+
+def named(kind: str, texts: Sequence[str]) -> dict[str, str]:
+    """NAME=URI options as a dict. Raises `BadUri`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, uri = text.partition("=")
+        if not equals or not name or not uri:
+            raise BadUri(f"--{kind} {text}: that is not NAME=URI", uri=text)
+        if name in found:
+            raise BadUri(f"--{kind} {name}=... is given twice", uri=text)
+        found[name] = uri
+    return found
+
+
+def _run_here(
+    flow: Flow,
+    sources: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    checkpoint: Path | None,
+    follow: bool,
+    on_tick: Callable[[Any], None],
+    tick_rows: int | None,
+    shards: int | None,
+) -> Any:
+    from penstock.engine.run import run as run_here
+
+    if shards is not None:
+        raise BadInput("--shards is for --on spark: in this process there is one", fix="leave it out")
+    return run_here(
+        flow,
+        sources,
+        sinks,
+        tick_rows=tick_rows or 1000,
+        checkpoint=checkpoint,
+        follow=follow,
+        on_tick=on_tick,
+    )
+
+
+def _run_on_spark(
+    flow: Flow,
+    sources: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    checkpoint: Path | None,
+    follow: bool,
+    on_tick: Callable[[Any], None],
+    tick_rows: int | None,
+    shards: int | None,
+) -> Any:
+    from penstock.spark import run as run_on_spark
+
+    if tick_rows is not None:
+        raise BadInput(
+            "--tick-rows is for --on here: Spark takes whole files",
+            fix="write --source NAME=URI?files_per_tick=N",
+        )
+    return run_on_spark(
+        flow,
+        sources=sources,
+        sinks=sinks,
+        checkpoint=checkpoint,
+        shards=shards,
+        follow=follow,
+        on_tick=on_tick,
+    )
+
+
+_RUNS = {Where.HERE: _run_here, Where.SPARK: _run_on_spark}
+
+
+def report(result: Any, checkpoint: Path | None) -> None:
+    """Say what a user must know at the end; the exit code of a signal if one ended the run."""
+    from penstock.cli.exit_codes import signal_code
+
+    if result.set_aside:
+        typer.echo(f"{result.set_aside:,} rows could not be read and were set aside", err=True)
+    if result.stopped_by is None:
+        return
+    if checkpoint is None:
+        kept = "nothing is kept: there was no --checkpoint"
+    else:
+        kept = f"state is saved in {checkpoint}: the same command goes on from there"
+    typer.echo(f"stopped after tick {result.last_tick}; {kept}", err=True)
+    raise typer.Exit(signal_code(result.stopped_by))
