@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.flow.flow import Flow
 
 Rows = list[tuple[Any, ...]]
+_NO_ROWS: Rows = []
 
 
 class Engine:
@@ -47,10 +48,10 @@ class Engine:
         self._bounded = {
             name for name, node in graph.sources.items() if _is_bounded(graph.nodes[node].operator)
         }
-        self._outlets = {
-            name: (self.program.sink_append[name], to_user(graph.nodes[node].schema))
+        self._outlets = [
+            (name, self.program.sink_append[name], to_user(graph.nodes[node].schema))
             for name, node in graph.sinks.items()
-        }
+        ]
 
     @property
     def code(self) -> str:
@@ -89,14 +90,8 @@ class Engine:
                 why=f"its state is half of that tick. The failure was: {self._failure}",
                 fix="make a new engine, or restore the last checkpoint",
             ) from self._failure
-        for name in self._bounded:
-            if self._ticks and inputs.get(name):
-                raise BadInput(
-                    f"source {name!r} is bounded, and tick {self._ticks} brings more rows",
-                    why="answers that were final at the end of the first tick would change.",
-                    fix="give all its rows to the first tick, or declare the source unbounded",
-                    source=name,
-                )
+        if self._ticks and self._bounded:
+            self._refuse_late_rows(inputs)
         try:
             outputs = self._machine.tick(inputs)
         except Exception as error:
@@ -104,6 +99,16 @@ class Engine:
             raise
         self._ticks += 1
         return outputs
+
+    def _refuse_late_rows(self, inputs: Mapping[str, Rows]) -> None:
+        for name in self._bounded:
+            if inputs.get(name):
+                raise BadInput(
+                    f"source {name!r} is bounded, and tick {self._ticks} brings more rows",
+                    why="answers that were final at the end of the first tick would change.",
+                    fix="give all its rows to the first tick, or declare the source unbounded",
+                    source=name,
+                )
 
     def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
         """Rows as `tick` takes them, for `tick_rows`. Raises `BadInput` and `BadRow` as `tick` does."""
@@ -118,8 +123,7 @@ class Engine:
 
     def _outputs(self, rows: Mapping[str, Rows]) -> dict[str, Changes]:
         return {
-            name: Changes(rows.get(name, []), append, user)
-            for name, (append, user) in self._outlets.items()
+            name: Changes(rows.get(name, _NO_ROWS), append, user) for name, append, user in self._outlets
         }
 
 
@@ -130,13 +134,5 @@ def _is_bounded(operator: object) -> bool:
 def _intake(operator: object, append: bool) -> Callable[[Sequence[Any]], Rows]:
     """From what users give to internal rows."""
     assert isinstance(operator, Source)
-    rows_of = from_user(operator.schema, what=f"source {operator.name!r}")
-    if append:
-        return rows_of
-
-    def with_weights(items: Sequence[Any]) -> Rows:
-        weights = [item.weight if type(item) is Change else 1 for item in items]
-        rows = rows_of([item.row if type(item) is Change else item for item in items])
-        return [(*row, weight) for row, weight in zip(rows, weights, strict=True) if weight]
-
-    return with_weights
+    what = f"source {operator.name!r}"
+    return from_user(operator.schema, what=what, change=None if append else Change)

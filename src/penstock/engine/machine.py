@@ -2,7 +2,8 @@
 
 Parts run in the order of (stratum, rank) of their heads, and only those that
 have something to read: the order is static inside a part and dynamic between
-parts. A part hears of its inputs before it runs, so it runs once per tick.
+parts. A part hears of its inputs before it runs, so it runs once per tick. A
+flow of one part has nothing to schedule: its tick is generated, too.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Machine:
                 self._readers.setdefault(node, []).append(at)
         self._sources = program.graph.sources
         self._sinks = tuple(program.graph.sinks.items())
+        self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")
         self._delayed = tuple((d.node, d.source, state[d.slot.name]) for d in program.delayed)
 
     @property
@@ -53,6 +55,12 @@ class Machine:
         Raises what expressions and user functions raise, with operator, row and
         place; the state is then half of the tick.
         """
+        try:
+            return self._scheduled(inputs) if self._straight is None else self._straight(inputs)
+        except Exception as error:
+            raise explained(error, self.program) from error
+
+    def _scheduled(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         rows: dict[int, Rows] = {}
         for name, given in inputs.items():
             if given:
@@ -62,10 +70,7 @@ class Machine:
             if kept:
                 del slot[()]
                 rows[node] = kept
-        try:
-            self._run(rows)
-        except Exception as error:
-            raise explained(error, self.program) from error
+        self._run(rows)
         for _, source, slot in self._delayed:
             if source in rows:
                 slot[()] = rows[source]

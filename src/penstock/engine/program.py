@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
 from penstock.engine.constants import Constants
-from penstock.engine.plan import Part, is_given, plan_parts
+from penstock.engine.plan import Part, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
 from penstock.engine.slot import Slot, as_list
@@ -80,6 +80,8 @@ def compile_program(graph: FlowGraph) -> Program:
         lines.append("")
         owners.append(None)
         slots.extend(writer.slots)
+    lines.extend(straight_tick(graph, parts))
+    owners.extend([None] * (len(lines) - len(owners)))
     delayed = tuple(
         Delayed(n.id, n.inputs[0], Slot(f"{n.id}.deferred", as_list))
         for n in graph.nodes
@@ -102,4 +104,23 @@ def compile_program(graph: FlowGraph) -> Program:
     )
 
 
-__all__ = ["Delayed", "Program", "compile_program", "is_given"]
+def straight_tick(graph: FlowGraph, parts: tuple[Part, ...]) -> list[str]:
+    """Source of `tick(inputs)` for a flow of one part that reads sources and fills sinks; else nothing."""
+    if len(parts) != 1:
+        return []
+    (part,) = parts
+    sources = {node: name for name, node in graph.sources.items()}
+    sinks = {node: name for name, node in graph.sinks.items()}
+    delays = any(isinstance(n.operator, DeferTick) for n in graph.nodes)
+    if delays or not (sources.keys() >= set(part.inputs) and sinks.keys() == set(part.outputs)):
+        return []
+    inputs = ", ".join(f"get({sources[n]!r}, ())" for n in part.inputs)
+    outputs = "".join(f"out_{n}, " for n in part.outputs)
+    lines = ["def tick(inputs):", "    get = inputs.get", f"    {outputs}= {part.function}({inputs})", "    made = {}"]
+    for node in part.outputs:
+        lines.append(f"    if out_{node}:")
+        lines.append(f"        made[{sinks[node]!r}] = out_{node}")
+    return [*lines, "    return made"]
+
+
+__all__ = ["Delayed", "Program", "compile_program"]

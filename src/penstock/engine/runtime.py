@@ -19,8 +19,6 @@ from penstock.expr.runtime import NAN
 Rows = list[tuple[Any, ...]]
 OrderKey = Callable[[Any], Any] | None
 
-_INT64 = 2**63
-
 
 def consolidate(rows: Rows) -> Rows:
     """Sum the weights (last field) of equal rows; rows of weight 0 go. First seen, first out."""
@@ -33,11 +31,11 @@ def consolidate(rows: Rows) -> Rows:
     return [(*row, weight) for row, weight in weights.items() if weight]
 
 
-def int64_sum(total: int) -> int:
-    """`total`, if it is an int64."""
-    if -_INT64 <= total < _INT64:
-        return total
-    raise EvaluationError("a sum of integers leaves the range of int64", fix="cast the argument to a decimal")
+def int64_overflow() -> int:
+    """A sum of integers has left the range of its type."""
+    raise EvaluationError(
+        "a sum of integers leaves the range of int64", fix="cast the argument to a decimal"
+    )
 
 
 # -- exact float sums -------------------------------------------------------------------
@@ -186,7 +184,7 @@ def no_fixpoint(rounds: int, news: int) -> None:
 RUNTIME: dict[str, Any] = {
     "x_no_fixpoint": no_fixpoint,
     "x_consolidate": consolidate,
-    "x_int64_sum": int64_sum,
+    "x_int64_overflow": int64_overflow,
     "x_float_add": float_add,
     "x_float_sum": float_sum,
     "x_unscaled": unscaled,

@@ -33,14 +33,19 @@ from penstock.expr.types import (
 )
 
 
-def from_user(schema: Schema, *, what: str) -> Callable[[Sequence[object]], list[tuple[Any, ...]]]:
+def from_user(
+    schema: Schema, *, what: str, change: type | None = None
+) -> Callable[[Sequence[object]], list[tuple[Any, ...]]]:
     """A converter of users' rows to internal rows of `schema`.
 
-    `what` names the rows in errors ("source 'bids'"). The converter raises
-    `BadRow` with the number of the row in its argument, the field, and the
-    expected and the found type.
+    what:   names the rows in errors ("source 'bids'").
+    change: where given, an item may also be one of that class, a pair of row and
+            weight, and every internal row has its weight as last field.
+
+    The converter raises `BadRow` with the number of the row in its argument, the
+    field, and the expected and the found type.
     """
-    source = _source(schema)
+    source = _source(schema, weighted=change is not None)
     slow = SlowRows(schema, what)
     names: dict[str, Any] = {
         "slow": slow.convert,
@@ -49,38 +54,42 @@ def from_user(schema: Schema, *, what: str) -> Callable[[Sequence[object]], list
         "datetime": datetime,
         "Decimal": Decimal,
         "date": __import__("datetime").date,
+        "Change": change,
         "Row": schema.row_class if not schema.scalar and schema.row_class is not None else tuple,
     }
     exec(compile(source, f"<rows of {what}>", "exec"), names)
     return cast("Callable[[Sequence[object]], list[tuple[Any, ...]]]", names["convert"])
 
 
-def _source(schema: Schema) -> str:
+def _source(schema: Schema, *, weighted: bool) -> str:
     variables = [f"c{at}" for at in range(len(schema.fields))]
     test = " and ".join(_test(f, v) for f, v in zip(schema.fields, variables, strict=True))
-    is_class = schema.row_class is not None and dataclasses.is_dataclass(schema.row_class)
+    rebuilt = f"({', '.join(variables)},)"
+    whole, slow = ("row", "slow(row, len(out))") if not weighted else ("", "(*slow(row, len(out)), weight)")
+    if weighted:
+        whole = rebuilt = f"({', '.join(variables)}, weight)"
     if schema.scalar:
-        body = ["c0 = row", f"if {test}:", "    append((c0,))", "    continue"]
-    elif is_class:
+        body = ["c0 = row", f"if {test}:", f"    append({rebuilt})", "    continue"]
+    elif schema.row_class is not None and dataclasses.is_dataclass(schema.row_class):
         reads = [f"    {v} = row.{f.name}" for f, v in zip(schema.fields, variables, strict=True)]
-        made = f"    if {test}:\n            append(({', '.join(variables)},))\n            continue"
-        body = ["if type(row) is Row:", *reads, *made.split("\n        ")]
+        taken = [f"    if {test}:", f"        append({rebuilt})", "        continue"]
+        body = ["if type(row) is Row:", *reads, *taken]
     else:
-        count = len(variables)
         body = [
-            f"if (type(row) is Row or type(row) is tuple) and len(row) == {count}:",
+            f"if (type(row) is Row or type(row) is tuple) and len(row) == {len(variables)}:",
             f"    {', '.join(variables)}, = row",
             f"    if {test}:",
-            "        append(row)",
+            f"        append({whole})",
             "        continue",
         ]
+    unwrap = ["weight = 1", "if type(row) is Change:", "    row, weight = row"] if weighted else []
     lines = [
         "def convert(rows):",
         "    out = []",
         "    append = out.append",
         "    for row in rows:",
-        *(f"        {line}" for line in body),
-        "        append(slow(row, len(out)))",
+        *(f"        {line}" for line in (*unwrap, *body)),
+        f"        append({slow})",
         "    return out",
     ]
     return "\n".join(lines)

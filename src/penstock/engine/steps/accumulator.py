@@ -150,7 +150,8 @@ class Totals(Accumulator):
 
 class IntSum(Totals):
     def total(self, to: Target) -> str:
-        return f"x_int64_sum({to.field(0)})"
+        total = to.field(0)
+        return f"({total} if {-(2**63)} <= {total} < {2**63} else x_int64_overflow())"
 
 
 class IntMean(Totals):
