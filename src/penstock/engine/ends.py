@@ -43,7 +43,8 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
                 raise BadInput(
                     f"the flow {graph.name!r} has no {kind} {name!r}",
                     fix=f"its {kind}s are {', '.join(map(repr, known)) or 'none'}",
-                    **{kind: name},
+                    kind=kind,
+                    name=name,
                 )
     for name, node in graph.sources.items():
         if name not in sources:

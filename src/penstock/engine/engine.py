@@ -36,8 +36,10 @@ class Engine:
         self, flow: Flow, *, state: Mapping[str, SlotMapping] | None = None, first_tick: int = 0
     ) -> None:
         self.program = compile_program(flow.graph())
-        slots = {s.name: {} for s in self.program.slots} if state is None else state
-        self._machine = Machine(self.program, slots)
+        if state is None:
+            in_memory: dict[str, SlotMapping] = {s.name: {} for s in self.program.slots}
+            state = in_memory
+        self._machine = Machine(self.program, state)
         self._ticks = first_tick
         self._failure: Exception | None = None
         graph = self.program.graph

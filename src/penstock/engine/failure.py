@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import PenstockError, Step, UserFunctionFailed
 
@@ -64,7 +64,8 @@ def _calls_user_code(node: Node) -> bool:
 
 def _last_row(frame: FrameType) -> tuple[Any, ...] | None:
     """The row that the innermost loop was working on: the last row variable that was assigned."""
-    rows = [v for name, v in frame.f_locals.items() if _ROW_VARIABLE.fullmatch(name) and isinstance(v, tuple)]
+    values = [value for name, value in frame.f_locals.items() if _ROW_VARIABLE.fullmatch(name)]
+    rows = [cast("tuple[Any, ...]", value) for value in values if isinstance(value, tuple)]
     return rows[-1] if rows else None
 
 

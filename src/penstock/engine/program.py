@@ -116,7 +116,8 @@ def straight_tick(graph: FlowGraph, parts: tuple[Part, ...]) -> list[str]:
         return []
     inputs = ", ".join(f"get({sources[n]!r}, ())" for n in part.inputs)
     outputs = "".join(f"out_{n}, " for n in part.outputs)
-    lines = ["def tick(inputs):", "    get = inputs.get", f"    {outputs}= {part.function}({inputs})", "    made = {}"]
+    call = f"    {outputs}= {part.function}({inputs})"
+    lines = ["def tick(inputs):", "    get = inputs.get", call, "    made = {}"]
     for node in part.outputs:
         lines.append(f"    if out_{node}:")
         lines.append(f"        made[{sinks[node]!r}] = out_{node}")

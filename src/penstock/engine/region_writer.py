@@ -20,7 +20,7 @@ from penstock.expr.check import check
 from penstock.expr.python import Scope, key_of, lower, predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from penstock.analysis import Analysis
     from penstock.engine.constants import Constants
@@ -52,7 +52,7 @@ class RegionWriter:
         self._inlined = self._find_inlined()
         self._functions: set[str] = set()
 
-    # -- what steps ask ---------------------------------------------------------------------
+    # -- what steps ask ----------------------------------------------------------------------------
 
     def is_append(self, node: int) -> bool:
         """Whether the stream of a node carries plain rows, without weights."""
@@ -108,7 +108,7 @@ class RegionWriter:
         """The variable with a feedback's rows for the next round."""
         return f"news_{node}"
 
-    # -- expressions ----------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------
 
     def _scope(self, schema: Schema, columns: tuple[str, ...]) -> Scope:
         return Scope(schema, columns, self._constants.values)
@@ -152,7 +152,7 @@ class RegionWriter:
         pairs = zip(schema.fields, columns, strict=True)
         return tuple_source([key_of(f.type, f.nullable, c) for f, c in pairs])
 
-    # -- rows ---------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------
 
     def unpack(self, schema: Schema, row: str) -> tuple[str, ...]:
         """Assign the columns of the tuple `row` to variables."""
@@ -161,7 +161,7 @@ class RegionWriter:
         return names
 
     @contextmanager
-    def each_row(self, node: Node, port: int) -> Iterator[Row]:
+    def each_row(self, node: Node, port: int) -> Generator[Row]:
         """Loop over the buffer of an input; what is written inside is its body."""
         source = node.inputs[port]
         schema = self.graph.nodes[source].schema
@@ -210,7 +210,7 @@ class RegionWriter:
         with self.code.block(f"for _ in range({row.weight}):"):
             self.emit(node, Row(row.columns, row.whole))
 
-    # -- the function -----------------------------------------------------------------------------------
+    # -- the function ------------------------------------------------------------------------------
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -260,7 +260,7 @@ class RegionWriter:
     def _has_buffer(self, node: int) -> bool:
         return node not in self._inlined and bool(self._consumers[node])
 
-    # -- loops ----------------------------------------------------------------------------------------------
+    # -- loops -------------------------------------------------------------------------------------
 
     def _write_loop(self, loop: tuple[int, ...]) -> None:
         """Rounds of the loop's body until a round makes no news; what leaves is gathered over the rounds."""
@@ -305,7 +305,7 @@ class RegionWriter:
     def _closes_a_round(self, node: int) -> bool:
         return self._steps[node].closes_a_round
 
-    # -- what is inlined ----------------------------------------------------------------------------------------
+    # -- what is inlined ---------------------------------------------------------------------------
 
     def _find_inlined(self) -> frozenset[int]:
         """Nodes whose only consumer's code is written where their rows are made."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 INDENT = "    "
 
@@ -29,14 +29,14 @@ class SourceCode:
         self.owners.append(self._owner)
 
     @contextmanager
-    def block(self, header: str) -> Iterator[None]:
+    def block(self, header: str) -> Generator[None]:
         """Lines written inside stand one level deeper under `header`."""
         self.line(header)
         with self.deeper():
             yield
 
     @contextmanager
-    def deeper(self) -> Iterator[None]:
+    def deeper(self) -> Generator[None]:
         depth = self._depth
         self._depth = depth + 1
         at = len(self.lines)
@@ -46,7 +46,7 @@ class SourceCode:
         self._depth = depth
 
     @contextmanager
-    def working_for(self, node: int) -> Iterator[None]:
+    def working_for(self, node: int) -> Generator[None]:
         """Lines written inside belong to `node`."""
         before, self._owner = self._owner, node
         yield

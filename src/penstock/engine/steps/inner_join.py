@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from penstock.engine.row import Row, times, tuple_source
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.steps.joined_rows import JoinedRows
-from penstock.engine.steps.presence import PresenceStep
 from penstock.engine.steps.matched_join import MatchedJoinStep
+from penstock.engine.steps.presence import PresenceStep
 from penstock.engine.steps.step import Step, step_for
 from penstock.flow.operators.join import How, Join
 

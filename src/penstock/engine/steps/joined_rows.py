@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.expr.types import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row import Row
@@ -30,7 +30,7 @@ class JoinedRows:
         self._pair = Schema(tuple(replace(f, name=name) for f, name in named))
 
     @contextmanager
-    def key_of(self, port: int, row: Row) -> Iterator[str]:
+    def key_of(self, port: int, row: Row) -> Generator[str]:
         """The variable that holds the row's key; what is written inside runs where no part is null."""
         exprs = self.operator.left_keys if port == 0 else self.operator.right_keys
         key = self.writer.fresh("key")
@@ -43,7 +43,7 @@ class JoinedRows:
             yield key
 
     @contextmanager
-    def where_residual(self, pair: tuple[str, ...]) -> Iterator[None]:
+    def where_residual(self, pair: tuple[str, ...]) -> Generator[None]:
         """What is written inside runs where the residual condition is true of the pair."""
         if self.operator.residual is None:
             yield

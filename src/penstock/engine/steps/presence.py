@@ -20,7 +20,7 @@ from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.join import How, Join
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from penstock.engine.region_writer import RegionWriter
     from penstock.graph.node import Node
@@ -122,7 +122,7 @@ class PresenceStep(Step):
                 writer.add_weight(writer.slot(node, "left"), writer.slot_get(node, "left"), key, row)
 
     @contextmanager
-    def _left_key(self, row: Row) -> Iterator[str]:
+    def _left_key(self, row: Row) -> Generator[str]:
         """Inside: rows with a key. A row with a null key is answered right away where it counts as absent."""
         if self.null_keys is None:
             with self.key_of(0, row) as key:
