@@ -58,17 +58,13 @@ def revisions(flights: Iterable[Flight]) -> Iterator[Weighted]:
 
 def arrivals(flights: Iterable[Flight], *, days: int | None = None) -> Iterator[tuple[str, list[Weighted]]]:
     """File name and contents, in order of arrival; of the first `days` days, or of all."""
-    week: list[Flight] = []
     by_day = groupby(flights, key=lambda flight: flight.at.date())
-    for number, (day, group) in enumerate(islice(by_day, days), start=1):
-        today = list(group)
-        week += today
-        yield f"{day}-flights.json", [(flight, 1) for flight in today]
-        if number % 7 == 0:
-            yield f"{day}-revised.json", list(revisions(week))
-            week = []
-    if week:
-        yield f"{day}-revised.json", list(revisions(week))
+    chosen = islice(by_day, days)
+    while week := [(day, list(group)) for day, group in islice(chosen, 7)]:
+        for day, departed in week:
+            yield f"{day}-flights.json", [(flight, 1) for flight in departed]
+        last_day, _ = week[-1]
+        yield f"{last_day}-revised.json", [r for _, departed in week for r in revisions(departed)]
 
 
 def write(folder: Path, files: Iterable[tuple[str, list[Weighted]]]) -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from struct import Struct
-from typing import TypedDict
+from typing import TypeAlias
 
 from examples.nexmark.events import Auction, Bid, Event, Person
 
@@ -52,8 +52,8 @@ class Parameters:
     start:              event time of event 0.
     inter_event_delay:  event time between an event and the next.
     hot_auctions:       all bids but one in so many go to the hot auction, one of each hundred.
-    hot_bidders:        all bids but one in so many are made by the hot bidder, one of each hundred people.
-    hot_sellers:        all auctions but one in so many are opened by the hot seller, one of each hundred people.
+    hot_bidders:        all bids but one in so many are made by the hot bidder, one of each hundred.
+    hot_sellers:        all auctions but one in so many are the hot seller's, one of each hundred.
     in_flight_auctions: other bids go to one of so many latest auctions; an auction lasts, on
                         average, for as long as it takes to open so many more.
     active_people:      other auctions and bids come from one of so many latest people.
@@ -72,12 +72,8 @@ class Parameters:
     lead: int = 10
 
 
-class Tick(TypedDict):
-    """Consecutive events, by source: `Engine.tick(**tick)` takes it."""
-
-    persons: list[Person]
-    auctions: list[Auction]
-    bids: list[Bid]
+Tick: TypeAlias = dict[str, list[Event]]
+"""Consecutive events, by source (`events.SOURCES`)."""
 
 
 class Generator:
@@ -108,7 +104,7 @@ class Generator:
 
     def tick(self, start: int, stop: int) -> Tick:
         """Events `start` to `stop` (not included), by source."""
-        tick = Tick(persons=[], auctions=[], bids=[])
+        tick: Tick = {"persons": [], "auctions": [], "bids": []}
         for n in range(start, stop):
             epoch, at = divmod(n, EPOCH)
             if at > AUCTIONS_PER_EPOCH:

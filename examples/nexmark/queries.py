@@ -67,7 +67,11 @@ def q3() -> ps.Flow:
 def q4() -> ps.Flow:
     """What do auctions of each category close at, on average? An aggregate of an aggregate."""
     flow = ps.Flow("nexmark q4")
-    averages = _final_prices(flow).group_by("category").agg(average=ps.mean(col.price), into=CategoryAverage)
+    averages = (
+        _final_prices(flow)
+        .group_by("category")
+        .agg(average=ps.mean(col.price), into=CategoryAverage, name="averages")
+    )
     flow.sink("averages", averages)
     return flow
 
@@ -80,7 +84,11 @@ def q6() -> ps.Flow:
     on an order.
     """
     flow = ps.Flow("nexmark q6, all auctions of a seller")
-    averages = _final_prices(flow).group_by("seller").agg(average=ps.mean(col.price), into=SellerAverage)
+    averages = (
+        _final_prices(flow)
+        .group_by("seller")
+        .agg(average=ps.mean(col.price), into=SellerAverage, name="averages")
+    )
     flow.sink("averages", averages)
     return flow
 
@@ -100,8 +108,12 @@ def _final_prices(flow: ps.Flow) -> ps.Stream[FinalPrice]:
     auctions = flow.source("auctions", Auction)
     bids = flow.source("bids", Bid)
     in_time = ps.left.date_time.between(ps.right.date_time, ps.right.expires)
-    valid = bids.join(auctions, on=(ps.left.auction == ps.right.id) & in_time, suffix="_of_auction")
-    return valid.group_by("id", "category", "seller").agg(price=ps.max(col.price), into=FinalPrice)
+    valid = bids.join(
+        auctions, on=(ps.left.auction == ps.right.id) & in_time, suffix="_of_auction", name="valid bids"
+    )
+    return valid.group_by("id", "category", "seller").agg(
+        price=ps.max(col.price), into=FinalPrice, name="final prices"
+    )
 
 
 QUERIES: dict[str, Callable[[], ps.Flow]] = {"q3": q3, "q4": q4, "q6": q6, "q20": q20}

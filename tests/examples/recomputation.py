@@ -27,7 +27,7 @@ class Recomputation:
             if name in weighted:
                 types["weight"] = "BIGINT"
             self._columns[name] = list(types)
-            declared = ", ".join(f"{column} {type}" for column, type in types.items())
+            declared = ", ".join(f'"{column}" {type}' for column, type in types.items())
             self._database.execute(f"CREATE TABLE {name} ({declared})")
 
     def feed(self, source: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -41,7 +41,7 @@ class Recomputation:
 
     def answer(self, sql: str) -> Rows:
         """The rows of the answer and how often each is there."""
-        table = self._database.execute(sql).to_arrow_table()
+        table = self._database.sql(sql).to_arrow_table()
         return Counter(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 

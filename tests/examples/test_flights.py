@@ -29,7 +29,7 @@ def flights(shared: Path) -> list[Flight]:
 @pytest.fixture(scope="module")
 def airports(shared: Path) -> list[Airport]:
     rows = read_csv(shared / "data" / "airports.csv")
-    return [Airport(*row[:5], float(row[5]), float(row[6])) for row in rows]
+    return [Airport(*names, float(latitude), float(longitude)) for *names, latitude, longitude in rows]
 
 
 @pytest.fixture(scope="module")

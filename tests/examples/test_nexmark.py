@@ -24,7 +24,7 @@ pytestmark = pytest.mark.parametrize("query", QUERIES)
 def expected(query: str, events: int = EVENTS) -> Rows:
     database = Recomputation(SOURCES)
     for source, rows in Generator(SEED).tick(0, events).items():
-        database.feed(source, rows)  # type: ignore[arg-type]
+        database.feed(source, rows)
     answer = database.answer(SQL[query])
     assert answer, "the input is too small to show anything"
     return answer
@@ -42,7 +42,7 @@ def test_after_every_tick_the_answer_is_that_of_all_events_so_far(query: str, si
     engine, database, answer = ps.Engine(flow), Recomputation(SOURCES), Counter[Any]()
     for tick in Generator(SEED).ticks(size * 40, size):
         for source, rows in tick.items():
-            database.feed(source, rows)  # type: ignore[arg-type]
+            database.feed(source, rows)
         changes = engine.tick(**{s: rows for s, rows in tick.items() if s in sources})
         add(answer, changes[sink].raw)
         assert answer == database.answer(SQL[query])

@@ -1,4 +1,5 @@
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -24,7 +25,7 @@ def test_ticks_hold_the_same_events_however_they_are_cut(events: list[Person | A
     for size in (1, 7, 50, 333):
         ticks = list(Generator().ticks(999, size))
         for source, kind in (("persons", Person), ("auctions", Auction), ("bids", Bid)):
-            rows = [row for tick in ticks for row in tick[source]]  # type: ignore[literal-required]
+            rows = [row for tick in ticks for row in tick[source]]
             assert rows == [event for event in events[:999] if type(event) is kind]
 
 
@@ -38,7 +39,7 @@ def test_ids_are_consecutive_and_time_goes_on(events: list[Person | Auction | Bi
         ids = [event.id for event in events if isinstance(event, kind)]
         assert ids == list(range(1_000, 1_000 + len(ids)))
     times = [event.date_time for event in events]
-    assert {b - a for a, b in zip(times, times[1:], strict=False)} == {Parameters().inter_event_delay}
+    assert {b - a for a, b in pairwise(times)} == {Parameters().inter_event_delay}
 
 
 def test_hot_keys_get_the_share_that_the_parameters_say(events: list[Person | Auction | Bid]) -> None:
