@@ -1,7 +1,8 @@
 """From a flow as data to what is known of it before it runs."""
 
 from penstock.analysis.analysis import Analysis, analyse
+from penstock.analysis.explanation import explain
 from penstock.analysis.regions import Region
 from penstock.analysis.verdict import Verdict
 
-__all__ = ["Analysis", "Region", "Verdict", "analyse"]
+__all__ = ["Analysis", "Region", "Verdict", "analyse", "explain"]

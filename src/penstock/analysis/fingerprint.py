@@ -12,9 +12,9 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from penstock.analysis.canonical import Json, canonical, essential, parameters
-from penstock.analysis.changes import diff
-from penstock.analysis.names import is_named
+from penstock.analysis.canonical import Json, canonical, parameters
+from penstock.analysis.changes import diff, essence
+from penstock.analysis.names import user_name
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -27,7 +27,7 @@ def describe(graph: FlowGraph) -> list[dict[str, Json]]:
     kind, parameters, schema and inputs (positions of other nodes) make the
     fingerprint; name and text are for people.
     """
-    return [_describe(node) for node in graph.nodes]
+    return [_describe(graph, node) for node in graph.nodes]
 
 
 def fingerprint(graph: FlowGraph) -> str:
@@ -37,15 +37,14 @@ def fingerprint(graph: FlowGraph) -> str:
 
 def fingerprint_of(description: list[dict[str, Json]]) -> str:
     """The fingerprint of a flow that is there only as its description."""
-    essence = [[node[key] for key in ("kind", "parameters", "schema", "inputs")] for node in description]
-    text = json.dumps(essential(essence), sort_keys=True, separators=(",", ":"))
+    text = json.dumps([essence(node) for node in description], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _describe(node: Node) -> dict[str, Json]:
+def _describe(graph: FlowGraph, node: Node) -> dict[str, Json]:
     return {
         "kind": node.operator.kind,
-        "name": node.name if is_named(node) else None,
+        "name": user_name(graph, node),
         "text": node.operator.describe(),
         "parameters": _parameters(node.operator),
         "schema": _schema(node.schema),

@@ -13,8 +13,13 @@ def is_named(node: Node) -> bool:
     return node.name != f"{node.operator.kind}_{node.id}"
 
 
+def user_name(graph: FlowGraph, node: Node) -> str | None:
+    """The name that the user gave to the operator, or to the sink that it is."""
+    sink = next((name for name, node_id in graph.sinks.items() if node_id == node.id), None)
+    return sink if sink is not None else node.name if is_named(node) else None
+
+
 def label(graph: FlowGraph, node: Node) -> str:
     """`filter 'cheap'`, `source 'bids'`, `sink 'averages'`, or the bare kind of a nameless operator."""
-    sink = next((name for name, node_id in graph.sinks.items() if node_id == node.id), None)
-    name = sink if sink is not None else node.name if is_named(node) else None
+    name = user_name(graph, node)
     return node.operator.kind if name is None else f"{node.operator.kind} {name!r}"

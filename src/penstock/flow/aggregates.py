@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.errors import WrongType
 from penstock.expr.check import check
 from penstock.expr.types import (
     FLOAT64,
@@ -22,7 +23,6 @@ from penstock.expr.types import (
     ListType,
     Schema,
 )
-from penstock.errors import WrongType
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr

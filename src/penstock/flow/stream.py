@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
-from penstock.errors import BadFlow, Place, UnknownRowType, WrongType
+from penstock.errors import BadFlow, Place, WrongType
 from penstock.expr.check import check
-from penstock.expr.rows import derived_schema, schema_of
+from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import BOOL, Field, Schema
+from penstock.flow.columns import (
+    all_columns,
+    as_class,
+    check_aggregations,
+    computed_columns,
+    named_columns,
+    own_keywords,
+    result_schema,
+)
 from penstock.flow.join_condition import plan_join
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.operators.aggregate import Aggregate
@@ -85,7 +93,7 @@ class Stream(Generic[T_co, B, G, O]):
         The row type of the result is `returns`, or the function's return annotation.
         """
         place = Place.of_caller()
-        schema = _result_schema(function, returns, place, many=False)
+        schema = result_schema(function, returns, place, many=False)
         return self._add(Map(function), schema, name, place)
 
     def flat_map(
@@ -100,7 +108,7 @@ class Stream(Generic[T_co, B, G, O]):
         The row type is `returns`, or the item type of the function's return annotation.
         """
         place = Place.of_caller()
-        schema = _result_schema(function, returns, place, many=True)
+        schema = result_schema(function, returns, place, many=True)
         return self._add(FlatMap(function), schema, name, place)
 
     def filter(
@@ -120,38 +128,40 @@ class Stream(Generic[T_co, B, G, O]):
 
     @overload
     def select(
-        self, *columns: Expr | str, into: type[U], name: str | None = None, **named: Expr
+        self, *columns: Expr | str, into: type[U], name: str | Expr | None = None, **named: Expr
     ) -> Stream[U, B, G, O]: ...
     @overload
     def select(
-        self, *columns: Expr | str, name: str | None = None, **named: Expr
+        self, *columns: Expr | str, name: str | Expr | None = None, **named: Expr
     ) -> Stream[Any, B, G, O]: ...
-    def select(
-        self, *columns: Expr | str, into: Any = None, name: str | None = None, **named: Expr
-    ) -> Stream[Any, B, G, O]:
+    def select(self, *columns: Expr | str, **named: Any) -> Stream[Any, B, G, O]:
         """New columns from expressions (see `operators.select`).
 
         Positional arguments are columns that keep their names. `into` is the row
         class of the result, whose columns must be the selected ones; without it a
-        class is made.
+        class is made. `name` is the operator's if it is text, and a column if it is
+        an expression.
         """
         place = Place.of_caller()
-        chosen = (*_named_columns(columns, place), *named.items())
+        into, name = own_keywords(named)
+        chosen = (*named_columns(columns, place), *computed_columns(named, place))
         schema = self._computed(chosen, into, place)
         return self._add(Select(chosen), schema, name, place)
 
     @overload
     def with_columns(
-        self, *, into: type[U], name: str | None = None, **named: Expr
+        self, *, into: type[U], name: str | Expr | None = None, **named: Expr
     ) -> Stream[U, B, G, O]: ...
     @overload
-    def with_columns(self, *, name: str | None = None, **named: Expr) -> Stream[Any, B, G, O]: ...
-    def with_columns(
-        self, *, into: Any = None, name: str | None = None, **named: Expr
-    ) -> Stream[Any, B, G, O]:
-        """The same rows with columns replaced or added (see `operators.with_columns`)."""
+    def with_columns(self, *, name: str | Expr | None = None, **named: Expr) -> Stream[Any, B, G, O]: ...
+    def with_columns(self, **named: Any) -> Stream[Any, B, G, O]:
+        """The same rows with columns replaced or added (see `operators.with_columns`).
+
+        `into` and `name` are as in `select`.
+        """
         place = Place.of_caller()
-        operator = with_columns(self._schema, named)
+        into, name = own_keywords(named)
+        operator = with_columns(self._schema, dict(computed_columns(named, place)))
         schema = self._computed(operator.columns, into, place)
         return self._add(operator, schema, name, place)
 
@@ -266,7 +276,7 @@ class Stream(Generic[T_co, B, G, O]):
             raise WrongType(f"no join {how!r}; there are {options}", where=[place]) from None
         operator, schema = plan_join(self._schema, other._schema, on, kind, suffix, place)
         if into is not None:
-            schema = _as_class(schema, into, place)
+            schema = as_class(schema, into, place)
         return self._flow.add(operator, schema, (self, other), name, place)
 
     def difference(
@@ -275,7 +285,7 @@ class Stream(Generic[T_co, B, G, O]):
         """The rows that never appear in `neg` (see `operators.difference`)."""
         place = Place.of_caller()
         self._same_row_type("difference", neg, place)
-        operator = Difference(_all_columns(self._schema), _all_columns(neg._schema))
+        operator = Difference(all_columns(self._schema), all_columns(neg._schema))
         return self._flow.add(operator, self._schema, (self, neg), name, place)
 
     # -- groups --------------------------------------------------------------------------
@@ -283,7 +293,7 @@ class Stream(Generic[T_co, B, G, O]):
     def group_by(self, *keys: Expr | str, **named: Expr) -> Grouped[B]:
         """Group by expressions; follow with `.agg(...)` (see `operators.aggregate`)."""
         place = Place.of_caller()
-        chosen = (*_named_columns(keys, place), *named.items())
+        chosen = (*named_columns(keys, place), *computed_columns(named, place))
         for _, expr in chosen:
             check(expr, self._schema)
         return Grouped(self, chosen)
@@ -291,7 +301,7 @@ class Stream(Generic[T_co, B, G, O]):
     def distinct(self, *, name: str | None = None) -> Stream[T_co, B, G, NoOrder]:
         """Each row once (see `operators.distinct`)."""
         place = Place.of_caller()
-        stream = self._add(Distinct(_all_columns(self._schema)), self._schema, name, place)
+        stream = self._add(Distinct(all_columns(self._schema)), self._schema, name, place)
         return cast("Stream[T_co, B, G, NoOrder]", stream)
 
     def top_k(
@@ -330,7 +340,9 @@ class Stream(Generic[T_co, B, G, O]):
 
     # -- construction ----------------------------------------------------------------------
 
-    def _add(self, operator: Operator, schema: Schema, name: str | None, place: Place) -> Stream[Any, B, G, O]:
+    def _add(
+        self, operator: Operator, schema: Schema, name: str | None, place: Place
+    ) -> Stream[Any, B, G, O]:
         return self._flow.add(operator, schema, (self,), name, place)
 
     def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, place: Place) -> Schema:
@@ -345,7 +357,7 @@ class Stream(Generic[T_co, B, G, O]):
         if not fields:
             raise WrongType("a select needs at least one column", where=[place])
         schema = derived_schema(tuple(fields))
-        return schema if into is None else _as_class(schema, into, place)
+        return schema if into is None else as_class(schema, into, place)
 
     def _same_row_type(self, what: str, other: Stream[Any, Any, Any, Any], place: Place) -> None:
         mine = [(f.name, f.type) for f in self._schema.fields]
@@ -373,18 +385,21 @@ class Grouped(Generic[B]):
 
     @overload
     def agg(
-        self, *, into: type[R], name: str | None = None, **named: Aggregation
+        self, *, into: type[R], name: str | Aggregation | None = None, **named: Aggregation
     ) -> Stream[R, B, Changes, NoOrder]: ...
     @overload
     def agg(
-        self, *, name: str | None = None, **named: Aggregation
+        self, *, name: str | Aggregation | None = None, **named: Aggregation
     ) -> Stream[Any, B, Changes, NoOrder]: ...
-    def agg(
-        self, *, into: Any = None, name: str | None = None, **named: Aggregation
-    ) -> Stream[Any, B, Changes, NoOrder]:
-        """One row per group: the keys, then these aggregates (see `operators.aggregate`)."""
+    def agg(self, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
+        """One row per group: the keys, then these aggregates (see `operators.aggregate`).
+
+        `into` and `name` are as in `Stream.select`.
+        """
         place = Place.of_caller()
         schema = self._stream.schema
+        into, name = own_keywords(named)
+        check_aggregations(named, place)
         fields: list[Field] = []
         for key, expr in self._keys:
             typed = check(expr, schema)
@@ -400,7 +415,7 @@ class Grouped(Generic[B]):
             )
         result = derived_schema(tuple(fields))
         if into is not None:
-            result = _as_class(result, into, place)
+            result = as_class(result, into, place)
         operator = Aggregate(self._keys, tuple(named.items()))
         return self._stream.flow.add(operator, result, (self._stream,), name, place)
 
@@ -420,64 +435,6 @@ class FeedbackStream(Stream[T_co, Unbounded, Append, NoOrder]):
         if stream.flow is not self._flow:
             raise BadFlow("a feedback is closed with a stream of another flow", where=[place])
         self._flow.close_feedback(self._id, stream.node_id, place)
-
-
-def _named_columns(columns: Sequence[Expr | str], place: Place) -> tuple[tuple[str, Expr], ...]:
-    named: list[tuple[str, Expr]] = []
-    for column in columns:
-        if isinstance(column, str):
-            named.append((column, Column(column)))
-        elif isinstance(column, Column):
-            named.append((column.name, column))
-        else:
-            raise WrongType(
-                f"a computed column needs a name: {column}", where=[place], fix=f"name={column}"
-            )
-    return tuple(named)
-
-
-def _all_columns(schema: Schema) -> tuple[Expr, ...]:
-    return tuple(Column(n) for n in schema.names)
-
-
-def _as_class(schema: Schema, into: Any, place: Place) -> Schema:
-    """`schema` seen as rows of the class `into`, whose columns it must have."""
-    wanted = schema_of(into)
-    mine = [(f.name, f.type) for f in schema.fields]
-    theirs = [(f.name, f.type) for f in wanted.fields]
-    loose = [f.name for f, w in zip(schema.fields, wanted.fields, strict=False) if f.nullable and not w.nullable]
-    if mine != theirs or loose:
-        raise WrongType(
-            f"the rows do not fit {getattr(into, '__name__', into)}",
-            where=[place],
-            why=f"they have {schema}, the class has {wanted}.",
-            fix="nullable columns need `| None` in the class, or coalesce(); names, types and order must agree",
-        )
-    return Schema(wanted.fields, wanted.row_class, wanted.scalar)
-
-
-def _result_schema(
-    function: Callable[..., Any], returns: Any, place: Place, *, many: bool
-) -> Schema:
-    if not callable(function):
-        raise WrongType(f"a function is needed, got {function!r}", where=[place])
-    if returns is not None:
-        return schema_of(returns)
-    try:
-        annotation = typing.get_type_hints(function).get("return")
-    except (NameError, TypeError):
-        annotation = None
-    if many and annotation is not None:
-        arguments = typing.get_args(annotation)
-        annotation = arguments[0] if arguments else None
-    if annotation is None:
-        raise UnknownRowType(
-            f"the row type that {getattr(function, '__name__', function)} makes is not known",
-            where=[place],
-            why="it has no return annotation, and a lambda cannot have one.",
-            fix="annotate the function's result, or give returns=RowType",
-        )
-    return schema_of(annotation)
 
 
 __all__ = [

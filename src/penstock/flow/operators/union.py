@@ -25,7 +25,7 @@ class Union(Operator):
     count: int
 
     def ports(self) -> tuple[Port, ...]:
-        return tuple(Port(f"input{i}") for i in range(self.count))
+        return (Port("input"),) * self.count
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return meet(inputs).but(ordered=False)

@@ -1,0 +1,175 @@
+"""A flow explained in plain text: what streams, what waits and why, what is guarded, what is opaque."""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from penstock.analysis.analysis import Analysis, analyse
+from penstock.analysis.names import label
+from penstock.analysis.verdict import Verdict, upstream
+from penstock.flow.flow import Flow
+from penstock.graph.facts import Delay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.graph.facts import Facts
+    from penstock.graph.node import FlowGraph, Node
+
+_TEXT_WIDTH = 44
+
+
+def explain(flow: Flow | FlowGraph, *, code: str = "") -> str:
+    """The report on a flow, as text of some 100 columns.
+
+    code: generated source to be shown at the end (engines make it; `penstock explain --code`).
+    Raises the errors of `analyse`, and `BadFlow` for a flow that is not complete.
+    """
+    graph = flow.graph() if isinstance(flow, Flow) else flow
+    analysis = analyse(graph)
+    parts = [
+        _title(graph, analysis),
+        *_strata(graph, analysis),
+        _section("Active together", _regions(graph, analysis), ""),
+        _section("Loops", _loops(graph, analysis), "none: nothing goes round within a tick"),
+        _section("Guards", _guards(graph), "none: no answer depends on how the input is cut into ticks"),
+        _section("Opaque", _opaque(graph), "none: every function is an expression"),
+        _section("Sinks", _sinks(analysis), ""),
+    ]
+    if unused := list(_unused(graph)):
+        parts.append(_section("Unused", unused, ""))
+    if code:
+        parts.append(_section("Code", code.rstrip().splitlines(), ""))
+    return "".join(_spaced(parts)) + "\n"
+
+
+def _spaced(parts: Sequence[str]) -> Iterator[str]:
+    """The parts with an empty line before and after each that has several lines."""
+    yield parts[0]
+    for before, part in pairwise(parts):
+        yield ("\n\n" if "\n" in before + part or before is parts[0] else "\n") + part
+
+
+def _title(graph: FlowGraph, analysis: Analysis) -> str:
+    strata = max(analysis.strata) + 1
+    counts = (
+        _count(len(graph.nodes), "operator", "operators"),
+        _count(strata, "stratum", "strata"),
+        _count(len(analysis.regions), "region", "regions"),
+    )
+    given = "; its ticks are part of its input" if graph.given_ticks else ""
+    return f"Flow {graph.name!r}: {', '.join(counts)}{given}"
+
+
+def _strata(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
+    rows = {node.id: _rows(graph, analysis, node) for node in graph.nodes}
+    left = max(len(row[0]) for row in rows.values())
+    middle = max(len(line) for row in rows.values() for line in row[1])
+    right = max(len(row[2]) for row in rows.values())
+    order = analysis.execution_order()
+    for stratum in range(max(analysis.strata) + 1):
+        told = "streams" if stratum == 0 else f"when stratum {stratum - 1} is complete"
+        lines = [f"Stratum {stratum}: {told}"]
+        for node_id in (n for n in order if analysis.strata[n] == stratum):
+            name, text, facts, place, notes = rows[node_id]
+            first = f"  {name:<{left}}  {text[0]:<{middle}}  {facts:<{right}}  {place}"
+            lines += [first.rstrip(), *(f"  {'':<{left}}  {more}" for more in text[1:])]
+            lines += [f"    {note}" for note in notes]
+        yield "\n".join(lines)
+
+
+def _rows(graph: FlowGraph, analysis: Analysis, node: Node) -> tuple[str, list[str], str, str, list[str]]:
+    """Name, description in lines, facts, place, and notes of what is waited for."""
+    text = textwrap.wrap(node.operator.describe(), _TEXT_WIDTH, break_long_words=False) or [""]
+    return (
+        label(graph, node),
+        text,
+        _facts(analysis.facts[node.id]),
+        str(node.place),
+        list(_notes(graph, node)),
+    )
+
+
+def _notes(graph: FlowGraph, node: Node) -> Iterator[str]:
+    for port, source in zip(node.operator.ports(), node.inputs):
+        read = label(graph, graph.nodes[source])
+        if port.delay is not Delay.NONE:
+            yield f"hears {read} one tick later"
+        if port.blocking:
+            named = f" ({port.name!r})" if len(node.inputs) > 1 else ""
+            yield f"waits for {read}{named}: {port.why}"
+
+
+def _facts(facts: Facts) -> str:
+    """What holds, said so that the usual is short: `once` and `det` are told where they do not hold."""
+    words = ["append" if facts.append else "changes"]
+    words += [word for word, holds in (("bounded", facts.bounded), ("ordered", facts.ordered)) if holds]
+    words += [word for word, holds in (("repeats", facts.once), ("guarded", facts.det)) if not holds]
+    return ", ".join(words)
+
+
+def _regions(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
+    number = {node: at for at, region in enumerate(analysis.regions, start=1) for node in region.nodes}
+    width = len(str(len(analysis.regions)))
+    for at, region in enumerate(analysis.regions, start=1):
+        names = ", ".join(label(graph, graph.nodes[n]) for n in region.nodes)
+        entering = sorted({number[e.source] for e in region.inputs})
+        when = f"  (when {' or '.join(map(str, entering))} is)" if entering else ""
+        yield f"{at:>{width}}  {names}{when}"
+
+
+def _loops(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
+    for loop in analysis.loops:
+        names = " -> ".join(label(graph, graph.nodes[n]) for n in loop)
+        yield f"{names}: until nothing new is found, within the tick"
+
+
+def _guards(graph: FlowGraph) -> Iterator[str]:
+    for node in graph.nodes:
+        if reason := node.operator.guard():
+            yield f"{label(graph, node)} at {node.place}: {reason}"
+
+
+def _opaque(graph: FlowGraph) -> Iterator[str]:
+    for node in graph.nodes:
+        for role, function in node.operator.callables():
+            name = getattr(function, "__qualname__", type(function).__qualname__)
+            yield f"{label(graph, node)} at {node.place}: {role} {name}{_home(function)}"
+
+
+def _home(function: object) -> str:
+    code = getattr(function, "__code__", None)
+    return f", {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}" if code is not None else ""
+
+
+def _sinks(analysis: Analysis) -> Iterator[str]:
+    width = max((len(name) for name in analysis.verdicts), default=0)
+    for name, verdict in analysis.verdicts.items():
+        yield f"{name:<{width}}  {verdict.value}: {_MEANING[verdict]}"
+
+
+_MEANING = {
+    Verdict.NO_COORDINATION: "rows are only ever added, whoever has seen what",
+    Verdict.DETERMINISTIC: "the same however the input is cut; rows may be taken back",
+    Verdict.GUARDED: "see its guards",
+}
+
+
+def _unused(graph: FlowGraph) -> Iterator[str]:
+    used = {node for sink in graph.sinks.values() for node in upstream(graph, sink)}
+    for node in graph.nodes:
+        if node.id not in used:
+            yield f"{label(graph, node)} at {node.place}: no sink depends on it"
+
+
+def _section(title: str, lines: Iterator[str] | Sequence[str], empty: str) -> str:
+    listed = list(lines)
+    return (
+        f"{title}: {empty}" if not listed else "\n".join([title, *(f"  {line}".rstrip() for line in listed)])
+    )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

@@ -1,0 +1,7 @@
+"""Pictures of flows: as data, and as text for the tools that draw."""
+
+from penstock.view.dot import to_dot
+from penstock.view.mermaid import to_mermaid
+from penstock.view.picture import Picture, picture_of
+
+__all__ = ["Picture", "picture_of", "to_dot", "to_mermaid"]

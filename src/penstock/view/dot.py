@@ -1,0 +1,79 @@
+"""A picture as DOT text, for Graphviz."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.view.picture import Kind, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.view.picture import Arrow, Box, Cluster, Picture
+
+_SHAPES = {
+    Shape.SOURCE: 'shape=oval, fillcolor="#d5f0e3"',
+    Shape.OPERATOR: 'shape=box, fillcolor="#eef3fb"',
+    Shape.OPAQUE: 'shape=component, fillcolor="#fdf2d0"',
+    Shape.SINK: 'shape=parallelogram, fillcolor="#d5f0e3"',
+}
+_ARROWS = {
+    Kind.APPEND: "",
+    Kind.CHANGES: "penwidth=2.5",
+    Kind.HANDOFF: 'arrowhead=tee, color="#c0392b"',
+    Kind.BACK: 'color="#8e44ad", constraint=false',
+    Kind.DELAY: 'style=dashed, color="#7f8c8d", constraint=false',
+}
+
+
+def to_dot(picture: Picture) -> str:
+    """The text of a `digraph`.
+
+    Thin arrows carry rows that stay, thick ones also take rows back; barred ones wait, dashed ones are late.
+    """
+    return "\n".join(_lines(picture)) + "\n"
+
+
+def _lines(picture: Picture) -> Iterator[str]:
+    yield f"digraph {_quoted(picture.title)} {{"
+    yield f"  label={_quoted(picture.title)}; labelloc=t; rankdir=LR; fontname=Helvetica;"
+    yield "  node [style=filled, fontname=Helvetica, fontsize=11];"
+    yield "  edge [fontname=Helvetica, fontsize=10];"
+    boxes = {box.id: box for box in picture.boxes}
+    for stratum in picture.strata:
+        yield from _cluster(stratum, boxes, "  ")
+    for arrow in picture.arrows:
+        yield f"  {_arrow(arrow)}"
+    yield "}"
+
+
+def _cluster(cluster: Cluster, boxes: dict[str, Box], indent: str) -> Iterator[str]:
+    # Graphviz draws a frame only around subgraphs whose names begin with "cluster".
+    yield f"{indent}subgraph cluster_{cluster.id} {{"
+    yield f"{indent}  label={_quoted(cluster.title)}; style=rounded; color=gray;"
+    for box_id in cluster.boxes:
+        yield f"{indent}  {_box(boxes[box_id])}"
+    for loop in cluster.loops:
+        yield from _cluster(loop, boxes, indent + "  ")
+    yield f"{indent}}}"
+
+
+def _box(box: Box) -> str:
+    return f"{box.id} [label={_quoted(*box.lines)}, {_SHAPES[box.shape]}];"
+
+
+def _arrow(arrow: Arrow) -> str:
+    parts = [f"label={_quoted(arrow.label)}"] if arrow.label else []
+    style = ", ".join([*parts, *filter(None, [_ARROWS[arrow.kind]])])
+    return f"{arrow.source} -> {arrow.target}{f' [{style}]' if style else ''};"
+
+
+def _quoted(*lines: str) -> str:
+    return '"' + "\\n".join(_escaped(part) for line in lines for part in line.splitlines() or [""]) + '"'
+
+
+def _escaped(text: str) -> str:
+    # Graphviz reads HTML entities and backslash sequences in every label.
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("&", "&amp;")
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text)

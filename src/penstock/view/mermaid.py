@@ -1,0 +1,92 @@
+"""A picture as Mermaid text, which GitHub, notebooks and many editors show."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from penstock.view.picture import Kind, Shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.view.picture import Arrow, Box, Cluster, Picture
+
+_SHAPES = {
+    Shape.SOURCE: ("([", "])"),
+    Shape.OPERATOR: ("[", "]"),
+    Shape.OPAQUE: ("[[", "]]"),
+    Shape.SINK: ("[/", "/]"),
+}
+_ARROWS = {
+    Kind.APPEND: "-->",
+    Kind.CHANGES: "==>",
+    Kind.HANDOFF: "--x",
+    Kind.BACK: "-->",
+    Kind.DELAY: "-.->",
+}
+_STROKES = {Kind.HANDOFF: "#c0392b", Kind.BACK: "#8e44ad", Kind.DELAY: "#7f8c8d"}
+_CLASSES = {
+    Shape.SOURCE: "fill:#d5f0e3,stroke:#1e8449",
+    Shape.OPERATOR: "fill:#eef3fb,stroke:#34568b",
+    Shape.OPAQUE: "fill:#fdf2d0,stroke:#b9770e",
+    Shape.SINK: "fill:#d5f0e3,stroke:#1e8449",
+}
+
+
+def to_mermaid(picture: Picture) -> str:
+    """The text of a `flowchart`.
+
+    Thin arrows carry rows that stay, thick ones also take rows back; crossed ones wait, dotted ones are late.
+    """
+    return "\n".join(_lines(picture)) + "\n"
+
+
+def _lines(picture: Picture) -> Iterator[str]:
+    # The title is YAML, for which a JSON string will do; it has one line.
+    title = " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", picture.title).split())
+    yield from ("---", f"title: {json.dumps(title, ensure_ascii=False)}", "---", "flowchart LR")
+    boxes = {box.id: box for box in picture.boxes}
+    for stratum in picture.strata:
+        yield from _cluster(stratum, boxes, "  ")
+    for arrow in picture.arrows:
+        yield f"  {_arrow(arrow)}"
+    for shape, style in _CLASSES.items():
+        yield f"  classDef {shape.value} {style}"
+    for kind, stroke in _STROKES.items():
+        drawn = [str(at) for at, arrow in enumerate(picture.arrows) if arrow.kind is kind]
+        if drawn:
+            yield f"  linkStyle {','.join(drawn)} stroke:{stroke}"
+
+
+def _cluster(cluster: Cluster, boxes: dict[str, Box], indent: str) -> Iterator[str]:
+    yield f"{indent}subgraph {cluster.id}[{_quoted(cluster.title)}]"
+    for box_id in cluster.boxes:
+        yield f"{indent}  {_box(boxes[box_id])}"
+    for loop in cluster.loops:
+        yield from _cluster(loop, boxes, indent + "  ")
+    yield f"{indent}end"
+
+
+def _box(box: Box) -> str:
+    before, after = _SHAPES[box.shape]
+    return f"{box.id}{before}{_quoted(*box.lines)}{after}:::{box.shape.value}"
+
+
+def _arrow(arrow: Arrow) -> str:
+    text = f"|{_quoted(arrow.label)}|" if arrow.label else ""
+    return f"{arrow.source} {_ARROWS[arrow.kind]}{text} {arrow.target}"
+
+
+def _quoted(*lines: str) -> str:
+    return '"' + "<br/>".join(_escaped(part) for line in lines for part in line.splitlines() or [""]) + '"'
+
+
+def _escaped(text: str) -> str:
+    # What Mermaid, Markdown or HTML would take for markup, and control characters, become entities.
+    return re.sub(r"[^\w .,:=()+\-/'\u00a1-\U0010ffff]|\bfa(?=:)", lambda m: _entities(m.group()), text)
+
+
+def _entities(text: str) -> str:
+    return "".join(f"#{ord(c)};" for c in text)

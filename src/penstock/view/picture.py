@@ -1,0 +1,138 @@
+"""A flow as a picture in data: boxes, arrows, and what stands together. Formats only write it down."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from penstock.analysis import analyse
+from penstock.analysis.names import label
+from penstock.flow.flow import Flow
+from penstock.graph.facts import Delay
+
+if TYPE_CHECKING:
+    from penstock.analysis import Analysis
+    from penstock.graph.node import Edge, FlowGraph, Node
+
+_TEXT_WIDTH = 36
+
+
+class Shape(Enum):
+    """What a box stands for."""
+
+    SOURCE = "source"
+    OPERATOR = "operator"
+    OPAQUE = "opaque"
+    SINK = "sink"
+
+
+class Kind(Enum):
+    """What an arrow stands for; the first that fits."""
+
+    DELAY = "next tick"
+    BACK = "goes round"
+    HANDOFF = "complete first"
+    APPEND = "append"
+    CHANGES = "changes"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """An operator. `id` follows from its place in the flow alone; `lines` are its text, any characters."""
+
+    id: str
+    lines: tuple[str, ...]
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """An edge of the flow. `label` is empty where there is nothing to say."""
+
+    source: str
+    target: str
+    kind: Kind
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Boxes that stand together, by id; those of a loop are inside the cluster of their stratum."""
+
+    id: str
+    title: str
+    boxes: tuple[str, ...]
+    loops: tuple[Cluster, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """boxes and arrows in the order of the flow, a cluster per stratum."""
+
+    title: str
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+    strata: tuple[Cluster, ...]
+
+
+def picture_of(flow: Flow | FlowGraph) -> Picture:
+    """The picture of a flow.
+
+    Raises the errors of `analyse`, and `BadFlow` for a flow that is not complete.
+    """
+    graph = flow.graph() if isinstance(flow, Flow) else flow
+    analysis = analyse(graph)
+    return Picture(
+        title=graph.name,
+        boxes=tuple(_box(graph, node) for node in graph.nodes),
+        arrows=tuple(_arrow(graph, analysis, edge) for edge in graph.edges()),
+        strata=tuple(_stratum(analysis, s) for s in range(max(analysis.strata) + 1)),
+    )
+
+
+def _box(graph: FlowGraph, node: Node) -> Box:
+    text = textwrap.wrap(node.operator.describe(), _TEXT_WIDTH, break_long_words=False)
+    return Box(_id(node.id), (label(graph, node), *text), _shape(graph, node))
+
+
+def _shape(graph: FlowGraph, node: Node) -> Shape:
+    if node.id in graph.sources.values():
+        return Shape.SOURCE
+    if node.id in graph.sinks.values():
+        return Shape.SINK
+    return Shape.OPAQUE if any(True for _ in node.operator.callables()) else Shape.OPERATOR
+
+
+def _arrow(graph: FlowGraph, analysis: Analysis, edge: Edge) -> Arrow:
+    ports = graph.nodes[edge.target].operator.ports()
+    name = ports[edge.port].name if len({port.name for port in ports}) > 1 else ""
+    kind = _kind(graph, analysis, edge)
+    said = kind.value if kind in (Kind.DELAY, Kind.BACK, Kind.HANDOFF) else ""
+    return Arrow(_id(edge.source), _id(edge.target), kind, ": ".join(part for part in (name, said) if part))
+
+
+def _kind(graph: FlowGraph, analysis: Analysis, edge: Edge) -> Kind:
+    if graph.port(edge).delay is not Delay.NONE:
+        return Kind.DELAY
+    if analysis.ranks[edge.source] >= analysis.ranks[edge.target]:
+        return Kind.BACK
+    if graph.port(edge).blocking:
+        return Kind.HANDOFF
+    return Kind.APPEND if analysis.facts[edge.source].append else Kind.CHANGES
+
+
+def _stratum(analysis: Analysis, stratum: int) -> Cluster:
+    members = [n for n in analysis.execution_order() if analysis.strata[n] == stratum]
+    loops = [(at, loop) for at, loop in enumerate(analysis.loops) if loop[0] in members]
+    return Cluster(
+        id=f"stratum{stratum}",
+        title=f"stratum {stratum}",
+        boxes=tuple(_id(n) for n in members if not any(n in loop for _, loop in loops)),
+        loops=tuple(Cluster(f"loop{at}", "loop", tuple(_id(n) for n in loop)) for at, loop in loops),
+    )
+
+
+def _id(node: int) -> str:
+    return f"n{node}"
