@@ -16,7 +16,7 @@ from penstock.graph.facts import Delay
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
-    from penstock.graph.node import FlowGraph, Node
+    from penstock.graph.node import Edge, FlowGraph, Node
 
 ROW_BY_ROW = (Filter, FlatMap, Map, Select)
 
@@ -44,11 +44,12 @@ def is_given(node: Node) -> bool:
 def plan_parts(graph: FlowGraph, analysis: Analysis) -> tuple[Part, ...]:
     """The parts of a flow in an order in which all of one may run before all of the next.
 
-    Sources and delays are no part of any: their rows are given to the tick. A chain that works row by
+    Sources and delays are no part of any: their rows are given to the tick. Nor is
+    what leads to no sink. A chain that works row by
     row and ends in one other region is compiled into that one, where its rows
     need no buffer.
     """
-    home = _homes(graph, analysis)
+    home = _homes(graph, analysis, live_consumers(graph))
     members: dict[int, list[int]] = {}
     for node_id in sorted(home, key=analysis.ranks.__getitem__):
         members.setdefault(home[node_id], []).append(node_id)
@@ -57,14 +58,29 @@ def plan_parts(graph: FlowGraph, analysis: Analysis) -> tuple[Part, ...]:
     return tuple(_part(graph, at, members[head]) for at, head in enumerate(order))
 
 
-def _homes(graph: FlowGraph, analysis: Analysis) -> dict[int, int]:
+def live_consumers(graph: FlowGraph) -> tuple[tuple[Edge, ...], ...]:
+    """Per node, the edges that leave it towards a sink. A node that leads to no sink has none."""
+    live = set(graph.sinks.values())
+    waiting = list(live)
+    while waiting:
+        for source in graph.nodes[waiting.pop()].inputs:
+            if source not in live:
+                live.add(source)
+                waiting.append(source)
+    return tuple(tuple(e for e in edges if e.target in live) for edges in graph.consumers())
+
+
+def _homes(
+    graph: FlowGraph, analysis: Analysis, consumers: tuple[tuple[Edge, ...], ...]
+) -> dict[int, int]:
     """Per compiled node, the head of the region it is compiled into."""
     home: dict[int, int] = {}
     for region in analysis.regions:
         for node_id in region.nodes:
-            if not is_given(graph.nodes[node_id]):
+            node = graph.nodes[node_id]
+            leads_somewhere = consumers[node_id] or isinstance(node.operator, Sink)
+            if leads_somewhere and not is_given(node):
                 home[node_id] = region.head
-    consumers = graph.consumers()
     # Downstream first: a chain behind a chain follows it to where that one went.
     for region in reversed(analysis.regions):
         nodes = [n for n in region.nodes if n in home]
@@ -81,7 +97,7 @@ def _homes(graph: FlowGraph, analysis: Analysis) -> dict[int, int]:
 
 def _part(graph: FlowGraph, at: int, nodes: list[int]) -> Part:
     inside = set(nodes)
-    consumers = graph.consumers()
+    consumers = live_consumers(graph)
     inputs: list[int] = []
     for node_id in nodes:
         for source in graph.nodes[node_id].inputs:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
 from penstock.engine.constants import Constants
-from penstock.engine.plan import Part, plan_parts
+from penstock.engine.plan import Part, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
 from penstock.engine.slot import Slot, as_list
@@ -82,10 +82,11 @@ def compile_program(graph: FlowGraph) -> Program:
         slots.extend(writer.slots)
     lines.extend(straight_tick(graph, parts))
     owners.extend([None] * (len(lines) - len(owners)))
+    consumers = live_consumers(graph)
     delayed = tuple(
         Delayed(n.id, n.inputs[0], Slot(f"{n.id}.deferred", as_list))
         for n in graph.nodes
-        if isinstance(n.operator, DeferTick)
+        if isinstance(n.operator, DeferTick) and consumers[n.id]
     )
     source_code = "\n".join(lines) + "\n"
     file = f"<penstock {graph.name}>"

@@ -13,6 +13,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.engine.plan import live_consumers
 from penstock.engine.row import Row, tuple_source
 from penstock.engine.source_code import SourceCode
 from penstock.engine.steps import step_for
@@ -46,7 +47,7 @@ class RegionWriter:
         self._constants = constants
         self._fresh = 0
         self._members = frozenset(part.nodes)
-        self._consumers = graph.consumers()
+        self._consumers = live_consumers(graph)
         self._loop_of = {n: loop for loop in analysis.loops for n in loop if n in self._members}
         self._steps = {n: step_for(graph.nodes[n].operator, graph.nodes[n], self) for n in part.nodes}
         self._inlined = self._find_inlined()
