@@ -12,15 +12,16 @@ USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PENSTOCK_CACHE := $(CURDIR)/.cache/penstock
 unexport PYTHONPATH
 
 .PHONY: demo test check bench format setup clean
 .DEFAULT_GOAL := test
 
-demo: setup
+demo: setup $(VENV)/archive
 	$(BIN)/python -m examples.nexmark.demo
 
-test: setup
+test: setup $(VENV)/archive
 	$(BIN)/python -m pytest
 
 check: setup
@@ -29,7 +30,7 @@ check: setup
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-bench: setup
+bench: setup $(VENV)/archive
 	@set -e; for script in benches/*.py; do echo "== $$script"; $(BIN)/python $$script; done
 
 format: setup
@@ -55,5 +56,10 @@ $(VENV)/installed: pyproject.toml requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Halves every start of Spark; nothing depends on it but time, so a Java that cannot make it is no failure.
+$(VENV)/archive: $(VENV)/installed
+	-@$(BIN)/python -m penstock.spark
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .cache build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.engine.engine import Engine
     from penstock.engine.run import run
 
+__version__ = "0.1.0"
+
 _LATER = {
     "Change": "penstock.engine.change",
     "Engine": "penstock.engine.engine",

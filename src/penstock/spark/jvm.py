@@ -114,7 +114,7 @@ def start_jvm(
     # A group of its own, where the system has them: Ctrl-C is for Python, which may still need the JVM.
     group: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
     with log.open("ab") as sink:
-        process = subprocess.Popen(
+        process: subprocess.Popen[bytes] = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=environment, **group
         )
     try:
@@ -122,7 +122,7 @@ def start_jvm(
         return _connect(port, secret, process)
     except BaseException:
         process.kill()
-        process.wait()
+        process.communicate()
         raise
 
 
@@ -143,9 +143,7 @@ def last_lines(log: Path, count: int = 15) -> str:
     return "\n".join(f"  {line}" for line in lines[-count:]) or "  (it wrote nothing)"
 
 
-def _await(
-    address: Path, process: subprocess.Popen[bytes], log: Path, java: Java
-) -> tuple[int, str]:
+def _await(address: Path, process: subprocess.Popen[bytes], log: Path, java: Java) -> tuple[int, str]:
     """Port and secret, once the JVM has written them; it moves the file into place when it is whole."""
     deadline = time.monotonic() + PATIENCE
     while not address.exists():
@@ -156,7 +154,7 @@ def _await(
                 f"the JVM of Spark {what} at its start",
                 why=f"{java.program} (Java {java.release}, found by {java.origin}) said at the end:\n"
                 + last_lines(log),
-                fix="see the log for the reason: often too little memory (memory='512m' is the least), "
+                fix="those lines tell the reason: often too little memory (memory='512m' is the least), "
                 "or options that this Java does not have",
                 log=str(log),
             )
@@ -172,7 +170,7 @@ def _connect(port: int, secret: str, process: subprocess.Popen[bytes]) -> Any:
 
     # PySpark connects to a JVM that somebody else started when these two name it.
     with environment_of({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
-        gateway = launch_gateway()
+        gateway: Any = launch_gateway()
     gateway.proc = process
     return gateway
 

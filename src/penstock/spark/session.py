@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import SparkUnavailable
+from penstock.spark.class_archive import options_to_use
 from penstock.spark.java import find_java
 from penstock.spark.jvm import environment_of, start_jvm
 
@@ -23,7 +24,7 @@ _PREFIX = "penstock-spark-"
 # A path of a Unix domain socket has 108 bytes; Spark appends a name of about 45 to the folder.
 _LONGEST_SOCKET_FOLDER = 60
 
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def session(
@@ -34,6 +35,7 @@ def session(
     partitions: int | None = None,
     jit: Literal["quick", "full"] = "quick",
     python: str | None = None,
+    class_archive: bool = True,
     jvm_options: Iterable[str] = (),
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
@@ -45,6 +47,7 @@ def session(
     jit:         "quick" compiles little: best for starts and small ticks. "full" lets the JVM
                  optimise: best for batches that run for minutes.
     python:      interpreter of the workers; this one where not given.
+    class_archive: use the archive that `python -m penstock.spark` made, if it is there.
     jvm_options: further options of the JVM.
     config:      further settings of Spark; they win over ours.
 
@@ -60,7 +63,7 @@ def session(
     settings = _settings(master, app_name, partitions, folder) | dict(config or {})
     quick = _QUICK if jit == "quick" else ()
     options = (f"-Xmx{memory}", *quick, f"-Djava.io.tmpdir={folder}", *jvm_options)
-    return _start(options, settings, folder, python or sys.executable)
+    return _start(options, settings, folder, python or sys.executable, class_archive)
 
 
 def _need_pyspark() -> None:
@@ -100,13 +103,17 @@ def _forget_dead_jvm() -> None:
     SparkSession._instantiatedSession = None
 
 
-def _start(options: Iterable[str], settings: Mapping[str, str], folder: Path, python: str) -> SparkSession:
+def _start(
+    options: tuple[str, ...], settings: Mapping[str, str], folder: Path, python: str, class_archive: bool
+) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     gateway: Any = SparkContext._gateway
     if gateway is None:
-        gateway = start_jvm(find_java(), tuple(options), settings, folder, python)
+        java = find_java()
+        archived = options_to_use(java) if class_archive else ()
+        gateway = start_jvm(java, (*archived, *options), settings, folder, python)
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
     # PySpark reads the workers' interpreter from the environment, and takes `python3` of the PATH else.
     with environment_of({"PYSPARK_PYTHON": python}):

@@ -1,0 +1,22 @@
+"""`python -m penstock.spark`: make the archive of classes that halves the start of later sessions."""
+
+import sys
+
+from penstock.spark.class_archive import archive_of, make
+from penstock.spark.java import find_java
+
+
+def main() -> int:
+    existing = archive_of(find_java())
+    if existing.is_file():
+        sys.stdout.write(f"there already: {existing}\n")
+        return 0
+    made = make()
+    sys.stdout.write(
+        f"made {made}\n" if made else "this Java writes no class archive; starts stay as they are\n"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
