@@ -52,3 +52,15 @@ def add(rows: Rows, changes: Iterable[tuple[Any, ...]]) -> None:
         if not rows[tuple(row)]:
             del rows[tuple(row)]
     assert all(weight > 0 for weight in rows.values()), "a row is taken back that was never there"
+
+
+class Kept:
+    """A sink that adds up the changes of each tick."""
+
+    def __init__(self) -> None:
+        self.rows: Rows = Counter()
+        self.ticks = 0
+
+    def __call__(self, tick: int, changes: Iterable[tuple[Any, int]]) -> None:
+        self.ticks += 1
+        add(self.rows, ((*row, weight) for row, weight in changes))

@@ -14,7 +14,7 @@ from examples.flights.oracle import sql
 from examples.flights.prepare import Weighted, arrivals, read_flights, revisions, write
 from examples.flights.rows import Airport, Flight, Route
 from penstock import io
-from tests.examples.recomputation import Recomputation, Rows, add
+from tests.examples.recomputation import Kept, Recomputation, Rows, add
 
 START = "ADK"
 DAYS = 16
@@ -29,7 +29,7 @@ def flights(shared: Path) -> list[Flight]:
 @pytest.fixture(scope="module")
 def airports(shared: Path) -> list[Airport]:
     rows = read_csv(shared / "data" / "airports.csv")
-    return [Airport(*names, float(latitude), float(longitude)) for *names, latitude, longitude in rows]
+    return [Airport(a, b, c, d, e, float(f), float(g)) for a, b, c, d, e, f, g in rows]
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +52,9 @@ def recomputation(airports: list[Airport], routes: list[Route]) -> Recomputation
     return database
 
 
-def expected(
-    flights: list[Flight], airports: list[Airport], routes: list[Route], days: int
-) -> dict[str, Rows]:
+def expected(flights: list[Flight], airports: list[Airport], routes: list[Route]) -> dict[str, Rows]:
     database = recomputation(airports, routes)
-    for _, rows in arrivals(flights, days=days):
+    for _, rows in arrivals(flights, days=DAYS):
         database.feed("flights", raw(rows))
     return {sink: database.answer(text) for sink, text in sql(START).items()}
 
@@ -118,26 +116,21 @@ def test_revisions_take_back_flights_that_were_there_and_are_always_the_same(fli
     assert len(taken_back) > sum(weight == 1 for _, weight in revised) > 500
 
 
-@pytest.mark.parametrize("days", [DAYS])
 def test_arriving_files_give_the_same_answers(
-    days: int,
-    shared: Path,
-    flights: list[Flight],
-    airports: list[Airport],
-    routes: list[Route],
-    tmp_path: Path,
+    shared: Path, flights: list[Flight], airports: list[Airport], routes: list[Route], tmp_path: Path
 ) -> None:
-    write(tmp_path, arrivals(flights, days=days))
-    sinks = {sink: io.Memory() for sink in SINKS}
-    ps.run(flow(START), sources=files(shared, tmp_path), sinks=sinks)
-    answers = {sink: Counter(memory.rows()) for sink, memory in sinks.items()}
-    assert answers == expected(flights, airports, routes, days)
+    write(tmp_path, arrivals(flights, days=DAYS))
+    sinks = {sink: Kept() for sink in SINKS}
+    result = ps.run(flow(START), sources=files(shared, tmp_path, per_tick=1), sinks=sinks)
+    assert result.ticks == 19, "a file per day, and three of revisions"
+    assert {sink: kept.rows for sink, kept in sinks.items()} == expected(flights, airports, routes)
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("mode", ["stream", "batch"])
+@pytest.mark.parametrize(("mode", "ticks"), [("stream", 4), ("batch", 1)])
 def test_spark_gives_the_same_answers(
     mode: str,
+    ticks: int,
     shared: Path,
     flights: list[Flight],
     airports: list[Airport],
@@ -146,22 +139,22 @@ def test_spark_gives_the_same_answers(
     spark: Any,
 ) -> None:
     write(tmp_path / "flights", arrivals(flights, days=DAYS))
-    sinks = {sink: io.Memory() for sink in SINKS}
+    sinks = {sink: Kept() for sink in SINKS}
     ps.spark.run(
         flow(START),
         spark,
-        sources=files(shared, tmp_path / "flights"),
+        sources=files(shared, tmp_path / "flights", per_tick=5),
         sinks=sinks,
         checkpoint=tmp_path / "checkpoint" if mode == "stream" else None,
         mode=mode,
     )
-    answers = {sink: Counter(memory.rows()) for sink, memory in sinks.items()}
-    assert answers == expected(flights, airports, routes, DAYS)
+    assert sinks["delays"].ticks == ticks
+    assert {sink: kept.rows for sink, kept in sinks.items()} == expected(flights, airports, routes)
 
 
-def files(shared: Path, flights: Path) -> dict[str, Any]:
+def files(shared: Path, flights: Path, *, per_tick: int) -> dict[str, Any]:
     return {
-        "flights": io.JsonFiles(str(flights)),
-        "airports": io.CsvFiles(str(shared / "data" / "airports.csv")),
-        "routes": io.CsvFiles(str(shared / "data" / "flights-airport.csv")),
+        "flights": io.JsonFiles(flights, files_per_tick=per_tick),
+        "airports": io.CsvFiles(shared / "data" / "airports.csv"),
+        "routes": io.CsvFiles(shared / "data" / "flights-airport.csv"),
     }

@@ -13,7 +13,7 @@ from examples.nexmark.generator import Generator, Parameters
 from examples.nexmark.oracle import SQL
 from examples.nexmark.queries import QUERIES
 from penstock import io
-from tests.examples.recomputation import Recomputation, Rows, add
+from tests.examples.recomputation import Kept, Recomputation, Rows, add
 
 EVENTS = 4_000
 SEED = Parameters(seed=11)
@@ -52,27 +52,29 @@ def test_after_every_tick_the_answer_is_that_of_all_events_so_far(query: str, si
 @pytest.mark.parametrize("format", ["json", "parquet"])
 def test_arriving_files_give_the_same_answer(query: str, format: Format, tmp_path: Path) -> None:
     write_chunks(tmp_path, EVENTS, chunk=500, format=format, parameters=SEED)
-    flow, memory = QUERIES[query](), io.Memory()
-    ps.run(flow, sources=files(flow, tmp_path, format), sinks={only_sink(flow): memory})
-    assert Counter(memory.rows()) == expected(query)
+    flow, kept = QUERIES[query](), Kept()
+    ps.run(flow, sources=files(flow, tmp_path, format), sinks={only_sink(flow): kept})
+    assert kept.ticks == 8
+    assert kept.rows == expected(query)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", ["stream", "batch"])
 def test_spark_gives_the_same_answer(query: str, mode: str, tmp_path: Path, spark: Any) -> None:
-    write_chunks(tmp_path, EVENTS, chunk=1_000, format="parquet", parameters=SEED)
-    flow, memory = QUERIES[query](), io.Memory()
+    write_chunks(tmp_path, EVENTS, chunk=EVENTS // 4, format="parquet", parameters=SEED)
+    flow, kept = QUERIES[query](), Kept()
     ps.spark.run(
         flow,
         spark,
         sources=files(flow, tmp_path, "parquet"),
-        sinks={only_sink(flow): memory},
+        sinks={only_sink(flow): kept},
         checkpoint=tmp_path / "checkpoint" if mode == "stream" else None,
         mode=mode,
     )
-    assert Counter(memory.rows()) == expected(query)
+    assert kept.ticks == {"stream": 4, "batch": 1}[mode]
+    assert kept.rows == expected(query)
 
 
 def files(flow: ps.Flow, folder: Path, format: Format) -> dict[str, Any]:
     kind = {"json": io.JsonFiles, "parquet": io.ParquetFiles}[format]
-    return {source: kind(str(folder / source)) for source in flow.graph().sources}
+    return {source: kind(folder / source, files_per_tick=1) for source in flow.graph().sources}
