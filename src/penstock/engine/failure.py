@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, Step, UserFunctionFailed
 
@@ -13,23 +12,21 @@ if TYPE_CHECKING:
     from penstock.engine.program import Program
     from penstock.graph.node import Node
 
-_ROW_VARIABLE = re.compile(r"row_\d+")
-
 
 def explained(error: Exception, program: Program) -> Exception:
     """The same failure as a `PenstockError` with operator, place and row; other errors as they are.
 
-    The line of generated code that was running tells the operator.
+    The line of generated code that was running tells the operator and the row.
     """
     at = _generated_frame(error.__traceback__, program.file)
     if at is None:
         return error
     frame, line = at
-    owner = program.owners[line - 1]
-    if owner is None:
+    purpose = program.purposes[line - 1]
+    if purpose.node is None:
         return error
-    node = program.graph.nodes[owner]
-    row = _last_row(frame)
+    node = program.graph.nodes[purpose.node]
+    row = _row(frame, purpose.row)
     where = [Step(node.place, f"operator {node.name!r}")]
     if isinstance(error, PenstockError):
         why = error.why or _row_text(row)
@@ -62,11 +59,12 @@ def _calls_user_code(node: Node) -> bool:
     return next(node.operator.callables(), None) is not None
 
 
-def _last_row(frame: FrameType) -> tuple[Any, ...] | None:
-    """The row that the innermost loop was working on: the last row variable that was assigned."""
-    values = [value for name, value in frame.f_locals.items() if _ROW_VARIABLE.fullmatch(name)]
-    rows = [cast("tuple[Any, ...]", value) for value in values if isinstance(value, tuple)]
-    return rows[-1] if rows else None
+def _row(frame: FrameType, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
+    """The row that a line worked on: its columns are sources over the frame's variables."""
+    try:
+        return tuple(eval(column, {}, frame.f_locals) for column in columns) or None
+    except NameError:
+        return None  # the line failed before the row was there
 
 
 def _row_text(row: tuple[Any, ...] | None) -> str:

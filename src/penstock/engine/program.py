@@ -11,6 +11,7 @@ from penstock.engine.plan import Part, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
 from penstock.engine.slot import Slot, as_list
+from penstock.engine.source_code import Purpose
 from penstock.expr.python import RUNTIME as EXPRESSION_RUNTIME
 from penstock.flow.operators.defer_tick import DeferTick
 
@@ -36,14 +37,14 @@ class Program:
     """What a flow was compiled to. It holds no state: `bind` makes the functions over some.
 
     file:        the name that tracebacks show for the generated source.
-    owners:      per line of the source, the node that it works for.
+    purposes:    per line of the source, what it is for.
     source_append, sink_append: per name, whether its rows come without weights.
     """
 
     graph: FlowGraph
     file: str
     source_code: str
-    owners: tuple[int | None, ...]
+    purposes: tuple[Purpose, ...]
     parts: tuple[Part, ...]
     slots: tuple[Slot, ...]
     delayed: tuple[Delayed, ...]
@@ -69,19 +70,19 @@ def compile_program(graph: FlowGraph) -> Program:
     constants = Constants()
     parts = plan_parts(graph, analysis)
     lines: list[str] = []
-    owners: list[int | None] = []
+    purposes: list[Purpose] = []
     slots: list[Slot] = []
     for part in parts:
         writer = RegionWriter(graph, analysis, part, constants)
         writer.write()
         for written in (writer.functions, writer.code):
             lines.extend(written.lines)
-            owners.extend(written.owners)
+            purposes.extend(written.purposes)
         lines.append("")
-        owners.append(None)
+        purposes.append(Purpose())
         slots.extend(writer.slots)
     lines.extend(straight_tick(graph, parts))
-    owners.extend([None] * (len(lines) - len(owners)))
+    purposes.extend([Purpose()] * (len(lines) - len(purposes)))
     consumers = live_consumers(graph)
     delayed = tuple(
         Delayed(n.id, n.inputs[0], Slot(f"{n.id}.deferred", as_list))
@@ -94,7 +95,7 @@ def compile_program(graph: FlowGraph) -> Program:
         graph=graph,
         file=file,
         source_code=source_code,
-        owners=tuple(owners),
+        purposes=tuple(purposes),
         parts=parts,
         slots=(*slots, *(d.slot for d in delayed)),
         delayed=delayed,

@@ -198,7 +198,7 @@ class RegionWriter:
         """Write what is done with one row of a node's output: its consumer's code, or a buffer."""
         if node in self._inlined:
             (edge,) = self._consumers[node]
-            with self.code.working_for(edge.target):
+            with self.code.working_for(edge.target, row.columns):
                 self._steps[edge.target].consume(edge.port, row)
         else:
             self.code.line(f"{self.buffer(node)}.append({row.flat(append=self.is_append(node))})")
@@ -254,7 +254,7 @@ class RegionWriter:
             if step.takes_rows:
                 for port, source in enumerate(node.inputs):
                     if source not in self._inlined:
-                        with self.each_row(node, port) as row:
+                        with self.each_row(node, port) as row, self.code.working_for(node_id, row.columns):
                             step.consume(port, row)
             step.finish()
 

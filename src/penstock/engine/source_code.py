@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,22 +12,31 @@ if TYPE_CHECKING:
 INDENT = "    "
 
 
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a line is for. node: the operator's id. row: source of each column of its input row."""
+
+    node: int | None = None
+    row: tuple[str, ...] = ()
+
+
 class SourceCode:
-    """Lines of generated Python. `owners[i]` is the node that line `i + 1` works for.
+    """Lines of generated Python. `purposes[i]` says what line `i + 1` is for.
 
     An exception in generated code carries a line number and nothing else; the
-    owner of that line says which operator, and so which line of the user's file.
+    purpose of that line says which operator it works for, and so which line of
+    the user's file, and which row it works on.
     """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.owners: list[int | None] = []
+        self.purposes: list[Purpose] = []
         self._depth = 0
-        self._owner: int | None = None
+        self._purpose = Purpose()
 
     def line(self, text: str) -> None:
         self.lines.append(INDENT * self._depth + text)
-        self.owners.append(self._owner)
+        self.purposes.append(self._purpose)
 
     @contextmanager
     def block(self, header: str) -> Generator[None]:
@@ -46,11 +56,8 @@ class SourceCode:
         self._depth = depth
 
     @contextmanager
-    def working_for(self, node: int) -> Generator[None]:
-        """Lines written inside belong to `node`."""
-        before, self._owner = self._owner, node
+    def working_for(self, node: int, row: tuple[str, ...] = ()) -> Generator[None]:
+        """Lines written inside belong to `node` and work on the row with these column sources."""
+        before, self._purpose = self._purpose, Purpose(node, row)
         yield
-        self._owner = before
-
-    def text(self) -> str:
-        return "\n".join(self.lines) + "\n"
+        self._purpose = before

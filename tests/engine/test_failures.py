@@ -1,0 +1,106 @@
+"""What users see when a tick fails, and what the engine does afterwards."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import Engine, col
+from penstock.errors import (
+    BadInput,
+    BadRow,
+    EngineStopped,
+    EvaluationError,
+    NoFixpoint,
+    UserFunctionFailed,
+)
+
+
+class Item(NamedTuple):
+    name: str
+    price: int
+
+
+def broken(item: Item) -> int:
+    return 100 // item.price
+
+
+def test_a_function_that_raises_is_named_with_its_row_and_place() -> None:
+    flow = ps.Flow("broken")
+    flow.sink("out", flow.source("items", Item).map(broken))
+    with pytest.raises(UserFunctionFailed) as caught:
+        Engine(flow).tick(items=[Item("a", 1), Item("b", 0)])
+    error = caught.value
+    assert error.row == ("b", 0)
+    assert error.operator == "map_1"
+    assert "ZeroDivisionError" in str(error)
+    assert 'flow.source("items", Item).map(broken)' in str(error)
+    assert isinstance(error.__cause__, ZeroDivisionError)
+
+
+def test_an_expression_that_fails_is_named_with_its_row_and_place() -> None:
+    flow = ps.Flow("overflow")
+    flow.sink("out", flow.source("items", Item).select(square=col.price * col.price))
+    with pytest.raises(EvaluationError) as caught:
+        Engine(flow).tick(items=[Item("big", 2**40)])
+    assert caught.value.row == ("big", 2**40)
+    assert "test_failures.py" in str(caught.value)
+
+
+def test_a_sum_beyond_int64_is_an_error() -> None:
+    flow = ps.Flow("sum")
+    flow.sink("out", flow.source("items", Item).group_by().agg(total=ps.sum(col.price)))
+    engine = Engine(flow)
+    engine.tick(items=[Item("a", 2**62)])
+    with pytest.raises(EvaluationError, match="int64"):
+        engine.tick(items=[Item("b", 2**62)])
+
+
+def test_a_failed_engine_takes_no_further_tick() -> None:
+    flow = ps.Flow("broken")
+    flow.sink("out", flow.source("items", Item).map(broken))
+    engine = Engine(flow)
+    with pytest.raises(UserFunctionFailed):
+        engine.tick(items=[Item("b", 0)])
+    with pytest.raises(EngineStopped, match="half of that tick"):
+        engine.tick(items=[Item("a", 1)])
+
+
+def test_a_bad_row_is_refused_before_anything_changed() -> None:
+    flow = ps.Flow("count")
+    flow.sink("out", flow.source("items", Item).group_by().agg(n=ps.count()))
+    engine = Engine(flow)
+    with pytest.raises(BadRow):
+        engine.tick(items=[Item("a", 1), Item("b", "not a number")])  # type: ignore[arg-type]
+    assert list(engine.tick(items=[Item("a", 1)])["out"]) == [((1,), 1)]
+
+
+def test_an_unknown_source_is_refused_with_the_known_ones() -> None:
+    flow = ps.Flow("names")
+    flow.sink("out", flow.source("items", Item))
+    with pytest.raises(BadInput, match="'items'"):
+        Engine(flow).tick(item=[Item("a", 1)])
+
+
+def test_a_bounded_source_is_closed_after_the_first_tick() -> None:
+    flow = ps.Flow("bounded")
+    flow.sink("out", flow.source("items", Item, bounded=True))
+    engine = Engine(flow)
+    engine.tick(items=[Item("a", 1)])
+    with pytest.raises(BadInput, match="bounded"):
+        engine.tick(items=[Item("b", 1)])
+    assert list(engine.tick(items=[])["out"]) == [], "and stays usable"
+
+
+def test_a_loop_that_makes_new_rows_for_ever_ends_in_an_error() -> None:
+    flow = ps.Flow("for ever")
+    seed = flow.source("seed", int)
+    up = flow.fixpoint(lambda n: n.select(value=col.value + 1, into=int), seed, max_iterations=50)
+    flow.sink("out", up)
+    with pytest.raises(NoFixpoint) as caught:
+        Engine(flow).tick(seed=[0])
+    assert caught.value.rounds == 50
+    assert "feedback" in str(caught.value)
+    assert "flow.fixpoint" in str(caught.value), "the user's line"

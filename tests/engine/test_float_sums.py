@@ -1,0 +1,53 @@
+"""Float aggregates are exact: no order, cut or retraction shows in them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.runtime import float_add, float_sum
+
+floats = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def total(values: list[tuple[float, int]]) -> list[object]:
+    group: list[object] = [0, 1, 0, 0, 0]
+    for value, weight in values:
+        float_add(group, 0, value, weight)
+    return group
+
+
+@given(st.lists(floats, max_size=20))
+def test_the_sum_is_the_exact_sum_rounded_once(values: list[float]) -> None:
+    exact = sum(map(Fraction, values))
+    try:
+        expected = float(exact)
+    except OverflowError:
+        expected = math.inf if exact > 0 else -math.inf
+    assert float_sum(total([(v, 1) for v in values]), 0) == expected
+
+
+@given(st.lists(floats, max_size=10), st.lists(floats | st.sampled_from([math.inf, -math.inf, math.nan])))
+def test_what_is_taken_back_leaves_nothing_behind(kept: list[float], gone: list[float]) -> None:
+    group = total([(v, 1) for v in gone] + [(v, 1) for v in kept] + [(v, -1) for v in gone])
+    assert float_sum(group, 0) == float_sum(total([(v, 1) for v in kept]), 0)
+    if not kept:
+        assert group == [0, 1, 0, 0, 0], "so that an empty group can be dropped"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([math.inf, 1.0], math.inf),
+        ([-math.inf, 1.0], -math.inf),
+        ([math.inf, -math.inf], math.nan),
+        ([math.nan, 1.0], math.nan),
+    ],
+)
+def test_infinities_and_nan_sum_as_ieee_754_says(values: list[float], expected: float) -> None:
+    result = float_sum(total([(v, 1) for v in values]), 0)
+    assert result == expected or (math.isnan(result) and math.isnan(expected))
