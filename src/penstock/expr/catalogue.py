@@ -78,3 +78,4 @@ class Lazy(Function):
     python: Callable[[Emitter, CallTerm], Code]
     true: Callable[[Emitter, CallTerm], str] | None = None
     false: Callable[[Emitter, CallTerm], str] | None = None
+    fallible: bool = False

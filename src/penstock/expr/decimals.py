@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation, Overflow
+from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation, Overflow
 
-from penstock.errors import EvaluationError
 from penstock.expr.runtime import RUNTIME, overflow, zero_division
 from penstock.expr.types import DecimalType
 
@@ -14,7 +13,7 @@ _WIDE = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overf
 # Spark multiplies with 39 significant digits and divides to 39 digits after the point
 # before it rounds to the result's scale; rounding twice can differ from rounding once.
 _MULTIPLY = Context(prec=39, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow])
-_QUOTIENT_STEP = Decimal((0, (1,), -39))
+_QUOTIENT_DIGITS = 39
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +52,18 @@ def multiply(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
 def divide(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
     if not b:
         zero_division()
-    return fit(_rounded_quotient(a, b), shape)
+    # Unscaled integers give the exact quotient, so that it is rounded once, half up, at 39 digits.
+    top, bottom = a.scaleb(76, _WIDE), b.scaleb(76 - _QUOTIENT_DIGITS, _WIDE)
+    quotient, rest = divmod(abs(int(top)), abs(int(bottom)))
+    if 2 * rest >= abs(int(bottom)):
+        quotient += 1
+    value = _WIDE.scaleb(Decimal(quotient), -_QUOTIENT_DIGITS)
+    return fit(-value if (a < 0) != (b < 0) else value, shape)
 
 
-def _rounded_quotient(a: Decimal, b: Decimal) -> Decimal:
-    # Rounded once at a fixed scale: a quotient cut at 400 digits, made odd where
-    # digits were lost, rounds as the exact one would.
-    cut = Context(prec=400, rounding=ROUND_DOWN, traps=[InvalidOperation, Overflow])
-    return _WIDE.quantize(cut.divide(a, b), _QUOTIENT_STEP)
+def half_up(value: Decimal, digits: int) -> Decimal:
+    """`value` with `digits` after the point (before it where negative), halves away from zero."""
+    return _WIDE.quantize(value, Decimal((0, (1,), -digits)))
 
 
 def remainder(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
@@ -80,7 +83,7 @@ def negate(a: Decimal) -> Decimal:
 def from_float(value: float, shape: Shape) -> Decimal:
     """The shortest decimal that reads back as `value`, rounded. Raises for NaN and infinities."""
     if value - value != 0.0:
-        raise EvaluationError(f"overflow: {value} does not fit {shape.type}")
+        overflow(value, str(shape.type))
     return fit(Decimal(repr(value)), shape)
 
 

@@ -36,15 +36,13 @@ _ATOM = re.compile(r"[A-Za-z_]\w*|\(?-?[\d.]+(e[+-]?\d+)?\)?|b?'[^'\\]*'")
 class Code:
     """Source of a value, right where none of `guards` is None.
 
-    guards:   sources to be compared with None, in order; the first of a
-              temporary binds it.
-    fallible: evaluating it may raise.
+    guards:    sources to be compared with None, in order; the first of a
+               temporary binds it.
     canonical: a NaN in it is the one NaN.
     """
 
     source: str
     guards: tuple[str, ...] = ()
-    fallible: bool = False
     canonical: bool = True
 
 
@@ -115,27 +113,26 @@ class Emitter:
             return self._guarded(term, function.python(self, term))
         assert isinstance(function, Strict)
         codes = [self.code(a) for a in term.arguments]
-        sources, guards = self._joined(codes)
+        sources, guards = self._joined(term.arguments, codes)
         source = function.python(self, term, sources)
         canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
-        fails = function.fallible if isinstance(function.fallible, bool) else function.fallible(term)
-        fallible = fails or any(c.fallible for c in codes)
-        return Code(source, guards, fallible, canonical)
+        return Code(source, guards, canonical)
 
     def _guarded(self, term: Term, code: Code) -> Code:
         """A lazy function's value may be None: bind it and guard the name."""
         if not term.nullable or code.guards:
             return code
         first, again = self.name(code.source)
-        return Code(again, (first,), code.fallible, code.canonical)
+        return Code(again, (first,), code.canonical)
 
-    def _joined(self, codes: Sequence[Code]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _joined(self, terms: Sequence[Term], codes: Sequence[Code]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         guards: list[str] = []
         sources: list[str] = []
         for at, code in enumerate(codes):
             guards += [g for g in code.guards if g not in guards]
             source = code.source
-            if code.fallible and any(g not in guards for later in codes[at + 1 :] for g in later.guards):
+            nulls_to_come = any(g not in guards for later in codes[at + 1 :] for g in later.guards)
+            if nulls_to_come and may_raise(terms[at]):
                 first, source = self.name(source)
                 guards.append(first)
             sources.append(source)
@@ -180,3 +177,11 @@ class Emitter:
 def _bound(guard: str) -> str:
     """What a guard of the form `(name := source)` binds."""
     return guard[1:-1].split(" := ", 1)[1] if " := " in guard else guard
+
+
+def may_raise(term: Term) -> bool:
+    """Whether evaluating a term can raise on some row."""
+    if not isinstance(term, CallTerm):
+        return False
+    own = term.function.fallible if isinstance(term.function, Strict | Lazy) else False
+    return (own if isinstance(own, bool) else own(term)) or any(may_raise(a) for a in term.arguments)

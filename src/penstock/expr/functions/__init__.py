@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from penstock.expr.catalogue import Function
-from penstock.expr.functions import arithmetic, casts, comparison, logic
+from penstock.expr.functions import (
+    arithmetic,
+    casts,
+    comparison,
+    hashing,
+    logic,
+    numbers,
+    parts,
+    strings,
+    time,
+)
+
+_THEMES = (arithmetic, casts, comparison, hashing, logic, numbers, parts, strings, time)
 
 CATALOGUE: Mapping[str, Function] = MappingProxyType(
-    {
-        function.name: function
-        for theme in (arithmetic, casts, comparison, logic)
-        for function in theme.FUNCTIONS
-    }
+    {function.name: function for theme in _THEMES for function in theme.FUNCTIONS}
 )

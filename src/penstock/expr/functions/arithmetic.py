@@ -20,12 +20,12 @@ from penstock.expr.widening import bounded, common_type, decimal_of, is_integer,
 if TYPE_CHECKING:
     from penstock.expr.emit import Emitter
 
-_RANGES = {INT32: (-(2**31), 2**31 - 1), INT64: (-(2**63), 2**63 - 1)}
+RANGES = {INT32: (-(2**31), 2**31 - 1), INT64: (-(2**63), 2**63 - 1)}
 
 
 def checked(emitter: Emitter, source: str, type: DataType) -> str:
     """An integer source that raises where it leaves its type."""
-    low, high = _RANGES[type]
+    low, high = RANGES[type]
     name = emitter.fresh()
     return f"({name} if {low} <= ({name} := {source}) <= {high} else x_overflow({name}, '{type}'))"
 
@@ -98,7 +98,7 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
     def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
         a, b = operands
         if isinstance(call.type, DecimalType):
-            return f"{helper}({a}, {b}, {emitter.constant(_shape(call.type))})"
+            return f"{helper}({a}, {b}, {emitter.constant(shape_of(call.type))})"
         if call.type in (INT32, INT64):
             return checked(emitter, f"{a} {symbol} {b}", call.type)
         return f"({a} {symbol} {b})"
@@ -109,11 +109,11 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
 _SHAPES: dict[DecimalType, Shape] = {}
 
 
-def _shape(type: DecimalType) -> Shape:
+def shape_of(type: DecimalType) -> Shape:
+    """The shape of a decimal type, one object per type."""
     return _SHAPES.setdefault(type, Shape.of(type))
 
 
-shape_of = _shape
 
 
 def _is_nonzero_constant(call: CallTerm) -> bool:
@@ -124,7 +124,7 @@ def _is_nonzero_constant(call: CallTerm) -> bool:
 def _divide(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     a, b = operands
     if isinstance(call.type, DecimalType):
-        return f"x_decimal_divide({a}, {b}, {emitter.constant(_shape(call.type))})"
+        return f"x_decimal_divide({a}, {b}, {emitter.constant(shape_of(call.type))})"
     if _is_nonzero_constant(call):
         return f"({a} / {b})"
     # The dividend is evaluated before the divisor is looked at.
@@ -158,7 +158,7 @@ def _is_positive_constant(call: CallTerm) -> bool:
 def _modulo(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     a, b = operands
     if isinstance(call.type, DecimalType):
-        return f"x_decimal_modulo({a}, {b}, {emitter.constant(_shape(call.type))})"
+        return f"x_decimal_modulo({a}, {b}, {emitter.constant(shape_of(call.type))})"
     if call.type == FLOAT64:
         return f"x_float_modulo({a}, {b})"
     if _is_positive_constant(call):

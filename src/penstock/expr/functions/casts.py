@@ -1,76 +1,163 @@
-"""Casts between column types, by the rules of Spark ANSI: what does not fit raises."""
+"""Casts between column types, by the rules of Spark ANSI: what does not fit raises.
+
+The table says for each pair of types how the value is made, and whether that
+can fail on a row; a pair that is not in it cannot be cast.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
+from penstock.expr import formatting, parsing
 from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
 from penstock.expr.functions.arithmetic import checked, shape_of
+from penstock.expr.runtime import EPOCH, RUNTIME, overflow
 from penstock.expr.typed import NULL, CallTerm
-from penstock.expr.types import FLOAT64, INT32, INT64, DataType, DecimalType
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    StrType,
+    TimestampType,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.expr.emit import Emitter
 
+__all__ = ["CAST", "FUNCTIONS", "formatting", "parsing"]
 
-def _same(emitter: Emitter, source: str, target: DataType) -> str:
-    return source
-
-
-def _narrow(emitter: Emitter, source: str, target: DataType) -> str:
-    return checked(emitter, source, target)
+_SECOND = timedelta(seconds=1)
+_UTC = UTC
 
 
-def _float(emitter: Emitter, source: str, target: DataType) -> str:
-    return f"float({source})"
+@dataclass(frozen=True, slots=True)
+class _Cast:
+    """`source` has `{v}` for the value, `{shape}` for the target decimal, `{bits}` for the target width."""
+
+    source: str
+    fallible: bool = False
+    checked: bool = False
 
 
-def _decimal_of_int(emitter: Emitter, source: str, target: DataType) -> str:
-    assert isinstance(target, DecimalType)
-    return f"x_decimal_of_int({source}, {emitter.constant(shape_of(target))})"
-
-
-_CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Emitter, str, DataType], str]] = {
-    (type(INT32), type(INT64)): _same,
-    (type(INT64), type(INT32)): _narrow,
-    (type(INT32), type(FLOAT64)): _float,
-    (type(INT64), type(FLOAT64)): _float,
-    (DecimalType, type(FLOAT64)): _float,
-    (type(INT32), DecimalType): _decimal_of_int,
-    (type(INT64), DecimalType): _decimal_of_int,
+_INTS = (Int32Type, Int64Type)
+_SAME = _Cast("{v}")
+_TABLE: dict[tuple[type[DataType], type[DataType]], _Cast] = {
+    (Int32Type, Int64Type): _SAME,
+    (Int64Type, Int32Type): _Cast("{v}", fallible=True, checked=True),
+    (Float64Type, DecimalType): _Cast("x_decimal_of_float({v}, {shape})", fallible=True),
+    (Float64Type, BoolType): _Cast("({v} != 0.0)"),
+    (Float64Type, StrType): _Cast("x_str_of_float({v})"),
+    (DecimalType, DecimalType): _Cast("x_decimal_fit({v}, {shape})", fallible=True),
+    (DecimalType, Float64Type): _Cast("float({v})"),
+    (DecimalType, BoolType): _Cast("({v} != 0)"),
+    (DecimalType, StrType): _Cast("format({v}, 'f')"),
+    (BoolType, Float64Type): _Cast("float({v})"),
+    (BoolType, DecimalType): _Cast("x_decimal_of_int({v}, {shape})", fallible=True),
+    (BoolType, StrType): _Cast("x_str_of_bool({v})"),
+    (StrType, BoolType): _Cast("x_bool_of_str({v})", fallible=True),
+    (StrType, Float64Type): _Cast("x_float_of_str({v})", fallible=True),
+    (StrType, DecimalType): _Cast("x_decimal_of_str({v}, {shape})", fallible=True),
+    (StrType, DateType): _Cast("x_date_of_str({v})", fallible=True),
+    (StrType, TimestampType): _Cast("x_timestamp_of_str({v})", fallible=True),
+    (StrType, BytesType): _Cast("{v}.encode()"),
+    (BytesType, StrType): _Cast("x_str_of_bytes({v})", fallible=True),
+    (DateType, StrType): _Cast("{v}.isoformat()"),
+    (DateType, TimestampType): _Cast("x_timestamp_of_date({v})"),
+    (TimestampType, StrType): _Cast("x_str_of_timestamp({v})"),
+    (TimestampType, DateType): _Cast("{v}.date()"),
+    (TimestampType, Int64Type): _Cast("x_seconds_of_timestamp({v})"),
+    (Int64Type, TimestampType): _Cast("x_timestamp_of_seconds({v})", fallible=True),
+    (Int32Type, TimestampType): _Cast("x_timestamp_of_seconds({v})", fallible=True),
 }
+for _int in _INTS:
+    _TABLE |= {
+        (_int, Float64Type): _Cast("float({v})"),
+        (_int, DecimalType): _Cast("x_decimal_of_int({v}, {shape})", fallible=True),
+        (_int, BoolType): _Cast("({v} != 0)"),
+        (_int, StrType): _Cast("str({v})"),
+        (BoolType, _int): _Cast("int({v})"),
+        (Float64Type, _int): _Cast("x_int_of_float({v}, {bits})", fallible=True),
+        (DecimalType, _int): _Cast("int({v})", fallible=True, checked=True),
+        (StrType, _int): _Cast("x_int_of_str({v}, {bits})", fallible=True),
+    }
+
+
+def _entry(source: DataType, target: DataType) -> _Cast | None:
+    if source == target:
+        return _SAME
+    return _TABLE.get((type(source), type(target)))
 
 
 def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     (argument,), (target,) = arguments, options
     assert isinstance(target, DataType)
-    source = argument.type
-    if source not in (target, NULL) and (type(source), type(target)) not in _CASTS:
-        raise Mismatch(f"{source} cannot be cast to {target}")
-    return Signature((source if source != NULL else target,), target)
+    source = target if argument.type == NULL else argument.type
+    if _entry(source, target) is None:
+        targets = sorted({t.__name__.removesuffix("Type").lower() for s, t in _TABLE if s is type(source)})
+        raise Mismatch(
+            f"{source} cannot be cast to {target}",
+            fix=f"it can be cast to {', '.join(targets)}" if targets else "",
+        )
+    return Signature((source,), target)
 
 
 def _cast(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
-    source, target = call.arguments[0].type, call.type
-    if source == target:
-        return operands[0]
-    return _CASTS[type(source), type(target)](emitter, operands[0], target)
+    entry = _entry(call.arguments[0].type, call.type)
+    assert entry is not None
+    shape = emitter.constant(shape_of(call.type)) if isinstance(call.type, DecimalType) else ""
+    bits = 32 if isinstance(call.type, Int32Type) else 64
+    source = entry.source.format(v=operands[0], shape=shape, bits=bits)
+    return checked(emitter, source, call.type) if entry.checked else source
 
 
 def _fallible(call: CallTerm) -> bool:
-    pair = type(call.arguments[0].type), type(call.type)
-    return pair not in _SAFE
+    entry = _entry(call.arguments[0].type, call.type)
+    return entry is not None and entry.fallible
 
 
-_SAFE = {
-    (type(INT32), type(INT64)),
-    (type(INT32), type(FLOAT64)),
-    (type(INT64), type(FLOAT64)),
-    (DecimalType, type(FLOAT64)),
+CAST = Strict("cast", _rule, _cast, fallible=_fallible, keeps_nan=True)
+
+
+def int_of_float(value: float, bits: int) -> int:
+    """Cut towards zero. Raises for NaN and beyond the range; 2**63 itself is taken for the greatest int64."""
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+    if value - value == 0.0 and math.floor(value) <= float(high) and math.ceil(value) >= float(low):
+        return min(int(value), high)
+    overflow(value, f"int{bits}")
+
+
+def timestamp_of_date(value: date) -> datetime:
+    """Midnight in UTC."""
+    return datetime(value.year, value.month, value.day, tzinfo=_UTC)
+
+
+def seconds_of_timestamp(value: datetime) -> int:
+    """Whole seconds since 1970, rounded down."""
+    return (value - EPOCH) // _SECOND
+
+
+def timestamp_of_seconds(value: int) -> datetime:
+    """The moment so many seconds after 1970. Raises outside the years 1 to 9999."""
+    try:
+        return EPOCH + timedelta(seconds=value)
+    except OverflowError:
+        overflow(value, "timestamp")
+
+
+_FUNCTIONS: dict[str, Any] = {
+    "x_int_of_float": int_of_float,
+    "x_timestamp_of_date": timestamp_of_date,
+    "x_seconds_of_timestamp": seconds_of_timestamp,
+    "x_timestamp_of_seconds": timestamp_of_seconds,
 }
-
-CAST = Strict("cast", _rule, _cast, fallible=_fallible)
+RUNTIME |= _FUNCTIONS
 
 FUNCTIONS: tuple[Function, ...] = (CAST,)

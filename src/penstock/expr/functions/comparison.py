@@ -134,7 +134,7 @@ def _is_in(emitter: Emitter, call: CallTerm) -> Code:
     source = emitter.canonical(code)
     null_possible = len(present) < len(options) or any(o.nullable for o in present)
     if not null_possible:
-        return Code(f"({source} in {inside})", code.guards, code.fallible)
+        return Code(f"({source} in {inside})", code.guards)
     if constant:
         found = f"(True if {source} in {inside} else None)"
     else:

@@ -64,7 +64,7 @@ def _or_false(emitter: Emitter, call: CallTerm) -> str:
 
 def _not(emitter: Emitter, call: CallTerm) -> Code:
     code = emitter.code(call.arguments[0])
-    return Code(f"(not {code.source})", code.guards, code.fallible)
+    return Code(f"(not {code.source})", code.guards)
 
 
 def _not_true(emitter: Emitter, call: CallTerm) -> str:

@@ -1,0 +1,228 @@
+"""Functions of one number (sign, rounding), and the least and greatest of several values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature, Strict
+from penstock.expr.decimals import Shape, fit, half_up
+from penstock.expr.emit import Code
+from penstock.expr.functions.arithmetic import RANGES, checked, shape_of
+from penstock.expr.runtime import RUNTIME, overflow
+from penstock.expr.typed import NULL, CallTerm
+from penstock.expr.types import FLOAT64, INT64, DataType, DecimalType, ListType, StructType
+from penstock.expr.widening import MAX_PRECISION, common_type, is_integer, is_number
+
+if TYPE_CHECKING:
+    from penstock.expr.emit import Emitter
+
+
+def _number(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        (argument,) = arguments
+        if not is_number(argument.type):
+            raise Mismatch(f"{what} needs a number, got {argument.type}")
+        return Signature((argument.type,), argument.type)
+
+    return rule
+
+
+def _negate(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    (a,) = operands
+    if isinstance(call.type, DecimalType):
+        return f"x_decimal_negate({a})"
+    return checked(emitter, f"-{a}", call.type) if is_integer(call.type) else f"(-{a})"
+
+
+def _abs(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    (a,) = operands
+    if isinstance(call.type, DecimalType):
+        return f"x_decimal_abs({a})"
+    return checked(emitter, f"abs({a})", call.type) if is_integer(call.type) else f"abs({a})"
+
+
+def _may_overflow(call: CallTerm) -> bool:
+    return is_integer(call.type)
+
+
+# -- rounding ---------------------------------------------------------------------------
+
+
+def _round_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    (argument,), (digits,) = arguments, options
+    if not isinstance(digits, int) or isinstance(digits, bool):
+        raise Mismatch(f"round needs a whole number of digits, got {digits!r}")
+    if not is_number(argument.type):
+        raise Mismatch(f"round needs a number, got {argument.type}")
+    return Signature((argument.type,), _rounded_type(argument.type, digits))
+
+
+def _rounded_type(type: DataType, digits: int) -> DataType:
+    if not isinstance(type, DecimalType):
+        return type
+    whole = type.precision - type.scale + 1
+    if digits < 0:
+        return DecimalType(min(max(whole, 1 - digits), MAX_PRECISION), 0)
+    scale = min(type.scale, digits)
+    return DecimalType(min(whole + scale, MAX_PRECISION), scale)
+
+
+def _round(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    (a,), (digits,) = operands, call.options
+    assert isinstance(digits, int)
+    if isinstance(call.type, DecimalType):
+        return f"x_round_decimal({a}, {digits}, {emitter.constant(shape_of(call.type))})"
+    if call.type == FLOAT64:
+        return f"x_round_float({a}, {digits})"
+    return a if digits >= 0 else f"x_round_int({a}, {-digits}, {RANGES[call.type][1]})"
+
+
+def round_float(value: float, digits: int) -> float:
+    """Rounded half up as a decimal of the digits that `value` shows."""
+    if value - value != 0.0:
+        return value
+    return float(half_up(Decimal(repr(value)), digits))
+
+
+def round_int(value: int, digits: int, greatest: int) -> int:
+    """Rounded half up to tens, hundreds, ...; raises beyond `greatest`."""
+    step = 10**digits
+    rounded = (abs(value) + step // 2) // step * step
+    if rounded > greatest:
+        overflow(rounded, "int32" if greatest < 2**31 else "int64")
+    return rounded if value >= 0 else -rounded
+
+
+def round_decimal(value: Decimal, digits: int, shape: Shape) -> Decimal:
+    return fit(half_up(value, digits), shape)
+
+
+def _whole_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        (argument,) = arguments
+        if isinstance(argument.type, DecimalType):
+            whole = argument.type.precision - argument.type.scale + 1
+            return Signature((argument.type,), DecimalType(min(whole, MAX_PRECISION), 0))
+        if not is_number(argument.type):
+            raise Mismatch(f"{what} needs a number, got {argument.type}")
+        return Signature((FLOAT64 if argument.type == FLOAT64 else INT64,), INT64)
+
+    return rule
+
+
+def _whole(name: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        (a,) = operands
+        source = call.arguments[0].type
+        if isinstance(call.type, DecimalType):
+            return f"x_{name}_decimal({a}, {emitter.constant(shape_of(call.type))})"
+        return f"x_{name}({a})" if source == FLOAT64 else a
+
+    return python
+
+
+def _to_int64(value: float) -> int:
+    # As Spark: NaN is 0, and 2**63 itself is taken for the greatest int64.
+    if value != value:
+        return 0
+    if not -(2.0**63) <= value <= 2.0**63:
+        overflow(value, "int64")
+    return min(int(value), 2**63 - 1)
+
+
+def floor_float(value: float) -> int:
+    return _to_int64(math.floor(value) if value - value == 0.0 else value)
+
+
+def ceil_float(value: float) -> int:
+    return _to_int64(math.ceil(value) if value - value == 0.0 else value)
+
+
+def floor_decimal(value: Decimal, shape: Shape) -> Decimal:
+    return fit(Decimal(math.floor(value)), shape)
+
+
+def ceil_decimal(value: Decimal, shape: Shape) -> Decimal:
+    return fit(Decimal(math.ceil(value)), shape)
+
+
+# -- least and greatest ------------------------------------------------------------------
+
+
+def _extreme_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        if len(arguments) < 2:
+            raise Mismatch(f"{what} needs at least two values")
+        common = common_type(arguments)
+        if isinstance(common, StructType | ListType):
+            raise Mismatch(f"{common} has no order")
+        return Signature((common,) * len(arguments), common, all(a.nullable for a in arguments))
+
+    return rule
+
+
+def _extreme(name: str, symbol: str) -> Callable[[Emitter, CallTerm], Code]:
+    def python(emitter: Emitter, call: CallTerm) -> Code:
+        sources = [emitter.value(a) for a in call.arguments]
+        if call.type in (FLOAT64, NULL) or any(a.nullable for a in call.arguments):
+            suffix = "_float" if call.type == FLOAT64 else ""
+            return Code(f"x_{name}{suffix}({', '.join(sources)})")
+        best = sources[0]
+        for source in sources[1:]:
+            (first_a, a), (first_b, b) = emitter.name(best), emitter.name(source)
+            best = f"({a} if {first_a} {symbol} {first_b} else {b})"
+        return Code(best)
+
+    return python
+
+
+def least(*values: Any) -> Any:
+    """The least of the values that are not null."""
+    return min((v for v in values if v is not None), default=None)
+
+
+def greatest(*values: Any) -> Any:
+    """The greatest of the values that are not null."""
+    return max((v for v in values if v is not None), default=None)
+
+
+def _float_order(value: float) -> tuple[bool, float]:
+    return (False, value) if value == value else (True, 0.0)
+
+
+def least_float(*values: float | None) -> float | None:
+    """The least of the floats that are not null; NaN is greatest."""
+    return min((v for v in values if v is not None), default=None, key=_float_order)
+
+
+def greatest_float(*values: float | None) -> float | None:
+    """The greatest of the floats that are not null; NaN is greatest."""
+    return max((v for v in values if v is not None), default=None, key=_float_order)
+
+
+RUNTIME |= {
+    "x_round_float": round_float,
+    "x_round_int": round_int,
+    "x_round_decimal": round_decimal,
+    "x_floor": floor_float,
+    "x_ceil": ceil_float,
+    "x_floor_decimal": floor_decimal,
+    "x_ceil_decimal": ceil_decimal,
+    "x_least": least,
+    "x_greatest": greatest,
+    "x_least_float": least_float,
+    "x_greatest_float": greatest_float,
+}
+
+FUNCTIONS: tuple[Function, ...] = (
+    Strict("negate", _number("-"), _negate, _may_overflow),
+    Strict("abs", _number("abs"), _abs, _may_overflow),
+    Strict("round", _round_rule, _round, fallible=True),
+    Strict("floor", _whole_rule("floor"), _whole("floor"), fallible=True),
+    Strict("ceil", _whole_rule("ceil"), _whole("ceil"), fallible=True),
+    Lazy("least", _extreme_rule("least"), _extreme("least", "<=")),
+    Lazy("greatest", _extreme_rule("greatest"), _extreme("greatest", ">=")),
+)

@@ -1,0 +1,80 @@
+"""Parts of nested values: fields of structs, elements of lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import EvaluationError
+from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature
+from penstock.expr.emit import Code
+from penstock.expr.runtime import RUNTIME
+from penstock.expr.typed import CallTerm
+from penstock.expr.types import INT32, Field, ListType, StructType
+from penstock.expr.widening import is_integer
+
+if TYPE_CHECKING:
+    from penstock.expr.emit import Emitter
+
+
+def _position(struct: StructType, name: object) -> int | None:
+    return next((at for at, f in enumerate(struct.fields) if f.name == name), None)
+
+
+def _field_of(arguments: Arguments, name: object) -> tuple[StructType, Field]:
+    (argument,) = arguments
+    if not isinstance(argument.type, StructType):
+        raise Mismatch(f"a field needs a struct, got {argument.type}")
+    at = _position(argument.type, name)
+    if at is None:
+        names = ", ".join(f.name for f in argument.type.fields)
+        raise Mismatch(f"no field {name!r}", why=f"the fields are {names}.")
+    return argument.type, argument.type.fields[at]
+
+
+def _field_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    struct, field = _field_of(arguments, options[0])
+    return Signature((struct,), field.type, arguments[0].nullable or field.nullable)
+
+
+def _field(emitter: Emitter, call: CallTerm) -> Code:
+    struct = call.arguments[0].type
+    assert isinstance(struct, StructType)
+    at = _position(struct, call.options[0])
+    code = emitter.code(call.arguments[0])
+    source = f"{code.source}[{at}]"
+    if not call.type or not code.guards:
+        return Code(source)
+    nulls = " or ".join(f"{g} is None" for g in code.guards)
+    return Code(f"(None if {nulls} else {source})")
+
+
+def _element_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    values, at = arguments
+    if not isinstance(values.type, ListType):
+        raise Mismatch(f"a position needs a list, got {values.type}", fix='a field is x["name"] or x.field("name")')
+    if not is_integer(at.type):
+        raise Mismatch(f"a position is an integer, got {at.type}")
+    nullable = values.nullable or at.nullable or values.type.nullable
+    return Signature((values.type, INT32), values.type.element, nullable)
+
+
+def _element(emitter: Emitter, call: CallTerm) -> Code:
+    values, at = (emitter.value(a) for a in call.arguments)
+    return Code(f"x_element({values}, {at})")
+
+
+def element(values: tuple[Any, ...] | None, at: int | None) -> Any:
+    """Element `at`, from 0; null of a null. Raises beyond the ends."""
+    if values is None or at is None:
+        return None
+    if not 0 <= at < len(values):
+        raise EvaluationError(f"position {at} is outside a list of {len(values)} elements")
+    return values[at]
+
+
+RUNTIME["x_element"] = element
+
+FUNCTIONS: tuple[Function, ...] = (
+    Lazy("field", _field_rule, _field),
+    Lazy("element", _element_rule, _element, fallible=True),
+)

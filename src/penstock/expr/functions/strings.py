@@ -1,0 +1,120 @@
+"""Strings, counted in code points; most work on bytes too where it makes sense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import EvaluationError
+from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
+from penstock.expr.runtime import RUNTIME
+from penstock.expr.typed import NULL, CallTerm, LiteralTerm
+from penstock.expr.types import BOOL, BYTES, INT32, STR, DataType, ListType
+from penstock.expr.widening import is_integer
+
+if TYPE_CHECKING:
+    from penstock.expr.emit import Emitter
+
+Python = Callable[["Emitter", CallTerm, tuple[str, ...]], str]
+Rule = Callable[[Arguments, tuple[object, ...]], Signature]
+
+
+def _rule(what: str, result: DataType, *wanted: DataType) -> Rule:
+    """A rule for fixed types; integers of any width stand where int32 is wanted."""
+
+    def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+        for argument, want in zip(arguments, wanted, strict=True):
+            fits = is_integer(argument.type) if want == INT32 else argument.type == want
+            if not fits and argument.type != NULL:
+                raise Mismatch(f"{what} needs {want}, got {argument.type}", fix=f"cast it: .cast({want})")
+        return Signature(wanted, result)
+
+    return rule
+
+
+def _template(source: str) -> Python:
+    def python(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+        return source.format(*operands)
+
+    return python
+
+
+def _length_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    (argument,) = arguments
+    if argument.type not in (STR, BYTES) and not isinstance(argument.type, ListType):
+        raise Mismatch(f"length needs a str, bytes or a list, got {argument.type}")
+    return Signature((argument.type,), INT32)
+
+
+def _concat_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
+    types = {a.type for a in arguments} - {NULL}
+    if not arguments or len(types) > 1 or not types <= {STR, BYTES}:
+        got = ", ".join(str(a.type) for a in arguments)
+        raise Mismatch(f"concat needs str, got {got or 'nothing'}", fix="cast them: .cast(str)")
+    wanted = next(iter(types), STR)
+    return Signature((wanted,) * len(arguments), wanted)
+
+
+def _concat(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    return f"({' + '.join(operands)})"
+
+
+def _constants(call: CallTerm) -> list[Any]:
+    return [a.value if isinstance(a, LiteralTerm) else None for a in call.arguments]
+
+
+def _substring(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    text, start, length = operands
+    _, at, count = _constants(call)
+    if at is not None and count is not None and at > 0 and count >= 0:
+        return f"{text}[{at - 1}:{at - 1 + count}]"
+    return f"x_substring({text}, {start}, {length})"
+
+
+def substring(text: str, start: int, length: int) -> str:
+    """As Spark's `substring`: positions from 1; 0 is taken for 1, negative counts from the end."""
+    begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
+    return text[max(begin, 0) : max(begin + length, 0)]
+
+
+def _replace(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
+    text, search, by = operands
+    if _constants(call)[1]:
+        return f"{text}.replace({search}, {by})"
+    return f"x_replace({text}, {search}, {by})"
+
+
+def replace(text: str, search: str, by: str) -> str:
+    return text.replace(search, by) if search else text
+
+
+def split_part(text: str, delimiter: str, number: int) -> str:
+    """Part `number` from 1, or from the end where negative; raises for 0."""
+    if number == 0:
+        raise EvaluationError("split_part counts from 1, or from -1 backwards: there is no part 0")
+    parts = text.split(delimiter) if delimiter else [text]
+    at = number - 1 if number > 0 else len(parts) + number
+    return parts[at] if 0 <= at < len(parts) else ""
+
+
+RUNTIME |= {"x_substring": substring, "x_replace": replace, "x_split_part": split_part}
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Strict("upper", _rule("upper", STR, STR), _template("{0}.upper()")),
+    Strict("lower", _rule("lower", STR, STR), _template("{0}.lower()")),
+    Strict("trim", _rule("trim", STR, STR), _template("{0}.strip(' ')")),
+    Strict("length", _length_rule, _template("len({0})")),
+    Strict("concat", _concat_rule, _concat),
+    Strict("contains", _rule("contains", BOOL, STR, STR), _template("({1} in {0})")),
+    Strict("starts_with", _rule("starts_with", BOOL, STR, STR), _template("{0}.startswith({1})")),
+    Strict("ends_with", _rule("ends_with", BOOL, STR, STR), _template("{0}.endswith({1})")),
+    Strict("substring", _rule("substring", STR, STR, INT32, INT32), _substring),
+    Strict("replace", _rule("replace", STR, STR, STR, STR), _replace),
+    Strict(
+        "split_part",
+        _rule("split_part", STR, STR, STR, INT32),
+        _template("x_split_part({0}, {1}, {2})"),
+        fallible=True,
+    ),
+)

@@ -1,0 +1,147 @@
+"""From text to values, by the rules of Spark's ANSI casts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
+
+from penstock.errors import EvaluationError
+from penstock.expr.decimals import Shape, fit
+from penstock.expr.runtime import NAN, RUNTIME
+
+# Spark strips these: spaces and every control character.
+_BLANK = "".join(map(chr, range(33))) + "\x7f" + "".join(map(chr, range(0x80, 0xA0)))
+_JAVA_BLANK = "".join(map(chr, range(33)))
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_FLOAT = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[dDfF]?", re.ASCII)
+_HEX_FLOAT = re.compile(r"([+-]?0[xX][0-9a-fA-F]*\.?[0-9a-fA-F]*[pP][+-]?[0-9]+)[dDfF]?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_SPECIAL = {
+    "nan": NAN,
+    "+nan": NAN,
+    "-nan": NAN,
+    **{f"{sign}{name}": float(f"{sign}inf") for sign in ("", "+", "-") for name in ("inf", "infinity")},
+}
+_BOOLS = {
+    **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
+    **dict.fromkeys(("f", "false", "n", "no", "0"), False),
+}
+_DATE = r"(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})"
+_DAY = re.compile(rf"\+?{_DATE}(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
+_MOMENT = re.compile(
+    rf"\+?{_DATE}(?:[ T](\d{{1,2}})(?::(\d{{1,2}})(?::(\d{{1,2}})(?:\.(\d*))?)?)?(?: *(Z|UTC|GMT|[+-][\d:]+))?)?)?)?",
+    re.ASCII,
+)
+_ZONE = re.compile(r"([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{1,2}))?)?", re.ASCII)
+_MAX_ZONE = timedelta(hours=18)
+
+
+def malformed(text: str, type: str) -> NoReturn:
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    raise EvaluationError(f"{shown!r} cannot be read as {type}")
+
+
+def to_int(text: str, bits: int) -> int:
+    """An integer: a sign and digits, nothing else."""
+    stripped = text.strip(_BLANK)
+    if _INTEGER.fullmatch(stripped):
+        value = int(stripped)
+        if -(1 << bits - 1) <= value < 1 << bits - 1:
+            return value
+    malformed(text, f"int{bits}")
+
+
+def to_float(text: str) -> float:
+    """A float as Java writes it, or nan, inf, infinity in any case."""
+    stripped = text.strip(_JAVA_BLANK)
+    plain = _FLOAT.fullmatch(stripped)
+    if plain is not None:
+        return float(plain[1])
+    if stripped.lower() in _SPECIAL:
+        return _SPECIAL[stripped.lower()]
+    hexadecimal = _HEX_FLOAT.fullmatch(stripped)
+    if hexadecimal is not None:
+        try:
+            return float.fromhex(hexadecimal[1])
+        except (ValueError, OverflowError):
+            pass
+    malformed(text, "float64")
+
+
+def to_decimal(text: str, shape: Shape) -> Decimal:
+    """A decimal, with or without an exponent, rounded half up to the scale."""
+    stripped = text.strip(_BLANK)
+    if _DECIMAL.fullmatch(stripped):
+        try:
+            return fit(Decimal(stripped), shape)
+        except InvalidOperation:
+            pass
+    malformed(text, str(shape.type))
+
+
+def to_bool(text: str) -> bool:
+    """t, true, y, yes, 1, and f, false, n, no, 0, in any case."""
+    value = _BOOLS.get(text.strip(_BLANK).lower())
+    if value is None:
+        malformed(text, "bool")
+    return value
+
+
+def to_date(text: str) -> date:
+    """year, year-month, year-month-day; what follows a day after a space or T is left out."""
+    found = _DAY.fullmatch(text.strip(_BLANK))
+    if found is not None:
+        try:
+            return date(*(int(part or 1) for part in found.groups()))
+        except (ValueError, OverflowError):
+            pass
+    malformed(text, "date")
+
+
+def to_timestamp(text: str) -> datetime:
+    """ISO-8601 as Spark reads it; UTC where no zone is named; digits beyond microseconds are cut."""
+    found = _MOMENT.fullmatch(text.strip(_BLANK))
+    if found is not None:
+        year, month, day, hour, minute, second, fraction, zone = found.groups()
+        try:
+            moment = datetime(
+                int(year),
+                int(month or 1),
+                int(day or 1),
+                int(hour or 0),
+                int(minute or 0),
+                int(second or 0),
+                int(f"{fraction or '':0<6.6}"),
+                UTC,
+            )
+            return moment - _offset(zone)
+        except (ValueError, OverflowError):
+            pass
+    malformed(text, "timestamp")
+
+
+def _offset(zone: str | None) -> timedelta:
+    if zone is None or zone in ("Z", "UTC", "GMT"):
+        return timedelta()
+    found = _ZONE.fullmatch(zone)
+    if found is None:
+        raise ValueError(zone)
+    hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+    offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    if minutes > 59 or seconds > 59 or offset > _MAX_ZONE:
+        raise ValueError(zone)
+    return -offset if found[1] == "-" else offset
+
+
+PARSERS: dict[str, Callable[..., Any]] = {
+    "x_int_of_str": to_int,
+    "x_float_of_str": to_float,
+    "x_decimal_of_str": to_decimal,
+    "x_bool_of_str": to_bool,
+    "x_date_of_str": to_date,
+    "x_timestamp_of_str": to_timestamp,
+}
+RUNTIME |= PARSERS

@@ -1,0 +1,162 @@
+"""Spark columns of the functions on dates and timestamps.
+
+Spark reads the fields of a timestamp in the session's time zone. Here time is
+UTC whatever session is at hand, so everything is arithmetic on the
+microseconds since 1970, and on dates, which know no zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from penstock.expr.types import DATE, DataType, DateType, StrType, TimestampType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from penstock.expr.typed import CallTerm
+
+    Lowering = Callable[[CallTerm, tuple[Column, ...]], Column]
+
+_DAY = 86_400_000_000
+_WIDTHS = {"second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": _DAY}
+# A date, a time and a zone: this has no business with the session's zone.
+_DATE_AND_TIME = r"^[\x00-\x20]*\+?\d{4}-\d{1,2}-\d{1,2}[ T]\d"
+_ZONED = _DATE_AND_TIME + r"[\d:.]* *(Z|UTC|GMT|[+-][\d:]+)[\x00-\x20]*$"
+
+
+def _micros(span: object) -> int:
+    assert isinstance(span, timedelta)
+    return span // timedelta(microseconds=1)
+
+
+def _whole(value: Column, by: int) -> Column:
+    """`value // by` of a value that is a multiple of it or not negative."""
+    return F.call_function("div", value, F.lit(by).cast("bigint"))
+
+
+def _rest(value: Column, by: int) -> Column:
+    return F.pmod(value, F.lit(by).cast("bigint"))
+
+
+def _window_start(moment: Column, width: int) -> Column:
+    micros = F.unix_micros(moment)
+    return F.timestamp_micros(micros - _rest(micros, width))
+
+
+def _date_of(moment: Column) -> Column:
+    micros = F.unix_micros(moment)
+    return F.date_from_unix_date(_whole(micros - _rest(micros, _DAY), _DAY).cast("int"))
+
+
+def _midnight(day: Column) -> Column:
+    return F.timestamp_micros(F.unix_date(day).cast("bigint") * F.lit(_DAY))
+
+
+def _shift(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    micros = _micros(call.options[0])
+    if call.type == DATE:
+        return F.date_add(arguments[0], F.lit(micros // _DAY))
+    return F.timestamp_micros(F.unix_micros(arguments[0]) + F.lit(micros).cast("bigint"))
+
+
+def _micros_since(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return F.unix_micros(arguments[0]) - F.unix_micros(arguments[1])
+
+
+def _seconds_since(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return _micros_since(call, arguments).cast("double") / F.lit(1_000_000.0)
+
+
+def _days_since(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return F.date_diff(arguments[0], arguments[1])
+
+
+def _tumble(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return _window_start(arguments[0], _micros(call.options[0]))
+
+
+def _truncate(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    (value,), unit = arguments, str(call.options[0])
+    if unit in _WIDTHS:
+        return _window_start(value, _WIDTHS[unit])
+    if call.type == DATE:
+        return F.trunc(value, unit)
+    return _midnight(F.trunc(_date_of(value), unit))
+
+
+def _day_field(function: Callable[[Column], Column]) -> Lowering:
+    def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+        (value,) = arguments
+        return function(value if call.arguments[0].type == DATE else _date_of(value))
+
+    return lowering
+
+
+def _time_field(unit: int, of: int) -> Lowering:
+    """Whole units of so many microseconds within a larger unit."""
+
+    def lowering(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+        return _whole(_rest(F.unix_micros(arguments[0]), of), unit).cast("int")
+
+    return lowering
+
+
+# -- casts -------------------------------------------------------------------------------------
+
+
+def _cast_to_date(value: Column, target: DataType) -> Column:
+    return _date_of(value)
+
+
+def _cast_to_midnight(value: Column, target: DataType) -> Column:
+    return _midnight(value)
+
+
+def _text_of_moment(value: Column, target: DataType) -> Column:
+    seconds = (F.unix_micros(value).cast("decimal(20,0)") * F.lit(0.000001).cast("decimal(6,6)")).cast(
+        "decimal(18,6)"
+    )
+    start = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+    return (start + F.make_dt_interval(secs=seconds)).cast("string")
+
+
+def _moment_of_text(text: Column, target: DataType) -> Column:
+    in_utc = F.concat(F.rtrim(text), F.lit("Z")).cast("timestamp")
+    return (
+        F.when(text.rlike(_ZONED), text.cast("timestamp"))
+        .when(text.rlike(_DATE_AND_TIME), in_utc)
+        .otherwise(_midnight(text.cast("date")))
+    )
+
+
+CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column, DataType], Column]] = {
+    (TimestampType, DateType): _cast_to_date,
+    (DateType, TimestampType): _cast_to_midnight,
+    (TimestampType, StrType): _text_of_moment,
+    (StrType, TimestampType): _moment_of_text,
+}
+
+TIME: dict[str, Lowering] = {
+    "shift": _shift,
+    "micros_since": _micros_since,
+    "seconds_since": _seconds_since,
+    "days_since": _days_since,
+    "tumble": _tumble,
+    "truncate": _truncate,
+    "year": _day_field(F.year),
+    "quarter": _day_field(F.quarter),
+    "month": _day_field(F.month),
+    "day": _day_field(F.dayofmonth),
+    "day_of_week": _day_field(F.dayofweek),
+    "weekday": _day_field(F.weekday),
+    "day_of_year": _day_field(F.dayofyear),
+    "hour": _time_field(3_600_000_000, _DAY),
+    "minute": _time_field(60_000_000, 3_600_000_000),
+    "second": _time_field(1_000_000, 60_000_000),
+    "microsecond": _time_field(1, 1_000_000),
+}

@@ -1,0 +1,94 @@
+"""Row types as Spark types."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from pyspark.sql import types as spark
+
+from penstock.expr.arrow import arrow_schema
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    Schema,
+    StrType,
+    StructType,
+    TimestampType,
+)
+
+__all__ = ["arrow_schema", "spark_schema", "spark_type"]
+
+
+def spark_schema(schema: Schema) -> spark.StructType:
+    """The columns of a schema as a Spark schema."""
+    return spark.StructType(
+        [spark.StructField(f.name, spark_type(f.type), f.nullable) for f in schema.fields]
+    )
+
+
+@singledispatch
+def spark_type(type: DataType) -> spark.DataType:
+    """A column type as a Spark type."""
+    raise TypeError(f"no Spark type for {type}")
+
+
+@spark_type.register(BoolType)
+def _bool(type: BoolType) -> spark.DataType:
+    return spark.BooleanType()
+
+
+@spark_type.register(Int32Type)
+def _int32(type: Int32Type) -> spark.DataType:
+    return spark.IntegerType()
+
+
+@spark_type.register(Int64Type)
+def _int64(type: Int64Type) -> spark.DataType:
+    return spark.LongType()
+
+
+@spark_type.register(Float64Type)
+def _float64(type: Float64Type) -> spark.DataType:
+    return spark.DoubleType()
+
+
+@spark_type.register(DecimalType)
+def _decimal(type: DecimalType) -> spark.DataType:
+    return spark.DecimalType(type.precision, type.scale)
+
+
+@spark_type.register(StrType)
+def _str(type: StrType) -> spark.DataType:
+    return spark.StringType()
+
+
+@spark_type.register(BytesType)
+def _bytes(type: BytesType) -> spark.DataType:
+    return spark.BinaryType()
+
+
+@spark_type.register(DateType)
+def _date(type: DateType) -> spark.DataType:
+    return spark.DateType()
+
+
+@spark_type.register(TimestampType)
+def _timestamp(type: TimestampType) -> spark.DataType:
+    return spark.TimestampType()
+
+
+@spark_type.register(StructType)
+def _struct(type: StructType) -> spark.DataType:
+    return spark.StructType([spark.StructField(f.name, spark_type(f.type), f.nullable) for f in type.fields])
+
+
+@spark_type.register(ListType)
+def _list(type: ListType) -> spark.DataType:
+    return spark.ArrayType(spark_type(type.element), type.nullable)
