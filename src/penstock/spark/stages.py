@@ -64,11 +64,13 @@ class Exchange:
 class Stage:
     """graph: what a shard runs. arriving, leaving: the exchanges at its borders.
 
+    origins: per node of `graph` its id in the whole flow; None for the borders.
     sources and sinks: those of the flow that the stage has.
     """
 
     number: int
     graph: FlowGraph
+    origins: tuple[int | None, ...]
     arriving: tuple[Exchange, ...]
     leaving: tuple[Exchange, ...]
     sources: tuple[str, ...]
@@ -86,17 +88,6 @@ class StagePlan:
     @property
     def depth(self) -> int:
         return len(self.stages)
-
-    def layout(self) -> list[Any]:
-        """Where state lies, as JSON: equal for two plans that may use each other's state."""
-        return [
-            [
-                stage.number,
-                [[node.name, list(node.inputs)] for node in stage.graph.nodes],
-                [[e.name, str(e.route)] for e in stage.arriving],
-            ]
-            for stage in self.stages
-        ]
 
 
 def cut(graph: FlowGraph, shards: int, tables: Mapping[str, ByBucket] | None = None) -> StagePlan:
@@ -304,7 +295,8 @@ class _Cutter:
             origin = self.graph.nodes[e.node]
             inputs = (ids["node", str(e.node)],)
             nodes.append(Node(len(nodes), f"{origin.name} ({e.name})", Sink(e.name), inputs, e.schema, origin.place))
-        return _finished(number, self.graph, tuple(nodes), arriving, leaving)
+        origins = (*(None for _ in arriving), *(node.id for node in own), *(None for _ in leaving))
+        return _finished(number, self.graph, tuple(nodes), origins, arriving, leaving)
 
     def _origin(
         self, node: Node, port: int, exchanges: Mapping[tuple[int, int, str], Exchange]
@@ -319,6 +311,7 @@ def _finished(
     number: int,
     whole: FlowGraph,
     nodes: tuple[Node, ...],
+    origins: tuple[int | None, ...],
     arriving: tuple[Exchange, ...],
     leaving: tuple[Exchange, ...],
 ) -> Stage:
@@ -328,6 +321,6 @@ def _finished(
     graph = FlowGraph(f"{whole.name}, stage {number}", nodes, sources, sinks, given_ticks=True)
     inside = {e.name for e in (*arriving, *leaving)}
     return Stage(
-        number, graph, arriving, leaving,
+        number, graph, origins, arriving, leaving,
         tuple(n for n in sources if n not in inside), tuple(n for n in sinks if n not in inside),
     )  # fmt: skip

@@ -55,7 +55,7 @@ class Checkpoint:
 
         fingerprint, description: of the flow; the description is JSON and is what `diff` reads.
         shards:     None means what the checkpoint has, one for a new one.
-        layout:     of the state: which slots lie where; must be equal for `compatible` to be asked.
+        layout:     of the state: which slots lie where; must be equal in any case.
         compatible: whether a flow with another fingerprint may go on (old and new description).
 
         Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
@@ -189,6 +189,14 @@ def _check_same(
         same_layout = manifest.layout == layout
         if not (same_layout and compatible is not None and compatible(manifest.description, description)):
             raise manifest.refuse(path, description, diff)
+    if manifest.layout != layout and shards in (None, manifest.shards):
+        raise FlowChanged(
+            f"the checkpoint {path} keeps its state in other places than this version of Penstock would",
+            why="the flow is the same; how its state is laid out has changed.",
+            fix="go on with the version that wrote it, or start from an empty checkpoint",
+            checkpoint=str(path),
+            diff="state layout",
+        )
     if shards is not None and shards != manifest.shards:
         raise FlowChanged(
             f"the checkpoint {path} has {manifest.shards} shards, not {shards}",

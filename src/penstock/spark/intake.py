@@ -1,0 +1,108 @@
+"""The beginning of a tick in a task: from rows of the tagged union to rows of sources.
+
+    tag int, path string, row_0 struct<...>, ...
+
+`tag` is the number of the source; below 0 there is nothing to read. A source of
+files sends paths, which are read here by the readers of `penstock.io`: so a
+file means the same on both engines, errors and dead letters included. Any
+other DataFrame sends its rows, in the column of its tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from penstock.errors import BadRow
+from penstock.io.arrow import table_to_rows
+from penstock.io.files import Files
+from penstock.io.listing import finished
+from penstock.io.source import BadRecord, Feed, open_source
+from penstock.spark.plan import Input
+from penstock.state.codec import decode
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """Python rows that the driver wrote down as encoded files of a folder."""
+
+    folder: str
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a task has read: rows per source so far, and rows set aside."""
+
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    bad: list[tuple[str, BadRecord]] = field(default_factory=list[tuple[str, BadRecord]])
+
+
+def read_inputs(
+    batches: Iterable[pa.RecordBatch], inputs: tuple[Input, ...], taken: Taken
+) -> Iterator[tuple[str, Rows]]:
+    """Rows by source, a file or a batch at a time. Raises `BadRow` and `UnreadableSource`."""
+    for batch in batches:
+        tags = batch.column("tag").to_pylist()
+        paths = batch.column("path").to_pylist()
+        for tag, path in zip(tags, paths, strict=True):
+            if tag >= 0 and path is not None:
+                found = read_file(inputs[tag].reading, Path(path.removeprefix("file:")), inputs[tag], taken)
+                yield _counted(inputs[tag], found, taken)
+        for tag in set(tags):
+            if tag >= 0 and inputs[tag].reading is None:
+                yield _counted(inputs[tag], _frame_rows(batch, tag, inputs[tag]), taken)
+
+
+def _counted(source: Input, rows: Rows, taken: Taken) -> tuple[str, Rows]:
+    taken.rows[source.name] = taken.rows.get(source.name, 0) + len(rows)
+    return source.name, rows
+
+
+@singledispatch
+def read_file(reading: object, path: Path, source: Input, taken: Taken) -> Rows:
+    """All rows of one file of a source."""
+    raise NotImplementedError(type(reading))
+
+
+@read_file.register
+def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
+    if not finished(path.name):
+        return []
+    feed = Feed(source.name, source.schema, append=source.append)
+    reader = open_source(replace(reading, path=str(path)), feed)
+    try:
+        batch = reader.read(None)
+    finally:
+        reader.close()
+    taken.bad.extend((source.name, record) for record in batch.bad)
+    return batch.rows
+
+
+@read_file.register
+def _(reading: Spooled, path: Path, source: Input, taken: Taken) -> Rows:
+    return list(decode(path.read_bytes()))
+
+
+def _frame_rows(batch: pa.RecordBatch, tag: int, source: Input) -> Rows:
+    column = batch.column(f"row_{tag}")
+    mine = pa.compute.equal(batch.column("tag"), tag)
+    struct = column.filter(mine)
+    table = pa.Table.from_arrays(struct.flatten(), names=[f.name for f in struct.type])
+    for f in source.schema.fields:
+        if not f.nullable and table.column(f.name).null_count:
+            at = table.column(f.name).is_null().to_pylist().index(True)
+            raise BadRow(
+                f"source {source.name!r}: column {f.name!r} of its DataFrame is null",
+                why=f"the flow declares {f}; the row is {table.slice(at, 1).to_pylist()[0]!r}.",
+                fix=f"declare the column as nullable ({f.name}: ... | None), or filter such rows out",
+                source=source.name,
+                column=f.name,
+            )
+    return table_to_rows(table, source.schema, weighted=not source.append)

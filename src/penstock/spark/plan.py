@@ -1,0 +1,175 @@
+"""The plan of a run as tasks get it: stages, where rows come from, where changes go.
+
+Pickled once by the driver; each worker process compiles it once and keeps it.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from penstock.engine.program import Program, compile_program
+from penstock.expr.types import Schema
+from penstock.spark.placement import ByBucket
+from penstock.spark.routing import Divide, divider
+from penstock.spark.stages import Exchange, Stage, StagePlan
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A source of the flow as tasks read it.
+
+    append:  its rows have no weight.
+    reading: what the rows of the tagged union hold of it: a source of files, or None where
+             they hold the rows themselves.
+    """
+
+    name: str
+    schema: Schema
+    append: bool
+    reading: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A sink of the flow as tasks write it; `target` is data of `penstock.io`, None where the driver wants the rows."""
+
+    name: str
+    schema: Schema
+    target: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """folder: of the checkpoint. work: of the working copies, None for the checkpoint's own."""
+
+    stages: StagePlan
+    inputs: tuple[Input, ...]
+    outputs: dict[str, Output]
+    folder: str
+    durable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStage:
+    """slots: per slot of the program, its name for the whole flow. leaving: exchanges with number and divider."""
+
+    stage: Stage
+    program: Program
+    slots: dict[str, str]
+    leaving: tuple[tuple[int, Exchange, Divide], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    plan: Plan
+    stages: tuple[CompiledStage, ...]
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.plan.folder)
+
+
+def compile_stage(stage: Stage, plan: StagePlan) -> CompiledStage:
+    program = compile_program(stage.graph)
+    slots = {slot.name: flow_slot(stage, slot.name) for slot in program.slots}
+    leaving = tuple(
+        (number, e, divider(e.route, e.schema, plan.shards, weighted=not e.append))
+        for number, e in enumerate(plan.exchanges)
+        if e.from_stage == stage.number
+    )
+    return CompiledStage(stage, program, slots, leaving)
+
+
+def flow_slot(stage: Stage, slot: str) -> str:
+    """The name of a stage's slot in terms of the whole flow, which does not change with the cut."""
+    node, _, what = slot.partition(".")
+    return f"{stage.origins[int(node)]}.{what}"
+
+
+def compiled(plan: Plan) -> Compiled:
+    return Compiled(plan, tuple(compile_stage(stage, plan.stages) for stage in plan.stages.stages))
+
+
+def layout(plan: Compiled) -> list[Any]:
+    """Where state lies, as JSON: per stage its slots, and by what rows come to it."""
+    return [
+        [
+            of.stage.number,
+            sorted(of.slots.values()),
+            sorted([e.node, str(e.route)] for e in of.stage.arriving if not isinstance(e.route, ByBucket)),
+        ]
+        for of in plan.stages
+        if of.slots
+    ]
+
+
+# --- to the workers ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedPlan:
+    """A plan as bytes, unpickled and compiled once per worker process."""
+
+    digest: str
+    content: bytes
+
+    @classmethod
+    def of(cls, plan: Plan) -> ShippedPlan:
+        content = pickled(plan)
+        return cls(sha256(content).hexdigest(), content)
+
+    def unpack(self) -> Compiled:
+        found = _unpacked.get(self.digest)
+        if found is None:
+            from pyspark import cloudpickle
+
+            found = compiled(cloudpickle.loads(self.content))
+            _unpacked.clear()
+            _unpacked[self.digest] = found
+        return found
+
+
+_unpacked: dict[str, Compiled] = {}
+
+
+def pickled(value: object) -> bytes:
+    """Pickle for a worker: what its interpreter cannot import (the user's own modules) goes by value."""
+    from pyspark import cloudpickle
+
+    with _by_value(cloudpickle):
+        return cast("bytes", cloudpickle.dumps(value))
+
+
+@contextmanager
+def _by_value(cloudpickle: Any) -> Iterator[None]:
+    register: Callable[[types.ModuleType], None] = cloudpickle.register_pickle_by_value
+    unregister: Callable[[types.ModuleType], None] = cloudpickle.unregister_pickle_by_value
+    known: set[str] = set(cloudpickle.list_registry_pickle_by_value())
+    modules = [m for m in list(sys.modules.values()) if _is_users(m) and m.__name__ not in known]
+    for module in modules:
+        register(module)
+    try:
+        yield
+    finally:
+        for module in modules:
+            unregister(module)
+
+
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+def _is_users(module: object) -> bool:
+    if not isinstance(module, types.ModuleType) or module.__name__ == "__main__":
+        return False
+    file = getattr(module, "__file__", None)
+    is_ours = module.__name__.split(".")[0] == "penstock"
+    is_named = sys.modules.get(module.__name__) is module
+    return bool(file) and is_named and not is_ours and not str(file).startswith(_INSTALLED)

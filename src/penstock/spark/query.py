@@ -1,0 +1,132 @@
+"""The streaming query of a run: it says when a tick comes, and with which rows.
+
+Spark numbers its batches and repeats the last one after a crash; a batch whose
+commit is there has happened. Ticks that nothing arrives for (deferred rows, a
+flow whose sources are all static) are started here.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import CheckpointDamaged
+from penstock.spark.sources import Opened, nothing, shape_of, union_of
+from penstock.spark.tick import Ticker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.engine.interrupt import Interrupt
+
+_LOOK_AGAIN = 0.1
+"""Seconds between two looks at signals and at a query that has nothing to do."""
+
+
+class Query:
+    """The sources of a run as a sequence of ticks."""
+
+    def __init__(self, spark: SparkSession, ticker: Ticker, opened: list[Opened], follow: bool) -> None:
+        self._spark = spark
+        self._ticker = ticker
+        self._shape = shape_of(opened)
+        self._static = union_of((s.frame for s in opened if s.static), self._shape)
+        self._arriving = union_of((s.frame for s in opened if not s.static), self._shape)
+        self._follow = follow
+        self._failure: BaseException | None = None
+        self._stopping = False
+
+    def until_done(self, interrupt: Interrupt) -> None:
+        """Run ticks until the sources end and nothing is deferred, or a signal comes. Raises what a tick raises."""
+        if self._arriving is not None:
+            self._stream(self._arriving, interrupt)
+        elif self._static is not None and self._ticker.checkpoint.last is None:
+            self._ticker.run(self._static, self._positions(None))
+        while self._ticker.pending and interrupt.signal is None:
+            self._empty_tick()
+
+    def _empty_tick(self) -> None:
+        last = self._ticker.checkpoint.last
+        assert last is not None, "only a tick before can have left rows"
+        self._ticker.run(nothing(self._spark, self._shape), last.positions)
+
+    def _stream(self, arriving: DataFrame, interrupt: Interrupt) -> None:
+        location = self._ticker.plan.folder / "source"
+        self._check_positions_are_there()
+        writer = arriving.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(location))
+        if self._follow:
+            writer = writer.trigger(processingTime="0 seconds")
+        else:
+            writer = writer.trigger(availableNow=True)
+        query = writer.start()
+        try:
+            self._watch(query, interrupt)
+        finally:
+            self._stop(query)
+
+    def _watch(self, query: StreamingQuery, interrupt: Interrupt) -> None:
+        try:
+            idle = 0
+            while query.isActive and interrupt.signal is None and self._failure is None:
+                interrupt.wait(_LOOK_AGAIN)
+                idle = 0 if query.status["isTriggerActive"] and query.status["isDataAvailable"] else idle + 1
+                if self._follow and idle > 1 and self._ticker.pending:
+                    with self._ticker.lock:
+                        if self._ticker.pending:
+                            self._empty_tick()
+            if self._failure is None and interrupt.signal is None:
+                query.awaitTermination()
+        except Exception:
+            # The query's own error quotes ours as text; ours comes first.
+            if self._failure is None:
+                raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _stop(self, query: StreamingQuery) -> None:
+        # Between two ticks: stopping in the middle of one would break off its job.
+        with self._ticker.lock:
+            self._stopping = True
+            with suppress(Exception):
+                query.stop()
+
+    def _batch(self, rows: DataFrame, batch: int) -> None:
+        with self._ticker.lock:
+            if self._stopping or self._failure is not None:
+                # Not committed and not to be marked as done: it comes again.
+                raise _Stopped
+            last = self._ticker.checkpoint.last
+            done = last.positions.get("batch") if last is not None and last.positions else None
+            if done is not None and batch <= done:
+                return
+            if last is None and self._static is not None:
+                rows = rows.union(self._static)
+            try:
+                self._ticker.run(rows, self._positions(batch))
+            except BaseException as failure:
+                self._failure = failure
+                raise
+
+    def _positions(self, batch: int | None) -> dict[str, Any]:
+        return {"batch": batch, "query": self._query_id()}
+
+    def _query_id(self) -> str | None:
+        metadata = self._ticker.plan.folder / "source" / "metadata"
+        return metadata.read_text() if metadata.is_file() else None
+
+    def _check_positions_are_there(self) -> None:
+        last = self._ticker.checkpoint.last
+        if last is None or last.positions.get("query") in (None, self._query_id()):
+            return
+        folder = self._ticker.plan.folder / "source"
+        raise CheckpointDamaged(
+            "the checkpoint has lost the positions of its sources",
+            why=f"{folder} is missing, or is not the one that tick {last.tick} was taken from.",
+            fix="restore the checkpoint folder from a backup, or start from an empty one",
+            file=str(folder),
+        )
+
+
+class _Stopped(Exception):  # noqa: N818
+    """Ends the query's thread between two ticks."""

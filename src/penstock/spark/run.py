@@ -1,0 +1,177 @@
+"""Run a flow on Spark, from sources to sinks."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from penstock.analysis.fingerprint import describe, diff, fingerprint
+from penstock.engine.ends import as_sink, check_names, dead_letters_of
+from penstock.engine.engine import Engine
+from penstock.engine.interrupt import Interrupt
+from penstock.engine.run import RunResult
+from penstock.flow.operators.source import Source as SourceOperator
+from penstock.spark.drain import bucket_route, is_written_by_tasks
+from penstock.spark.outlet import open_outlets
+from penstock.spark.plan import Output, Plan, compiled, layout
+from penstock.spark.query import Query
+from penstock.spark.sources import Opened, Opening, open_on_spark
+from penstock.spark.stages import cut
+from penstock.spark.tick import Progress, Ticker, Way
+from penstock.state.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.flow.flow import Flow
+    from penstock.graph.node import FlowGraph
+
+
+def run(
+    flow: Flow,
+    spark: SparkSession | None = None,
+    *,
+    sources: Mapping[str, Any],
+    sinks: Mapping[str, Any] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    mode: Literal["stream", "batch"] = "stream",
+    shards: int | None = None,
+    follow: bool = False,
+    on_tick: Callable[[Progress], object] | None = None,
+    way: Way | Literal["auto"] = "auto",
+) -> RunResult:
+    """Run `flow` on Spark until its sources are done and nothing is deferred.
+
+    spark:      the session; without one `penstock.spark.session()`.
+    sources:    per name a source of `penstock.io`, a `penstock.spark.Frame`, or an iterable of rows.
+    sinks:      per name a sink of `penstock.io`, a list that `Change`s are appended to, or a
+                function of (tick, changes). Sinks that are not named are not written.
+    checkpoint: a folder. State, source positions and output of each tick become durable
+                together; a run with the same flow goes on after the last of these ticks.
+                Without one there is a temporary one.
+    mode:       "stream": tick by tick, with state. "batch": one native plan over sources that end.
+    shards:     in how many parts the state is divided; fixed for the life of a checkpoint.
+                As many as Spark runs tasks at a time, where not given.
+    follow:     wait for new input for ever, until Ctrl-C or SIGTERM.
+    on_tick:    called after every tick, with a `Progress`.
+    way:        how a tick is run: in "one task", by "stages" with shuffles between them, or
+                "auto": by the number of rows of the tick before. The answers are the same.
+
+    Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one acts at once.
+
+    Raises what the analysis of the flow raises; `BadInput`, `BadRow`, `UnreadableSource` for
+    input; `FlowChanged`, `CheckpointDamaged`, `CheckpointInUse` for the checkpoint; and what
+    fails within a tick, nothing of which is then committed or published.
+    """
+    from penstock.spark.session import session
+
+    graph = flow.graph()
+    check_names(graph, sources, sinks or {})
+    if mode == "batch":
+        from penstock.spark.batch import run_batch
+
+        return run_batch(flow, spark or session(), sources=sources, sinks=sinks or {}, on_tick=on_tick)
+    with ExitStack() as closing:
+        running = _Run(flow, graph, spark or session(), closing)
+        folder = _checkpoint_folder(checkpoint, closing)
+        ticker, query = running.open(
+            folder, sources, sinks or {}, shards, follow, on_tick, way, durable=checkpoint is not None
+        )
+        interrupt = closing.enter_context(Interrupt())
+        query.until_done(interrupt)
+        return RunResult(ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal)
+
+
+def _checkpoint_folder(checkpoint: str | PathLike[str] | None, closing: ExitStack) -> Path:
+    if checkpoint is not None:
+        return Path(checkpoint).absolute()
+    folder = Path(tempfile.mkdtemp(prefix="penstock-checkpoint-"))
+    closing.callback(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+class _Run:
+    """Puts the parts of a run together; whatever is opened is closed by `closing`."""
+
+    def __init__(self, flow: Flow, graph: FlowGraph, spark: SparkSession, closing: ExitStack) -> None:
+        self._engine = Engine(flow)
+        self._graph = graph
+        self._spark = spark
+        self._closing = closing
+
+    def open(
+        self,
+        folder: Path,
+        sources: Mapping[str, Any],
+        sinks: Mapping[str, Any],
+        shards: int | None,
+        follow: bool,
+        on_tick: Callable[[Progress], object] | None,
+        way: Way | Literal["auto"],
+        *,
+        durable: bool,
+    ) -> tuple[Ticker, Query]:
+        targets = {name: as_sink(sink) for name, sink in sinks.items()}
+        tables = {name: r for name, t in targets.items() if (r := bucket_route(t)) is not None}
+        found = _shards_of(folder)
+        count = found or shards or self._spark.sparkContext.defaultParallelism
+        stages = cut(self._graph, count, tables)
+        outputs = {name: self._output(name, target) for name, target in targets.items()}
+        bare = compiled(Plan(stages, (), outputs, str(folder), durable))
+        checkpoint = Checkpoint.open(
+            folder,
+            fingerprint=fingerprint(self._graph),
+            description=describe(self._graph),
+            shards=shards or count,
+            layout=layout(bare),
+            diff=diff,
+        )
+        self._closing.callback(checkpoint.close)
+        if checkpoint.last is None:
+            # What an interrupted start left; nothing of it counts.
+            shutil.rmtree(folder / "source", ignore_errors=True)
+            shutil.rmtree(folder / "rows", ignore_errors=True)
+        opened = self._open_sources(sources, folder, follow)
+        inputs = tuple(source.input for source in opened)
+        plan = compiled(Plan(stages, inputs, outputs, str(folder), durable))
+        letters = {
+            name: found
+            for name, source in sources.items()
+            if (found := dead_letters_of(name, source, durable)) is not None
+        }
+        for found in letters.values():
+            found.recover(checkpoint.tick)
+            self._closing.callback(found.close)
+        outlets = open_outlets(self._graph, sinks, folder, checkpoint.tick, durable, self._closing)
+        local = self._spark.sparkContext.master.startswith("local[") or self._spark.sparkContext.master == "local"
+        ticker = Ticker(plan, checkpoint, outlets, letters, way, local, on_tick)
+        return ticker, Query(self._spark, ticker, opened, follow)
+
+    def _output(self, name: str, target: object) -> Output:
+        schema = self._graph.nodes[self._graph.sinks[name]].schema
+        return Output(name, schema, target if is_written_by_tasks(target) else None)
+
+    def _open_sources(self, sources: Mapping[str, Any], folder: Path, follow: bool) -> list[Opened]:
+        opened: list[Opened] = []
+        for tag, (name, node) in enumerate(self._graph.sources.items()):
+            operator = cast("SourceOperator", self._graph.nodes[node].operator)
+            opening = Opening(
+                self._spark, self._engine, name, operator, tag, folder / "rows" / name, follow
+            )
+            opened.append(open_on_spark(sources[name], opening))
+        return opened
+
+
+def _shards_of(folder: Path) -> int | None:
+    """The number of shards of a checkpoint that has ticks already."""
+    from penstock.state.manifest import Manifest
+
+    if not any(folder.glob("commit/*.json")):
+        return None
+    manifest = Manifest.read(folder)
+    return None if manifest is None else manifest.shards

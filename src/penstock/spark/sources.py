@@ -1,0 +1,219 @@
+"""Sources on Spark: each becomes a DataFrame of one form, so that all of them make one query.
+
+The form is `penstock.spark.intake`'s. What arrives over time is a streaming
+DataFrame; what is there in the first tick, whole, is a static one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import singledispatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.errors import BadInput, WrongType
+from penstock.flow.operators.source import Source as SourceOperator
+from penstock.io import Rows as GivenRows
+from penstock.io import Source
+from penstock.io.files import Files
+from penstock.io.listing import Listing, finished
+from penstock.io.source import WEIGHT
+from penstock.spark.intake import Spooled
+from penstock.spark.plan import Input
+from penstock.state.codec import value_encoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.engine.engine import Engine
+
+# What Spark's binary files are; only the paths are ever read.
+_LISTED = "path string, modificationTime timestamp, length long, content binary"
+
+
+@dataclass(frozen=True, eq=False)
+class Frame(Source):
+    """A DataFrame as a source: a streaming one, or a static one that is there in the first tick.
+
+    Its columns are found by name and must have the types that the flow declares;
+    further columns are left out. For a table source a column `weight`, a long,
+    is each row's weight; without it each row comes once.
+    """
+
+    frame: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A source of a run. static: all of it comes with the first tick."""
+
+    input: Input
+    frame: DataFrame
+    static: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a source is opened with. spool: a folder for what the driver writes down for tasks."""
+
+    spark: SparkSession
+    engine: Engine
+    name: str
+    operator: SourceOperator
+    tag: int
+    spool: Path
+    follow: bool
+
+    @property
+    def append(self) -> bool:
+        return self.engine.program.source_append[self.name]
+
+    def input(self, reading: Any) -> Input:
+        return Input(self.name, self.operator.schema, self.append, reading)
+
+    def listed(self, frame: DataFrame) -> DataFrame:
+        """A frame with a column `path` in the form of the union."""
+        from pyspark.sql import functions as f
+
+        return frame.select(f.lit(self.tag).alias("tag"), f.col("path"))
+
+
+@singledispatch
+def open_on_spark(source: object, opening: Opening) -> Opened:
+    """A source as a DataFrame. Raises `BadInput` for what is no source, `UnreadableSource` early."""
+    raise BadInput(
+        f"source {opening.name!r} is {type(source).__name__}, which is no source on Spark",
+        fix="give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Frame(dataframe), Rows(...) or rows",
+        source=opening.name,
+    )
+
+
+@open_on_spark.register
+def _(source: Files, opening: Opening) -> Opened:
+    listing = Listing(opening.name, os.path.abspath(source.path))
+    files = [str(path) for _, path in listing.files(may_be_none=opening.follow)]
+    if opening.operator.bounded:
+        return Opened(opening.input(source), _paths(opening, files), static=True)
+    frame = _arriving(opening.spark, listing.path, source.files_per_tick)
+    return Opened(opening.input(source), opening.listed(frame), static=False)
+
+
+@open_on_spark.register
+def _(source: GivenRows, opening: Opening) -> Opened:
+    return _open_rows(source.batches, opening)
+
+
+@open_on_spark.register(Iterable)
+def _(source: Iterable[Any], opening: Opening) -> Opened:
+    return _open_rows([source], opening)
+
+
+def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
+    spool_rows(batches, opening)
+    reading = Spooled(str(opening.spool))
+    if opening.operator.bounded:
+        files = sorted(str(path) for path in opening.spool.iterdir() if finished(path.name))
+        return Opened(opening.input(reading), _paths(opening, files), static=True)
+    frame = _arriving(opening.spark, str(opening.spool), 1)
+    return Opened(opening.input(reading), opening.listed(frame), static=False)
+
+
+def spool_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> None:
+    """Write each batch to a file of its own, once. Raises `BadRow`."""
+    opening.spool.mkdir(parents=True, exist_ok=True)
+    encode = value_encoder()
+    for number, batch in enumerate(batches):
+        file = opening.spool / f"{number:08d}.rows"
+        if not file.exists():
+            aside = opening.spool / f".{number:08d}.rows"
+            aside.write_bytes(encode(opening.engine.internal_rows(opening.name, list(batch))))
+            # Spark takes files in the order of their times.
+            os.utime(aside, (1_000_000_000 + number, 1_000_000_000 + number))
+            aside.rename(file)
+
+
+@open_on_spark.register
+def _(source: Frame, opening: Opening) -> Opened:
+    from pyspark.sql import functions as f
+
+    columns = _checked_columns(source.frame, opening)
+    row = f.struct(*columns).alias(f"row_{opening.tag}")
+    frame = source.frame.select(f.lit(opening.tag).alias("tag"), f.lit(None).cast("string").alias("path"), row)
+    return Opened(opening.input(None), frame, static=not source.frame.isStreaming)
+
+
+def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
+    from pyspark.sql import functions as f
+
+    from penstock.spark.types import spark_type
+
+    found = {field.name: field.dataType for field in frame.schema.fields}
+    columns: list[Any] = []
+    for field in opening.operator.schema.fields:
+        wanted = spark_type(field.type)
+        if found.get(field.name) != wanted:
+            there = found.get(field.name)
+            raise WrongType(
+                f"source {opening.name!r}: its DataFrame has "
+                + (f"no column {field.name!r}" if there is None else f"{field.name!r} as {there.simpleString()}"),
+                why=f"the flow declares {field}, which is {wanted.simpleString()} on Spark.",
+                fix="select and cast in the DataFrame, or change the row type of the flow's source",
+                source=opening.name,
+                column=field.name,
+            )
+        columns.append(f.col(f"`{field.name}`"))
+    if not opening.append:
+        weight = f.col(WEIGHT).cast("long") if WEIGHT in found else f.lit(1).cast("long")
+        columns.append(weight.alias(WEIGHT))
+    return columns
+
+
+def _arriving(spark: SparkSession, path: str, files_per_tick: int | None) -> DataFrame:
+    reader = spark.readStream.format("binaryFile").schema(_LISTED)
+    if files_per_tick is not None:
+        reader = reader.option("maxFilesPerTrigger", files_per_tick)
+    return reader.load(path)
+
+
+def _paths(opening: Opening, files: list[str]) -> DataFrame:
+    return opening.listed(opening.spark.createDataFrame([(path,) for path in files], "path string"))
+
+
+# --- the union ----------------------------------------------------------------------------
+
+
+Shape: TypeAlias = "dict[str, Any]"
+
+
+def shape_of(opened: Iterable[Opened]) -> Shape:
+    """The further columns of the union, one per source that sends rows, with their types."""
+    return {
+        f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
+        for tag, source in enumerate(opened)
+        if source.input.reading is None
+    }
+
+
+def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
+    """Frames of sources as one, None of none."""
+    from pyspark.sql import functions as f
+
+    whole: DataFrame | None = None
+    for frame in frames:
+        missing = {name: f.lit(None).cast(kind) for name, kind in shape.items() if name not in frame.columns}
+        filled = frame.withColumns(missing) if missing else frame
+        same = filled.select("tag", "path", *shape)
+        whole = same if whole is None else whole.union(same)
+    return whole
+
+
+def nothing(spark: SparkSession, shape: Shape) -> DataFrame:
+    """One row that holds nothing to read: it starts a task all the same."""
+    from pyspark.sql import functions as f
+
+    row = spark.range(1).select(f.lit(-1).alias("tag"), f.lit(None).cast("string").alias("path"))
+    whole = union_of([row], shape)
+    assert whole is not None
+    return whole

@@ -1,0 +1,177 @@
+"""What runs in Spark's Python workers: a tick's stages, one by one or all in one task.
+
+Both ways run the same cells on the same rows from the same state; they differ
+in how rows get from stage to stage: through a shuffle, or through a list.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.errors import PenstockError
+from penstock.spark.cell import by_source, cell_number, run_cell, run_stateless
+from penstock.spark.drain import write_changes
+from penstock.spark.intake import Taken, read_inputs
+from penstock.spark.messages import Message, Result, from_batches, messages_of, rows_of, to_batches
+from penstock.spark.outcome import bad_result, chain_result, error_result
+from penstock.spark.plan import Compiled, ShippedPlan
+from penstock.state.chain import Chain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+
+
+@dataclass(frozen=True, slots=True)
+class TickOrder:
+    """What the tasks of a tick are told. pending: cells that have rows from the tick before."""
+
+    shipped: ShippedPlan
+    tick: int
+    chains: Mapping[int, Chain]
+    pending: frozenset[int]
+
+
+def scatter(order: TickOrder) -> Task:
+    """Stage 0: from what came in to messages for the shards."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return to_batches(_guarded(_Attempt(order), 0, lambda attempt: _scatter(attempt, batches)))
+
+    return task
+
+
+def stage(order: TickOrder, number: int) -> Task:
+    """A later stage on the shard that has the partition's number."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return to_batches(_guarded(_Attempt(order), number, lambda attempt: _stage(attempt, number, batches)))
+
+    return task
+
+
+def whole_tick(order: TickOrder) -> Task:
+    """All stages of a small tick, shard by shard, without a shuffle."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return to_batches(_guarded(_Attempt(order), 0, lambda attempt: _whole_tick(attempt, batches)))
+
+    return task
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt of one task: its files have its name."""
+
+    order: TickOrder
+    plan: Compiled = field(init=False)
+    name: str = field(init=False)
+    sinks: defaultdict[str, Rows] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plan = self.order.shipped.unpack()
+        self.name = uuid.uuid4().hex[:12]
+        self.sinks = defaultdict(list)
+
+    def keep(self, sinks: Mapping[str, Rows]) -> None:
+        for name, rows in sinks.items():
+            if name in self.plan.plan.outputs:
+                self.sinks[name].extend(rows)
+
+    def cell(self, stage: int, shard: int, inputs: dict[str, Rows], send: Callable[..., None]) -> Result | None:
+        """Run a cell if there is anything for it to do."""
+        number = cell_number(stage, shard, self.plan.plan.stages.shards)
+        if not inputs and number not in self.order.pending:
+            return None
+        chain = self.order.chains.get(number, Chain())
+        done = run_cell(self.plan, stage, shard, inputs, chain, self.order.tick, self.name, send)
+        self.keep(done.sinks)
+        return chain_result(number, done.chain, done.pending)
+
+    def written(self) -> Iterator[Result]:
+        for name, rows in self.sinks.items():
+            output = self.plan.plan.outputs[name]
+            yield from write_changes(
+                output.target, output, self.order.tick, self.name, rows, self.plan.plan.durable
+            )
+
+
+def _guarded(
+    attempt: _Attempt, stage: int, run: Callable[[_Attempt], Iterator[Message | Result]]
+) -> Iterator[Message]:
+    # An error of ours is the same whenever the task is run again: it is told, not retried.
+    try:
+        for item in run(attempt):
+            yield item.message(0) if isinstance(item, Result) else item
+    except PenstockError as error:
+        yield error_result(stage, error).message(0)
+
+
+def _read(attempt: _Attempt, batches: Iterable[pa.RecordBatch], send: Callable[..., None]) -> Iterator[Result]:
+    taken = Taken()
+    of = attempt.plan.stages[0]
+    for source, rows in read_inputs(batches, attempt.plan.plan.inputs, taken):
+        if rows:
+            attempt.keep(run_stateless(of, {source: rows}, send))
+    yield from (Result("taken", item) for item in taken.rows.items())
+    yield from (bad_result(source, record) for source, record in taken.bad)
+
+
+def _scatter(attempt: _Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+    waiting: dict[tuple[int, int, int], Rows] = {}
+
+    def send(stage: int, shard: int, exchange: int, rows: Rows) -> None:
+        waiting.setdefault((stage, shard, exchange), []).extend(rows)
+
+    yield from _read(attempt, batches, send)
+    for (to_stage, shard, exchange), rows in waiting.items():
+        yield from messages_of(to_stage, shard, exchange, rows)
+    yield from attempt.written()
+
+
+def _stage(attempt: _Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "a stage runs in a task"
+    shard = context.partitionId()
+    arrived: list[tuple[int, Rows]] = []
+    for message in from_batches(batches):
+        if message[0] == number:
+            assert message[1] == shard, "rows came to the wrong shard"
+            arrived.append((message[2], rows_of(message[3])))
+        else:
+            yield message
+    out: list[tuple[int, int, int, Rows]] = []
+    result = attempt.cell(number, shard, by_source(attempt.plan, arrived), lambda *sent: out.append(sent))
+    if result is not None:
+        yield result
+    for sent in out:
+        yield from messages_of(*sent)
+    yield from attempt.written()
+
+
+def _whole_tick(attempt: _Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+    waiting: dict[tuple[int, int], list[tuple[int, Rows]]] = {}
+
+    def send(stage: int, shard: int, exchange: int, rows: Rows) -> None:
+        waiting.setdefault((stage, shard), []).append((exchange, rows))
+
+    yield from _read(attempt, batches, send)
+    stages = attempt.plan.plan.stages
+    for number in range(1, len(stages.stages)):
+        for shard in range(stages.shards):
+            inputs = by_source(attempt.plan, waiting.pop((number, shard), ()))
+            result = attempt.cell(number, shard, inputs, send)
+            if result is not None:
+                yield result
+    yield from attempt.written()
+
+
+__all__ = ["TickOrder", "scatter", "stage", "whole_tick"]
