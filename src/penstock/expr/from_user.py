@@ -9,7 +9,7 @@ timestamp of another zone, a dataclass) or raises `BadRow`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import singledispatch
@@ -35,7 +35,7 @@ from penstock.expr.types import (
 
 def from_user(
     schema: Schema, *, what: str, change: type | None = None
-) -> Callable[[Sequence[object]], list[tuple[Any, ...]]]:
+) -> Callable[[Iterable[object]], list[tuple[Any, ...]]]:
     """A converter of users' rows to internal rows of `schema`.
 
     what:   names the rows in errors ("source 'bids'").
@@ -58,7 +58,7 @@ def from_user(
         "Row": schema.row_class if not schema.scalar and schema.row_class is not None else tuple,
     }
     exec(compile(source, f"<rows of {what}>", "exec"), names)
-    return cast("Callable[[Sequence[object]], list[tuple[Any, ...]]]", names["convert"])
+    return cast("Callable[[Iterable[object]], list[tuple[Any, ...]]]", names["convert"])
 
 
 def _source(schema: Schema, *, weighted: bool) -> str:

@@ -6,7 +6,6 @@ from functools import singledispatch
 
 from pyspark.sql import types as spark
 
-from penstock.expr.arrow import arrow_schema
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -22,6 +21,7 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
 )
+from penstock.io.arrow import arrow_schema
 
 __all__ = ["arrow_schema", "spark_schema", "spark_type"]
 
