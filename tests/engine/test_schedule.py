@@ -57,6 +57,7 @@ def test_a_junction_runs_once_whatever_the_paths_that_lead_to_it() -> None:
     short = a.union(b)
     long = short.group_by("key").agg(n=ps.count()).filter(col.n > 0).group_by("key").agg(m=ps.max(col.n))
     flow.sink("out", short.join(long, on="key"))
+    flow.sink("beside", a.filter(col.value > 0))
     engine, called = counting(flow)
     changes = engine.tick(a=[Pair(1, 1)], b=[Pair(1, 2)])["out"]
     assert len(called) == len(set(called)), "no function runs twice in a tick"

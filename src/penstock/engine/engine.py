@@ -13,7 +13,7 @@ from penstock.expr.rows import from_user, to_user
 from penstock.flow.operators.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from penstock.engine.slot import SlotMapping
     from penstock.flow.flow import Flow
@@ -43,7 +43,7 @@ class Engine:
         self._ticks = first_tick
         self._failure: Exception | None = None
         graph = self.program.graph
-        self._intake: dict[str, Callable[[Sequence[Any]], Rows]] = {
+        self._intake: dict[str, Callable[[Iterable[Any]], Rows]] = {
             name: _intake(graph.nodes[node].operator, self.program.source_append[name])
             for name, node in graph.sources.items()
         }
@@ -81,8 +81,17 @@ class Engine:
         `NoFixpoint` from within the tick; after one of these the state is half of
         the tick, and every further call raises `EngineStopped`.
         """
-        rows = {name: self.internal_rows(name, given) for name, given in inputs.items()}
-        return self._outputs(self.tick_rows(rows))
+        rows: dict[str, Rows] = {}
+        for name, given in inputs.items():
+            intake = self._intake.get(name)
+            if intake is None:
+                raise self._unknown_source(name)
+            rows[name] = intake(given)
+        made = self.tick_rows(rows)
+        outputs: dict[str, Changes] = {}
+        for name, append, user in self._outlets:
+            outputs[name] = Changes(made.get(name, _NO_ROWS), append, user)
+        return outputs
 
     def tick_rows(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append."""
@@ -116,24 +125,22 @@ class Engine:
         """Rows as `tick` takes them, for `tick_rows`. Raises `BadInput` and `BadRow` as `tick` does."""
         intake = self._intake.get(name)
         if intake is None:
-            raise BadInput(
-                f"the flow has no source {name!r}",
-                fix=f"its sources are {', '.join(map(repr, self._intake)) or 'none'}",
-                source=name,
-            )
-        return intake(rows if isinstance(rows, list | tuple) else list(rows))
+            raise self._unknown_source(name)
+        return intake(rows)
 
-    def _outputs(self, rows: Mapping[str, Rows]) -> dict[str, Changes]:
-        return {
-            name: Changes(rows.get(name, _NO_ROWS), append, user) for name, append, user in self._outlets
-        }
+    def _unknown_source(self, name: str) -> BadInput:
+        return BadInput(
+            f"the flow has no source {name!r}",
+            fix=f"its sources are {', '.join(map(repr, self._intake)) or 'none'}",
+            source=name,
+        )
 
 
 def _is_bounded(operator: object) -> bool:
     return isinstance(operator, Source) and operator.bounded
 
 
-def _intake(operator: object, append: bool) -> Callable[[Sequence[Any]], Rows]:
+def _intake(operator: object, append: bool) -> Callable[[Iterable[Any]], Rows]:
     """From what users give to internal rows."""
     assert isinstance(operator, Source)
     what = f"source {operator.name!r}"

@@ -29,8 +29,9 @@ class Machine:
     def __init__(self, program: Program, state: Mapping[str, SlotMapping]) -> None:
         self.program = program
         functions = program.bind(state)
+        self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")
         self._parts: list[tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]] = [
-            (functions[p.function], p.inputs, p.outputs) for p in program.parts
+            (functions[p.function], p.inputs, p.outputs) for p in program.parts if p.function in functions
         ]
         self._readers: dict[int, list[int]] = {}
         for at, part in enumerate(program.parts):
@@ -38,7 +39,6 @@ class Machine:
                 self._readers.setdefault(node, []).append(at)
         self._sources = program.graph.sources
         self._sinks = tuple(program.graph.sinks.items())
-        self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")
         self._delayed = tuple((d.node, d.source, state[d.slot.name]) for d in program.delayed)
 
     @property

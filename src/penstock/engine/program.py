@@ -69,20 +69,22 @@ def compile_program(graph: FlowGraph) -> Program:
     analysis = analyse(graph)
     constants = Constants()
     parts = plan_parts(graph, analysis)
+    ends = straight_ends(graph, parts)
     lines: list[str] = []
     purposes: list[Purpose] = []
     slots: list[Slot] = []
     for part in parts:
         writer = RegionWriter(graph, analysis, part, constants)
-        writer.write()
+        if ends is None:
+            writer.write()
+        else:
+            writer.write_tick(*ends)
         for written in (writer.functions, writer.code):
             lines.extend(written.lines)
             purposes.extend(written.purposes)
         lines.append("")
         purposes.append(Purpose())
         slots.extend(writer.slots)
-    lines.extend(straight_tick(graph, parts))
-    purposes.extend([Purpose()] * (len(lines) - len(purposes)))
     consumers = live_consumers(graph)
     delayed = tuple(
         Delayed(n.id, n.inputs[0], Slot(f"{n.id}.deferred", as_list))
@@ -106,24 +108,18 @@ def compile_program(graph: FlowGraph) -> Program:
     )
 
 
-def straight_tick(graph: FlowGraph, parts: tuple[Part, ...]) -> list[str]:
-    """Source of `tick(inputs)` for a flow of one part that reads sources and fills sinks; else nothing."""
-    if len(parts) != 1:
-        return []
+def straight_ends(
+    graph: FlowGraph, parts: tuple[Part, ...]
+) -> tuple[dict[int, str], dict[int, str]] | None:
+    """Names of sources and sinks by node, for a flow that is one part between them; else None."""
+    if len(parts) != 1 or any(isinstance(n.operator, DeferTick) for n in graph.nodes):
+        return None
     (part,) = parts
     sources = {node: name for name, node in graph.sources.items()}
     sinks = {node: name for name, node in graph.sinks.items()}
-    delays = any(isinstance(n.operator, DeferTick) for n in graph.nodes)
-    if delays or not (sources.keys() >= set(part.inputs) and sinks.keys() == set(part.outputs)):
-        return []
-    inputs = ", ".join(f"get({sources[n]!r}, ())" for n in part.inputs)
-    outputs = "".join(f"out_{n}, " for n in part.outputs)
-    call = f"    {outputs}= {part.function}({inputs})"
-    lines = ["def tick(inputs):", "    get = inputs.get", call, "    made = {}"]
-    for node in part.outputs:
-        lines.append(f"    if out_{node}:")
-        lines.append(f"        made[{sinks[node]!r}] = out_{node}")
-    return [*lines, "    return made"]
+    if sources.keys() >= set(part.inputs) and sinks.keys() == set(part.outputs):
+        return sources, sinks
+    return None
 
 
 __all__ = ["Delayed", "Program", "compile_program"]

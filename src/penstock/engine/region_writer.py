@@ -21,7 +21,7 @@ from penstock.expr.check import check
 from penstock.expr.python import Scope, key_of, lower, predicate
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     from penstock.analysis import Analysis
     from penstock.engine.constants import Constants
@@ -218,19 +218,35 @@ class RegionWriter:
         return tuple(slot for step in self._steps.values() for slot in step.slots())
 
     def write(self) -> None:
-        """Write the region's function."""
+        """Write the region as a function from lists of rows to lists of rows."""
         inputs = ", ".join(self.buffer(n) for n in self.part.inputs)
         with self.code.block(f"def {self.part.function}({inputs}):"):
-            self._begin()
-            for group in self._in_turn():
-                if len(group) == 1 and group[0] not in self._loop_of:
-                    self._write_node(group[0])
-                else:
-                    self._write_loop(group)
-            results = [
-                self.result(n) if self._steps[n].has_result else self.buffer(n) for n in self.part.outputs
-            ]
+            self._write_body()
+            results = [self._outcome(n) for n in self.part.outputs]
             self.code.line(f"return {tuple_source(results) if results else '()'}")
+
+    def write_tick(self, sources: Mapping[int, str], sinks: Mapping[int, str]) -> None:
+        """Write the region, which is the whole flow, as `tick(inputs)`: rows by source to rows by sink."""
+        with self.code.block("def tick(inputs):"):
+            for node in self.part.inputs:
+                self.code.line(f"{self.buffer(node)} = inputs.get({sources[node]!r}, ())")
+            self._write_body()
+            self.code.line("made = {}")
+            for node in self.part.outputs:
+                with self.code.block(f"if {self._outcome(node)}:"):
+                    self.code.line(f"made[{sinks[node]!r}] = {self._outcome(node)}")
+            self.code.line("return made")
+
+    def _write_body(self) -> None:
+        self._begin()
+        for group in self._in_turn():
+            if len(group) == 1 and group[0] not in self._loop_of:
+                self._write_node(group[0])
+            else:
+                self._write_loop(group)
+
+    def _outcome(self, node: int) -> str:
+        return self.result(node) if self._steps[node].has_result else self.buffer(node)
 
     def _begin(self) -> None:
         for node in self.part.nodes:
