@@ -41,9 +41,9 @@ def flow(start: str = "ADK") -> ps.Flow:
     airports = flow.source("airports", Airport, bounded=True)
     routes = flow.source("routes", Route)
 
-    departures = flights.join(airports, on=col.origin == col.iata)
+    departures = flights.join(airports, on=col.origin == col.iata, name="departures")
     delays = departures.group_by("state").agg(
-        flights=ps.count(), average=ps.mean(col.delay), into=StateDelay, name="delays"
+        flights=ps.count(), average=ps.mean(col.delay), into=StateDelay, name="average delays"
     )
     flow.sink("delays", delays)
     flow.sink("worst", delays.top_k(5, by=col.average.desc()))

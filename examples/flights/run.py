@@ -61,8 +61,9 @@ def sources(data: Path, flights: Path) -> dict[str, io.Source]:
 
 def show_changes(file: str, changes: Iterable[ps.Change[StateDelay]]) -> None:
     print(file)
-    for (state, flights, average), weight in sorted(changes, key=lambda c: (c.weight, -c.row.average)):
-        print(f"  {'+' if weight > 0 else '-'} {state} {average:7.2f} minutes, {flights} flights")
+    for sign, weight in (("-", -1), ("+", 1)):
+        rows = sorted((c.row for c in changes if c.weight == weight), key=lambda row: -row.average)
+        print(f"  {sign} {', '.join(f'{row.state} {row.average:.2f}' for row in rows)}".rstrip())
 
 
 def show_end(
