@@ -63,6 +63,10 @@ class RegionWriter:
         """Whether a node's rows of a tick are known to differ from each other already."""
         return node in self._steps and self._steps[node].consolidates
 
+    def is_in_loop(self, node: int) -> bool:
+        """Whether a node's rows may come back to it within a tick."""
+        return node in self._loop_of
+
     def input_schema(self, node: Node, port: int) -> Schema:
         return self.graph.nodes[node.inputs[port]].schema
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.slot import Slot
+from penstock.engine.steps.distinct import distinct_step
 from penstock.engine.steps.step import Step, step_for
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
@@ -59,4 +60,7 @@ def _sink(operator: Sink, node: Node, writer: RegionWriter) -> Step:
 
 @step_for.register(Feedback)
 def _feedback(operator: Feedback, node: Node, writer: RegionWriter) -> Step:
+    if not writer.is_in_loop(node.id):
+        # Every way back passes a delay: no rounds within a tick, and rows may be taken back.
+        return distinct_step(node, writer)
     return FeedbackStep(node, writer)
