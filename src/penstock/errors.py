@@ -7,14 +7,18 @@ facts are attributes, so that no program has to parse the text.
 
 from __future__ import annotations
 
+import functools
 import linecache
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent) + os.sep
+# Single dispatch puts frames of its own between ours.
+_DISPATCH = functools.__file__
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ class Place:
     @classmethod
     def of_caller(cls) -> Place:
         """The nearest frame outside the package: the user's line that called us."""
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, _DISPATCH)):
             frame = frame.f_back
         return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
@@ -49,8 +53,9 @@ class Step:
     place: Place
     note: str = ""
 
-    def __str__(self) -> str:
-        line = f"  {self.place}   {self.place.text}"
+    def line(self, width: int = 0) -> str:
+        """The place, at least `width` wide, the text of its line, and the note."""
+        line = f"  {self.place!s:<{width}}   {self.place.text}".rstrip()
         return f"{line}      <- {self.note}" if self.note else line
 
 
@@ -88,7 +93,8 @@ class PenstockError(Exception):
     def _text(self) -> str:
         parts = [f"{self.code} {type(self).__name__}: {self.what}"]
         if self.where:
-            parts.append("\n".join(str(step) for step in self.where))
+            width = max(len(str(step.place)) for step in self.where)
+            parts.append("\n".join(step.line(width) for step in self.where))
         if self.why:
             parts.append(self.why)
         if self.fix:

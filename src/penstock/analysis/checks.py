@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.analysis.names import label
+from penstock.analysis.names import called
 from penstock.analysis.strata import find_loops
 from penstock.analysis.witness import cycle_through, steps, way_of_loss
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
@@ -24,12 +24,11 @@ def check_cycles(graph: FlowGraph) -> None:
     for edge in _blocking_inside(graph, edges):
         node, port = graph.nodes[edge.target], graph.port(edge)
         cycle = [graph.nodes[i] for i in cycle_through(edge, edges, len(graph.nodes))]
-        name = label(graph, node)
+        name = called(graph, node)
         raise CycleThroughBlockingInput(
             f"flow {graph.name!r} has no order to run in: {name} waits for its own answer",
-            where=steps(cycle, {node.id: f"{port.name!r} must be complete first"}),
-            why=f"{name} waits for {port.name!r} because {port.why};\n"
-            "and what it answers goes round and arrives there.",
+            where=steps((n, f"{port.name!r} must be complete first" if n is node else "") for n in cycle),
+            why=f"It waits for {port.name!r} because {port.why};\nand what it answers arrives there again.",
             fix='read the answer one tick later, with .defer_tick(nondet="why that is right") in the cycle,\n'
             f"or take {name} out of the cycle.",
             flow=graph.name,
@@ -56,9 +55,9 @@ def check_guards(graph: FlowGraph) -> None:
         notes = {n.id: "a tick later: no nondet=" for n in cycle if _delays(n)}
         notes[node.id] = f"{port.name!r} must be complete first"
         raise GuardMissing(
-            f"the answer of {label(graph, node)} depends on how the input is cut into ticks",
-            where=steps(cycle, notes),
-            why="Its own earlier answers decide what it answers, and a tick is what makes them earlier;\n"
+            f"the answer of {called(graph, node)} depends on how the input is cut into ticks",
+            where=steps((n, notes.get(n.id, "")) for n in cycle),
+            why="It answers from its own earlier answers, and ticks decide what is earlier;\n"
             "nothing says why that is right.",
             fix='say it, .defer_tick(nondet="why that is right"),\n'
             f'or make the ticks part of the input: Flow({graph.name!r}, ticks="given").',
@@ -82,14 +81,11 @@ def _need_not_met(graph: FlowGraph, facts: Sequence[Facts], node: Node, need: Ne
     wanted, lost = _WORDS[need.fact]
     way = [graph.nodes[i] for i in way_of_loss(graph, facts, node.inputs[need.port], need.fact)]
     port = node.operator.ports()[need.port].name
-    # A node of a loop may be at both ends of the way; its two roles are two steps then.
-    where = [
-        *steps(way, {way[0].id: f"from here on {lost}"}),
-        *steps([node], {node.id: f"{port!r} must be {wanted}"}),
-    ]
+    between = [(n, "") for n in way[1:]]
+    ends = (way[0], f"from here on {lost}"), (node, f"{port!r} must be {wanted}")
     return NeedNotMet(
-        f"{label(graph, node)} needs {port!r} to be {wanted}, and it is not",
-        where=where,
+        f"{called(graph, node)} needs {port!r} to be {wanted}, and it is not",
+        where=steps([ends[0], *between, ends[1]]),
         why=f"It is needed because {need.why}.",
         fix=need.fix,
         flow=graph.name,

@@ -23,3 +23,9 @@ def label(graph: FlowGraph, node: Node) -> str:
     """`filter 'cheap'`, `source 'bids'`, `sink 'averages'`, or the bare kind of a nameless operator."""
     name = user_name(graph, node)
     return node.operator.kind if name is None else f"{node.operator.kind} {name!r}"
+
+
+def called(graph: FlowGraph, node: Node) -> str:
+    """The label as it stands in a sentence: a nameless operator is `the filter`."""
+    text = label(graph, node)
+    return f"the {text}" if text == node.operator.kind else text

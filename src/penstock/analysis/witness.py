@@ -8,20 +8,19 @@ from penstock.errors import Step
 from penstock.graph.order import shortest_path, successors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from penstock.graph.facts import Facts
     from penstock.graph.node import Edge, FlowGraph, Node
 
 
-def steps(nodes: Iterable[Node], notes: Mapping[int, str]) -> list[Step]:
-    """One line per place, in order, with the notes of the nodes (by id) written there.
+def steps(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
+    """One line per place, in order, with the notes of the nodes that stand there.
 
     Operators chained on one line are one step.
     """
     found: list[Step] = []
-    for node in nodes:
-        note = notes.get(node.id, "")
+    for node, note in nodes:
         if found and found[-1].place == node.place:
             both = "; ".join(n for n in (found[-1].note, note) if n)
             found[-1] = Step(node.place, both)

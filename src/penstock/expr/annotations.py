@@ -159,7 +159,7 @@ def _unknown(what: str, name: str) -> UnknownRowType:
     return UnknownRowType(
         f"{what} (column {name!r})" if name else what,
         where=[Place.of_caller()],
-        why="columns are bool, int, Int32, float, Decimal, str, bytes, date, datetime,"
-        " lists of these, and nested NamedTuples or dataclasses.",
+        why="Columns are bool, int, Int32, float, Decimal, str, bytes, date, datetime, lists of these,\n"
+        "and nested NamedTuples or dataclasses.",
         fix="for a null write `T | None`; for digits `Annotated[Decimal, DecimalType(12, 2)]`",
     )

@@ -34,7 +34,7 @@ def elaborate(expr: Expr, schema: Schema) -> Term:
         raise WrongType(
             f"the type of {expr} is not known",
             where=[Place.of_caller()],
-            why="a bare null can be of any type.",
+            why="A bare null can be of any type.",
             fix="name it: ps.lit(None, int)",
         )
     return term
@@ -47,14 +47,21 @@ def _term(expr: Expr, schema: Schema) -> Term:
 
 @_term.register(Column)
 def _column(expr: Column, schema: Schema) -> Term:
+    if expr.side is not None:
+        raise WrongType(
+            f"{expr.side}.{expr.name} stands outside a join condition",
+            where=[Place.of_caller()],
+            why="Only a join has a left and a right side.",
+            fix=f"ps.col.{expr.name}",
+        )
     at = schema.position(expr.name)
     if at is None:
         near = difflib.get_close_matches(expr.name, schema.names, 1)
         raise UnknownColumn(
             f"no column {expr.name!r}",
             where=[Place.of_caller()],
-            why=f"the columns are {', '.join(schema.names)}.",
-            fix=f"did you mean {near[0]!r}?" if near else "",
+            why=f"The columns are {', '.join(schema.names)}.",
+            fix=f"did you mean {near[0]!r}?" if near else "use a column that is there",
             column=expr.name,
             columns=schema.names,
         )
@@ -69,7 +76,8 @@ def _literal(expr: Literal, schema: Schema) -> Term:
         raise WrongType(
             f"{expr.value!r} ({type(expr.value).__name__}) is no value of a column",
             where=[Place.of_caller()],
-            why="constants are bool, int, float, Decimal, str, bytes, date, datetime, and None.",
+            why="Constants are bool, int, float, Decimal, str, bytes, date, datetime, and None.",
+            fix="compute with the values of a row by col, or with whole rows in map()",
         )
     try:
         value = canonical(expr.value)

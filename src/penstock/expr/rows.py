@@ -14,6 +14,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, cast
 
+from penstock.errors import UnknownRowType
 from penstock.expr.annotations import as_field, fields_of, is_row_class
 from penstock.expr.from_user import from_user
 from penstock.expr.types import DataType, Field, ListType, Schema, StructType
@@ -27,7 +28,18 @@ def schema_of(rows: Any) -> Schema:
     """The schema of a row type. Raises `UnknownRowType` for a type that is none."""
     if is_row_class(rows):
         return Schema(fields_of(rows), rows)
-    field = as_field(SCALAR_COLUMN, rows)
+    try:
+        field = as_field(SCALAR_COLUMN, rows)
+    except UnknownRowType as error:
+        if not isinstance(rows, type):
+            raise
+        raise UnknownRowType(
+            f"{rows.__name__} is no row type",
+            where=error.where,
+            why="A row is a NamedTuple, a dataclass, or one value: bool, int, float, Decimal, str, bytes,\n"
+            "date, datetime.",
+            fix="class Row(NamedTuple), with an annotation for each column",
+        ) from None
     return Schema((field,), rows if isinstance(rows, type) else None, scalar=True)
 
 

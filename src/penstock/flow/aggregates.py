@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.errors import WrongType
+from penstock.errors import Place, WrongType
 from penstock.expr.check import check
 from penstock.expr.types import (
     FLOAT64,
@@ -48,9 +48,9 @@ def _number(function: str, expr: Expr, schema: Schema) -> Field:
     typed = check(expr, schema)
     if typed.type not in (INT32, INT64, FLOAT64) and not isinstance(typed.type, DecimalType):
         raise WrongType(
-            f"{function} needs numbers, got {typed.type}",
-            why=f"the argument is {expr}",
-            fix="cast it, or use min, max, count, count_distinct, collect",
+            f"{function} needs numbers, got {typed.type}: {expr}",
+            where=[Place.of_caller()],
+            fix="cast() it, or use min, max, count, count_distinct, collect",
         )
     return Field("", typed.type, typed.nullable)
 

@@ -29,7 +29,7 @@ def computed_columns(named: dict[str, Any], place: Place) -> tuple[tuple[str, Ex
     for name, value in named.items():
         if not isinstance(value, Expr):
             raise WrongType(
-                f"column {name!r} needs an expression, got {value!r}",
+                f"column {name!r} needs an expression, got {shown(value)}",
                 where=[place],
                 fix=_expression_instead(name, value),
                 column=name,
@@ -41,9 +41,9 @@ def _expression_instead(name: str, value: object) -> str:
     if isinstance(value, str):
         return f"{name}=ps.col.{value} for a column, {name}=ps.lit({value!r}) for the text"
     if isinstance(value, Aggregation):
-        return f"group_by(...).agg({name}={value})"
+        return f"group_by(...).agg({name}=...)"
     if callable(value):
-        return "map() takes functions; a column is computed by an expression such as ps.col.price * 2"
+        return "compute it by an expression such as ps.col.price * 2; functions of whole rows go to map()"
     return f"{name}=ps.lit({value!r})"
 
 
@@ -52,23 +52,52 @@ def check_aggregations(named: dict[str, Any], place: Place) -> None:
     for name, value in named.items():
         if not isinstance(value, Aggregation):
             raise WrongType(
-                f"column {name!r} needs an aggregate, got {value}",
+                f"column {name!r} needs an aggregate, got {shown(value)}",
                 where=[place],
-                fix=f"{name}=ps.max({value}), or another aggregate; or make it a group key",
+                why="A group has one row in the answer, and any number of rows to make it of.",
+                fix=f"{name}=ps.max(...), say; what all rows of a group share can be a key of group_by(...)",
                 column=name,
             )
 
 
-def named_columns(columns: Sequence[Expr | str], place: Place) -> tuple[tuple[str, Expr], ...]:
+def named_columns(columns: Sequence[object], place: Place) -> tuple[tuple[str, Expr], ...]:
+    """Columns from positional arguments. Raises `WrongType` for an expression without a name."""
     named: list[tuple[str, Expr]] = []
     for column in columns:
         if isinstance(column, str):
             named.append((column, Column(column)))
         elif isinstance(column, Column):
             named.append((column.name, column))
+        elif isinstance(column, Expr):
+            raise WrongType(
+                f"a computed column needs a name: {column}",
+                where=[place],
+                fix="give it one, by keyword: its_name=...",
+            )
         else:
-            raise WrongType(f"a computed column needs a name: {column}", where=[place], fix=f"name={column}")
+            raise WrongType(
+                f"columns are names and expressions, got {shown(column)}",
+                where=[place],
+                fix='"price", ps.col.price, or double=ps.col.price * 2',
+            )
     return tuple(named)
+
+
+def shown(value: object) -> str:
+    """A wrong argument as an error names it."""
+    if isinstance(value, Expr):
+        return f"the expression {value}"
+    if isinstance(value, Aggregation):
+        return f"the aggregate {value}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if callable(value):
+        return f"the function {getattr(value, '__name__', type(value).__name__)}"
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"a {type(value).__name__}"
+
+
+_LONGEST = 40
 
 
 def all_columns(schema: Schema) -> tuple[Expr, ...]:
@@ -87,29 +116,47 @@ def as_class(schema: Schema, into: Any, place: Place) -> Schema:
         raise WrongType(
             f"the rows do not fit {getattr(into, '__name__', into)}",
             where=[place],
-            why=f"they have {schema}, the class has {wanted}.",
-            fix="names, types and order must agree; a nullable column needs `| None` in the class, or coalesce()",
+            why=f"They have {schema},\nthe class has {wanted}.",
+            fix="names, types and order must agree; null needs `| None` in the class, or coalesce() before",
         )
     return Schema(wanted.fields, wanted.row_class, wanted.scalar)
 
 
-def result_schema(function: Callable[..., Any], returns: Any, place: Place, *, many: bool) -> Schema:
-    if not callable(function):
-        raise WrongType(f"a function is needed, got {function!r}", where=[place])
+def result_schema(
+    what: str, function: Callable[..., Any], returns: Any, place: Place, *, many: bool
+) -> Schema:
+    """The row type that a function makes, or, of `many`, that it makes a collection of.
+
+    Raises `WrongType` for what is no function, `UnknownRowType` where nothing tells the type.
+    """
+    if isinstance(function, Expr) or not callable(function):
+        raise WrongType(
+            f"{what} needs a function, got {shown(function)}",
+            where=[place],
+            fix="columns are computed from expressions by select(...) and with_columns(...)",
+        )
     if returns is not None:
         return schema_of(returns)
     try:
         annotation = typing.get_type_hints(function).get("return")
     except (NameError, TypeError):
         annotation = None
-    if many and annotation is not None:
-        arguments = typing.get_args(annotation)
-        annotation = arguments[0] if arguments else None
     if annotation is None:
-        raise UnknownRowType(
-            f"the row type that {getattr(function, '__name__', function)} makes is not known",
-            where=[place],
-            why="it has no return annotation, and a lambda cannot have one.",
-            fix="annotate the function's result, or give returns=RowType",
-        )
+        raise _unknown_result(function, "It has no return annotation that can be read.", place, many)
+    if many:
+        items = typing.get_args(annotation)
+        if not items:
+            raise _unknown_result(function, "Its return annotation does not name the items.", place, many)
+        annotation = items[0]
     return schema_of(annotation)
+
+
+def _unknown_result(function: Callable[..., Any], why: str, place: Place, many: bool) -> UnknownRowType:
+    name = getattr(function, "__name__", type(function).__name__)
+    is_lambda = name == "<lambda>"
+    return UnknownRowType(
+        f"the row type that {'the lambda' if is_lambda else name} makes is not known",
+        where=[place],
+        why="A lambda cannot be annotated." if is_lambda else why,
+        fix=f"give returns=RowType, or use a function declared -> {'list[RowType]' if many else 'RowType'}",
+    )

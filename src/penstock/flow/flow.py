@@ -15,7 +15,7 @@ from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Un
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
-from penstock.flow.stream import FeedbackStream, Stream
+from penstock.flow.stream import FeedbackStream, Stream, check_stream
 from penstock.graph.node import FlowGraph, Node, Operator
 
 T = TypeVar("T")
@@ -32,6 +32,7 @@ class Flow:
 
     def __init__(self, name: str, *, ticks: Literal["any", "given"] = "any") -> None:
         self.name = name
+        self._place = Place.of_caller()
         self._given_ticks = ticks == "given"
         self._nodes: list[Node] = []
         self._names: set[str] = set()
@@ -70,6 +71,7 @@ class Flow:
             raise BadFlow(
                 f"flow {self.name!r} has two sources {name!r}",
                 where=[Step(first, "first"), Step(place, "second")],
+                fix="give one of them another name; one source may be read by any number of operators",
             )
         schema = schema_of(rows)
         stream = self.add(Source(name, schema, bounded, append), schema, (), name, place)
@@ -79,11 +81,13 @@ class Flow:
     def sink(self, name: str, stream: Stream[Any, Any, Any, Any]) -> None:
         """Let the changes of `stream` leave the flow under a name."""
         place = Place.of_caller()
+        check_stream(stream, f"sink {name!r}", place)
         if name in self._sinks:
             first = self._nodes[self._sinks[name]].place
             raise BadFlow(
                 f"flow {self.name!r} has two sinks {name!r}",
                 where=[Step(first, "first"), Step(place, "second")],
+                fix="give one of them another name, or let union() of both streams leave",
             )
         node = self.add(Sink(name), stream.schema, (stream,), None, place)
         self._sinks[name] = node.node_id
@@ -127,33 +131,42 @@ class Flow:
         """
         for stream in inputs:
             if stream.flow is not self:
-                raise BadFlow(
-                    f"{operator.kind} mixes streams of two flows: {self.name!r} and {stream.flow.name!r}",
-                    where=[place],
-                    fix="build all of it in one flow",
-                )
+                raise self.foreign(operator.kind, stream, place)
         node_id = len(self._nodes)
         if name is None:
             name = f"{operator.kind}_{node_id}"
         elif name in self._names:
-            raise BadFlow(f"flow {self.name!r} has two operators {name!r}", where=[place])
+            first = next(node.place for node in self._nodes if node.name == name)
+            raise BadFlow(
+                f"flow {self.name!r} has two operators {name!r}",
+                where=[Step(first, "first"), Step(place, "second")],
+                fix="give one of them another name, or none",
+            )
         self._names.add(name)
         self._graph = None
         ids = tuple(stream.node_id for stream in inputs)
         self._nodes.append(Node(node_id, name, operator, ids, schema, place))
         return Stream(self, node_id, schema)
 
+    def foreign(self, kind: str, stream: Stream[Any, Any, Any, Any], place: Place) -> BadFlow:
+        """The error for a stream of another flow, read by an operator of this one."""
+        return BadFlow(
+            f"{kind} of flow {self.name!r} reads a stream of flow {stream.flow.name!r}",
+            where=[Step(stream.flow.node(stream.node_id).place, f"of flow {stream.flow.name!r}"), place],
+            why="A flow is run as a whole, and for itself.",
+            fix="build all of it in one flow",
+        )
+
     def close_feedback(self, node_id: int, closing: int, place: Place) -> None:
         """Let node `closing` feed the feedback `node_id`. Raises `BadFlow` on a second call."""
         node = self._nodes[node_id]
         if node.inputs:
             raise BadFlow(
-                f"feedback {node.name!r} is closed twice",
+                "a feedback is closed twice",
                 where=[Step(node.place, "opened here"), Step(place, "closed again here")],
+                fix="close it once, with the union() of all that it shall carry",
             )
-        self._nodes[node_id] = Node(
-            node.id, node.name, node.operator, (closing,), node.schema, node.place
-        )
+        self._nodes[node_id] = Node(node.id, node.name, node.operator, (closing,), node.schema, node.place)
         self._graph = None
         del self._open[node_id]
 
@@ -169,16 +182,18 @@ class Flow:
         """The flow as frozen data. Raises `BadFlow` while a feedback is open or nothing leaves."""
         if self._graph is None:
             if self._open:
-                node_id, place = next(iter(self._open.items()))
                 raise BadFlow(
-                    f"feedback {self._nodes[node_id].name!r} is never closed",
-                    where=[place],
+                    "a feedback is never closed",
+                    where=[*self._open.values()],
+                    why="Nothing says what it carries.",
                     fix="call .close(stream) on it, or use flow.fixpoint(...)",
                 )
             if not self._sinks:
-                where = [n.place for n in self._nodes[-1:]]
                 raise BadFlow(
-                    f"flow {self.name!r} has no sink", where=where, fix='flow.sink("name", stream)'
+                    f"flow {self.name!r} has no sink",
+                    where=[n.place for n in self._nodes[-1:]] or [self._place],
+                    why="Nothing would leave it.",
+                    fix='flow.sink("name", stream)',
                 )
             self._graph = FlowGraph(
                 self.name, tuple(self._nodes), dict(self._sources), dict(self._sinks), self._given_ticks

@@ -8,7 +8,8 @@ are keys; whatever else is said is the residual, checked pair by pair.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, cast
 
 from penstock.errors import NeedNotMet, PenstockError, UnknownColumn, WrongType
 from penstock.expr.check import check
@@ -41,6 +42,7 @@ class _Sides:
             raise UnknownColumn(
                 f"column {column.name!r} of the join condition is on both sides",
                 where=[self.place],
+                why="Nothing says which of them is meant.",
                 fix=f"write ps.left.{column.name} or ps.right.{column.name}",
                 column=column.name,
             )
@@ -52,8 +54,22 @@ class _Sides:
         return UnknownColumn(
             f"no column {name!r} on the {side} side of the join",
             where=[self.place],
-            why=f"left has {', '.join(self.left.names)}; right has {', '.join(self.right.names)}.",
+            why=f"Left has {', '.join(self.left.names)}; right has {', '.join(self.right.names)}.",
+            fix=self._instead(name, side),
             column=name,
+        )
+
+    def _instead(self, name: str, side: str) -> str:
+        left, right = self.left.names, self.right.names
+        near = get_close_matches(name, {"left": left, "right": right}.get(side, (*left, *right)), 1)
+        if near:
+            return f"did you mean {near[0]!r}?"
+        if name in left:
+            return f"on=ps.left.{name} == ps.right.<its name there>"
+        return (
+            f"on=ps.left.<its name there> == ps.right.{name}"
+            if name in right
+            else "use a column that is there"
         )
 
     def sides(self, expr: Expr) -> set[str]:
@@ -87,7 +103,7 @@ def plan_join(
     Raises `UnknownColumn`, `WrongType`, and `NeedNotMet` where no equality is a key.
     """
     sides = _Sides(left, right, place)
-    condition = _as_condition(on)
+    condition = _as_condition(on, place)
     plain = {("left", n): n for n in left.names} | {("right", n): n for n in right.names}
     left_keys: list[Expr] = []
     right_keys: list[Expr] = []
@@ -103,8 +119,8 @@ def plan_join(
         raise NeedNotMet(
             "a join needs at least one equality between its sides",
             where=[place],
-            why="without a key every row would have to be compared with every other.",
-            fix="on=left.a == right.b; further conditions may follow with `&`",
+            why="Without a key every row would have to be compared with every other.",
+            fix="on=ps.left.a == ps.right.b; further conditions may follow with `&`",
         )
     _same_types(left_keys, right_keys, sides)
     pair_names = _pair_names(left, right)
@@ -114,20 +130,30 @@ def plan_join(
         renamed = rename(part, names, sides)
         residual = renamed if residual is None else Call("and", (residual, renamed))
     pair_fields = [
-        replace(f, name=name)
-        for f, name in zip((*left.fields, *right.fields), pair_names, strict=True)
+        replace(f, name=name) for f, name in zip((*left.fields, *right.fields), pair_names, strict=True)
     ]
     if residual is not None and check(residual, Schema(tuple(pair_fields))).type != BOOL:
-        raise WrongType(f"a join condition must be true or false: {residual}", where=[place])
+        raise WrongType(
+            f"a join condition must be true or false: {residual}",
+            where=[place],
+            fix="compare it with something: ==, !=, <, <=, >, >=, .is_in(...), .is_null()",
+        )
     kept = _kept_right(left, right, left_keys, right_keys) if how.has_right_columns else ()
     operator = Join(how, tuple(left_keys), tuple(right_keys), residual, pair_names, kept)
     return operator, _output(left, right, kept, how, suffix, place)
 
 
-def _as_condition(on: Expr | str | Sequence[str]) -> list[Expr]:
+def _as_condition(on: object, place: Place) -> list[Expr]:
     if isinstance(on, Expr):
         return list(conjuncts(on))
-    names = [on] if isinstance(on, str) else list(on)
+    listed = cast("Sequence[object]", on) if isinstance(on, list | tuple) else [on]
+    names = [name for name in listed if isinstance(name, str)]
+    if not names or len(names) < len(listed):
+        raise WrongType(
+            f"a join is on a condition or on names of columns, got {on!r}",
+            where=[place],
+            fix='on=ps.left.a == ps.right.b, or on="key", or on=["key", "day"]',
+        )
     return [Call("eq", (Column(n, "left"), Column(n, "right"))) for n in names]
 
 
@@ -151,7 +177,7 @@ def _same_types(left_keys: list[Expr], right_keys: list[Expr], sides: _Sides) ->
                 f"a join key is {one} on the left and {other} on the right",
                 where=[sides.place],
                 why=f"{a} and {b} must be of one type to be equal on every engine.",
-                fix=f"cast one of them: .cast({one})",
+                fix=f'cast one of them: .cast("{one}")',
             )
 
 
@@ -192,10 +218,19 @@ def _output(
                 raise WrongType(
                     f"both sides of the join have a column {name!r}",
                     where=[place],
+                    why="The answer has the columns of both sides; only keys of one name are one column.",
                     fix='give suffix="_right", or rename it with select() before the join',
                     column=name,
                 )
             name += suffix
+            if name in taken:
+                raise WrongType(
+                    f"the left side of the join has a column {name!r} already",
+                    where=[place],
+                    why=f"It is what suffix={suffix!r} makes of the right side's {f.name!r}.",
+                    fix="give another suffix, or rename it with select() before the join",
+                    column=name,
+                )
         taken.add(name)
         fields.append(Field(name, f.type, f.nullable or how is How.LEFT))
     return derived_schema(tuple(fields))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, overlo
 
 from typing_extensions import TypeVar
 
-from penstock.errors import BadFlow, Place, WrongType
+from penstock.errors import Place, Step, WrongType
 from penstock.expr.check import check
 from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Column, Expr, Ordering
@@ -20,6 +20,7 @@ from penstock.flow.columns import (
     named_columns,
     own_keywords,
     result_schema,
+    shown,
 )
 from penstock.flow.join_condition import plan_join
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
@@ -93,7 +94,7 @@ class Stream(Generic[T_co, B, G, O]):
         The row type of the result is `returns`, or the function's return annotation.
         """
         place = Place.of_caller()
-        schema = result_schema(function, returns, place, many=False)
+        schema = result_schema("map", function, returns, place, many=False)
         return self._add(Map(function), schema, name, place)
 
     def flat_map(
@@ -108,7 +109,7 @@ class Stream(Generic[T_co, B, G, O]):
         The row type is `returns`, or the item type of the function's return annotation.
         """
         place = Place.of_caller()
-        schema = result_schema(function, returns, place, many=True)
+        schema = result_schema("flat_map", function, returns, place, many=True)
         return self._add(FlatMap(function), schema, name, place)
 
     def filter(
@@ -119,10 +120,16 @@ class Stream(Generic[T_co, B, G, O]):
         if isinstance(predicate, Expr):
             found = check(predicate, self._schema).type
             if found != BOOL:
-                raise WrongType(f"filter needs true or false, got {found}: {predicate}", where=[place])
+                raise WrongType(
+                    f"filter needs true or false, got {found}: {predicate}",
+                    where=[place],
+                    fix="compare it with something: ==, !=, <, <=, >, >=, .is_in(...), .is_null()",
+                )
         elif not callable(predicate):
             raise WrongType(
-                f"filter needs an expression or a function, got {predicate!r}", where=[place]
+                f"filter needs an expression or a function, got {shown(predicate)}",
+                where=[place],
+                fix="filter(ps.col.price > 10)",
             )
         return self._add(Filter(predicate), self._schema, name, place)
 
@@ -174,6 +181,7 @@ class Stream(Generic[T_co, B, G, O]):
         place = Place.of_caller()
         inputs = (self, *others)
         for other in others:
+            check_stream(other, "union", place)
             self._same_row_type("union", other, place)
         fields = tuple(
             Field(f.name, f.type, any(s._schema.fields[i].nullable for s in inputs))
@@ -269,11 +277,12 @@ class Stream(Generic[T_co, B, G, O]):
         into:   row class of the result, whose columns must be those of the join.
         """
         place = Place.of_caller()
+        check_stream(other, "join", place)
         try:
             kind = How(how)
         except ValueError:
-            options = ", ".join(h.value for h in How)
-            raise WrongType(f"no join {how!r}; there are {options}", where=[place]) from None
+            options = ", ".join(repr(h.value) for h in How)
+            raise WrongType(f"there is no join {how!r}", where=[place], fix=f"one of {options}") from None
         operator, schema = plan_join(self._schema, other._schema, on, kind, suffix, place)
         if into is not None:
             schema = as_class(schema, into, place)
@@ -284,6 +293,7 @@ class Stream(Generic[T_co, B, G, O]):
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
         """The rows that never appear in `neg` (see `operators.difference`)."""
         place = Place.of_caller()
+        check_stream(neg, "difference", place)
         self._same_row_type("difference", neg, place)
         operator = Difference(all_columns(self._schema), all_columns(neg._schema))
         return self._flow.add(operator, self._schema, (self, neg), name, place)
@@ -315,7 +325,11 @@ class Stream(Generic[T_co, B, G, O]):
         """The first `count` rows of each group `per`, in the order `by` (see `operators.top_k`)."""
         place = Place.of_caller()
         if count < 1:
-            raise WrongType(f"top_k needs a count of at least 1, got {count}", where=[place])
+            raise WrongType(
+                f"top_k needs a count of at least 1, got {count}",
+                where=[place],
+                fix="top_k(1, by=...) is the least",
+            )
         listed = [by] if isinstance(by, Expr | Ordering) else list(by)
         orderings = tuple(o if isinstance(o, Ordering) else Ordering(o) for o in listed)
         groups = [per] if isinstance(per, Expr | str) else list(per)
@@ -353,9 +367,19 @@ class Stream(Generic[T_co, B, G, O]):
         names = [f.name for f in fields]
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
-            raise WrongType(f"column {twice[0]!r} is selected twice", where=[place])
+            raise WrongType(
+                f"column {twice[0]!r} is selected twice",
+                where=[place],
+                fix="give one of them another name, by keyword: its_name=...",
+                column=twice[0],
+            )
         if not fields:
-            raise WrongType("a select needs at least one column", where=[place])
+            raise WrongType(
+                "a select needs at least one column",
+                where=[place],
+                why="Rows without columns could not be told apart.",
+                fix='select("price", double=ps.col.price * 2)',
+            )
         schema = derived_schema(tuple(fields))
         return schema if into is None else as_class(schema, into, place)
 
@@ -366,8 +390,8 @@ class Stream(Generic[T_co, B, G, O]):
             raise WrongType(
                 f"{what} needs streams of one row type",
                 where=[place],
-                why=f"one has {self._schema}, the other {other._schema}.",
-                fix="select() the same names in the same order, and cast where types differ",
+                why=f"One has {self._schema},\nthe other {other._schema}.",
+                fix="select() the same names in the same order, and cast() where types differ",
             )
 
 
@@ -408,16 +432,36 @@ class Grouped(Generic[B]):
         names = [f.name for f in fields]
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
-            raise WrongType(f"column {twice[0]!r} is made twice", where=[place])
+            raise WrongType(
+                f"column {twice[0]!r} is made twice",
+                where=[place],
+                why="The group keys are columns of the answer too.",
+                fix="give one of them another name",
+                column=twice[0],
+            )
         if not named:
             raise WrongType(
-                "agg needs at least one aggregate", where=[place], fix="distinct() gives the keys alone"
+                "agg needs at least one aggregate",
+                where=[place],
+                fix="agg(rows=ps.count()); for the keys alone, select() them and use distinct()",
             )
         result = derived_schema(tuple(fields))
         if into is not None:
             result = as_class(result, into, place)
         operator = Aggregate(self._keys, tuple(named.items()))
         return self._stream.flow.add(operator, result, (self._stream,), name, place)
+
+
+def check_stream(given: object, what: str, place: Place) -> None:
+    """Raises `WrongType` for what is no stream."""
+    if isinstance(given, Stream):
+        return
+    grouped = isinstance(given, Grouped)
+    raise WrongType(
+        f"{what} needs a stream, got {'a group without aggregates' if grouped else shown(given)}",
+        where=[place],
+        fix="follow group_by(...) with .agg(...)" if grouped else "rows enter a flow by flow.source(...)",
+    )
 
 
 class FeedbackStream(Stream[T_co, Unbounded, Append, NoOrder]):
@@ -431,9 +475,18 @@ class FeedbackStream(Stream[T_co, Unbounded, Append, NoOrder]):
         Raises `BadFlow` on a second call, `WrongType` where the row types differ.
         """
         place = Place.of_caller()
-        self._same_row_type("feedback", stream, place)
+        check_stream(stream, "feedback", place)
         if stream.flow is not self._flow:
-            raise BadFlow("a feedback is closed with a stream of another flow", where=[place])
+            raise self._flow.foreign("feedback", stream, place)
+        self._same_row_type("feedback", stream, place)
+        for mine, closing in zip(self._schema.fields, stream._schema.fields, strict=True):
+            if closing.nullable and not mine.nullable:
+                raise WrongType(
+                    f"column {mine.name!r} may be null in what closes the feedback, and not in the feedback",
+                    where=[Step(self._flow.node(self._id).place, "opened here"), place],
+                    fix="coalesce() it, filter it by .is_not_null(), or declare it `| None` in the row class",
+                    column=mine.name,
+                )
         self._flow.close_feedback(self._id, stream.node_id, place)
 
 

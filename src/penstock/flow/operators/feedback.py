@@ -51,8 +51,8 @@ class Feedback(Operator):
             Need(
                 0,
                 "append",
-                "a row that went round cannot be taken back: what followed from it may have "
-                "other reasons to stay",
+                "a row that went round cannot be taken back:\n"
+                "what followed from it may have other reasons to stay",
                 "feed the loop from streams that only grow, or aggregate and subtract after it",
                 only_in_loop=True,
             ),

@@ -1,0 +1,24 @@
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import col
+
+
+class Bid(NamedTuple):
+    auction: int
+    bidder: str
+    price: float
+    note: str | None
+
+
+class Auction(NamedTuple):
+    id: int
+    bidder: str
+    category: int
+
+
+flow = ps.Flow("auctions")
+bids = flow.source("bids", Bid)
+auctions = flow.source("auctions", Auction)
+named = auctions.select("id", "bidder", bidder_right=col.category)
+named.join(auctions, on="id", suffix="_right")

@@ -1,0 +1,11 @@
+from typing import NamedTuple
+
+import penstock as ps
+
+
+class Bid(NamedTuple):
+    price: float | str
+
+
+flow = ps.Flow("auctions")
+flow.source("bids", Bid)

@@ -1,0 +1,21 @@
+from typing import NamedTuple
+
+import penstock as ps
+
+
+class Bid(NamedTuple):
+    auction: int
+    bidder: str
+    price: float
+    note: str | None
+
+
+class Auction(NamedTuple):
+    id: int
+    bidder: str
+    category: int
+
+
+flow = ps.Flow("auctions")
+flow.source("bids", Bid)
+flow.source("bids", Auction)
