@@ -43,7 +43,7 @@ class CsvFormat(FileFormat):
         self._columns = [(f, field_parser(feed.name, f)) for f in feed.schema.fields]
         self._weight = Field(WEIGHT, INT64, nullable=True)
 
-    def records(self, path: Path, name: str, skip: int) -> Iterator[Record]:
+    def records(self, path: Path, skip: int) -> Iterator[Record]:
         with open_bytes(path) as raw:
             text = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
             reader = csv.reader(text, strict=True)
@@ -60,14 +60,14 @@ class CsvFormat(FileFormat):
                         continue
                     row += 1
                     if row > skip:
-                        yield self._record(name, row, line, fields, convert, len(header))
+                        yield self._record(path, row, line, fields, convert, len(header))
             except csv.Error as error:
                 raise unreadable(
                     self._feed.name, path, f"line {reader.line_num} is not CSV: {error}"
                 ) from error
 
     def _record(
-        self, name: str, row: int, line: int, fields: list[str], convert: RowOf, width: int
+        self, path: Path, row: int, line: int, fields: list[str], convert: RowOf, width: int
     ) -> Record:
         try:
             if len(fields) != width:
@@ -75,7 +75,7 @@ class CsvFormat(FileFormat):
             return convert(fields)
         except Unfit as problem:
             text = ",".join(fields).encode(errors="surrogateescape").decode(errors="replace")
-            return BadRecord(name, row, str(problem), shortened(text, 200), line)
+            return BadRecord(str(path), row, str(problem), shortened(text, 200), line)
 
     def _row_of(self, path: Path, header: list[str]) -> RowOf:
         """What makes a row of a file's fields. Raises `UnreadableSource` for a header that does not fit."""

@@ -21,7 +21,7 @@ class FileFormat(ABC):
     """How rows lie in one file. An instance belongs to one feed."""
 
     @abstractmethod
-    def records(self, path: Path, name: str, skip: int) -> Iterator[Record]:
+    def records(self, path: Path, skip: int) -> Iterator[Record]:
         """The rows of a file after the first `skip`, each an internal row or what is wrong with it.
 
         Raises `UnreadableSource` for a file that is not of this format at all,
@@ -76,7 +76,7 @@ class FilesReader(Reader):
             taken = self._feed.taken.get(self._name) or 0
             if taken != DONE:
                 self._rows_taken = taken
-                self._open = self._format.records(self._path, self._name, taken)
+                self._open = self._format.records(self._path, taken)
         return True
 
     def _look_again(self) -> bool:

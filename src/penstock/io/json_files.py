@@ -39,7 +39,7 @@ class JsonFormat(FileFormat):
         if any(holds_decimal(f.type) for f in feed.schema.fields):
             self._load = lambda text: json.loads(text, parse_float=Decimal)
 
-    def records(self, path: Path, name: str, skip: int) -> Iterator[Record]:
+    def records(self, path: Path, skip: int) -> Iterator[Record]:
         with open_bytes(path) as file:
             row = 0
             for number, line in enumerate(file, 1):
@@ -48,25 +48,27 @@ class JsonFormat(FileFormat):
                 if not line.strip():
                     continue
                 if not row and line.lstrip().startswith(b"["):
-                    yield from self._array(path, name, skip, line + file.read())
+                    yield from self._array(path, skip, line + file.read())
                     return
                 row += 1
                 if row > skip:
-                    yield self._line(name, row, number, line)
+                    yield self._line(path, row, number, line)
 
-    def _line(self, name: str, row: int, number: int, line: bytes) -> Record:
+    def _line(self, path: Path, row: int, number: int, line: bytes) -> Record:
         try:
             return self._convert(self._load(line.decode()))
         except Unfit as problem:
             reason = str(problem)
         except UnicodeDecodeError:
             reason = "the line is not UTF-8"
+        except json.JSONDecodeError as error:
+            reason = f"the line is not JSON: {error.msg}, at character {error.colno}"
         except (ValueError, RecursionError) as error:
             reason = f"the line is not JSON: {error}"
         text = line.decode(errors="replace").strip()
-        return BadRecord(name, row, reason, shortened(text, 200), number)
+        return BadRecord(str(path), row, reason, shortened(text, 200), number)
 
-    def _array(self, path: Path, name: str, skip: int, content: bytes) -> Iterator[Record]:
+    def _array(self, path: Path, skip: int, content: bytes) -> Iterator[Record]:
         try:
             values = self._load(content.decode())
         except (ValueError, RecursionError) as error:
@@ -79,7 +81,7 @@ class JsonFormat(FileFormat):
                     yield self._convert(value)
                 except Unfit as problem:
                     text = json.dumps(value, ensure_ascii=False, default=str)
-                    yield BadRecord(name, row, str(problem), shortened(text, 200))
+                    yield BadRecord(str(path), row, str(problem), shortened(text, 200))
 
 
 def row_converter(feed: Feed) -> Callable[[Any], tuple[Any, ...]]:

@@ -29,11 +29,11 @@ class ParquetFormat(FileFormat):
         feed.reserved()
         self._feed = feed
 
-    def records(self, path: Path, name: str, skip: int) -> Iterator[Record]:
+    def records(self, path: Path, skip: int) -> Iterator[Record]:
         # Only here: Arrow costs more to import than all else, and tasks that read JSON do without.
         from penstock.io.parquet_rows import records
 
-        return records(self._feed, path, name, skip)
+        return records(self._feed, path, skip)
 
 
 @open_source.register

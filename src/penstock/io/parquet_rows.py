@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import singledispatch
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
 
@@ -30,12 +32,12 @@ from penstock.io.arrow import arrow_type, column_to_values
 from penstock.io.file_reader import Record, unreadable
 from penstock.io.json_files import checked_weight
 from penstock.io.source import WEIGHT, BadRecord, Feed
-from penstock.io.text_values import Unfit, shortened
+from penstock.io.text_values import Unfit, exact_decimal, shortened
 
 _ROWS = 8192
 
 
-def records(feed: Feed, path: Path, name: str, skip: int) -> Iterator[Record]:
+def records(feed: Feed, path: Path, skip: int) -> Iterator[Record]:
     """See `FileFormat.records`."""
     try:
         file = pq.ParquetFile(path)
@@ -51,7 +53,7 @@ def records(feed: Feed, path: Path, name: str, skip: int) -> Iterator[Record]:
             for batch in file.iter_batches(_ROWS, columns=[f.name for f in present]):
                 if row + batch.num_rows > skip:
                     start = max(0, skip - row)
-                    yield from batch_records(feed, name, row + start, batch.slice(start), fields)
+                    yield from batch_records(feed, path, row + start, batch.slice(start), fields)
                 row += batch.num_rows
         except pa.ArrowException as error:
             raise unreadable(feed.name, path, f"after row {row}: {error}") from error
@@ -139,7 +141,7 @@ def _(data_type: StructType, arrow: pa.DataType) -> bool:
 
 
 def batch_records(
-    feed: Feed, name: str, before: int, batch: pa.RecordBatch, fields: list[Field]
+    feed: Feed, path: Path, before: int, batch: pa.RecordBatch, fields: list[Field]
 ) -> Iterator[Record]:
     """Rows of a batch: as a whole where all fit, else one by one to find those that do not."""
     rows = whole_batch(batch, fields)
@@ -152,7 +154,7 @@ def batch_records(
             values = tuple(next(iter(column(row, f))) for f in fields) if rows is None else rows[at]
             yield values if feed.append else (*values[:-1], checked_weight(values[-1]))
         except Unfit as problem:
-            yield BadRecord(name, before + at + 1, str(problem), shortened(row_text(row), 200))
+            yield BadRecord(str(path), before + at + 1, str(problem), shortened(row_text(row), 200))
 
 
 def row_text(row: pa.RecordBatch) -> str:
@@ -175,68 +177,64 @@ def column(batch: pa.RecordBatch, declared: Field) -> list[Any]:
     if declared.name not in batch.schema.names:
         return [None] * batch.num_rows
     try:
-        array = as_declared(batch.column(declared.name), declared.type, nullable=declared.nullable)
-        return list(column_to_values(array, declared.type))
+        return values(batch.column(declared.name), declared.type, nullable=declared.nullable)
     except (pa.ArrowException, UnicodeDecodeError, OverflowError, Unfit) as error:
         raise Unfit(f"{declared.name}: {error}") from None
 
 
-def as_declared(array: pa.Array, data_type: DataType, *, nullable: bool) -> pa.Array:
-    """The array in the Arrow type of `data_type`. Raises `ArrowInvalid` or `Unfit` where one does not fit."""
+def values(array: pa.Array, data_type: DataType, *, nullable: bool) -> list[Any]:
+    """Internal values of an array that `fits`. Raises `ArrowInvalid` or `Unfit` where one does not."""
     if array.null_count and not nullable:
         raise Unfit(f"it is null, and {data_type} without null is declared")
+    if types.is_null(array.type):
+        return [None] * len(array)
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    return cast(data_type, array)
+    return values_of(data_type, array)
 
 
 @singledispatch
-def cast(data_type: DataType, array: pa.Array) -> pa.Array:
-    return array.cast(arrow_type(data_type))
+def values_of(data_type: DataType, array: pa.Array) -> list[Any]:
+    return list(column_to_values(array.cast(arrow_type(data_type)), data_type))
 
 
-@cast.register
-def _(data_type: TimestampType, array: pa.Array) -> pa.Array:
-    if types.is_timestamp(array.type) and array.type.tz is None:
-        array = array.cast(pa.timestamp(array.type.unit, tz="UTC"))
-    # Nanoseconds are cut, as everywhere below a microsecond; seconds that do not fit are refused.
-    cuts = types.is_timestamp(array.type) and array.type.unit == "ns"
-    return array.cast(arrow_type(data_type), safe=not cuts)
+@values_of.register
+def _(data_type: DecimalType, array: pa.Array) -> list[Any]:
+    found = array.to_pylist()
+    if array.type.scale == data_type.scale and array.type.precision <= data_type.precision:
+        return found
+    # One by one: Arrow's cast to another scale wraps around where digits do not fit.
+    return [None if value is None else exact_decimal(value, data_type) for value in found]
 
 
-@cast.register
-def _(data_type: ListType, array: pa.Array) -> pa.Array:
-    if types.is_null(array.type):
-        return array.cast(arrow_type(data_type))
-    array = array.cast(pa.list_(array.type.value_type))
-    # Values of null lists may lie in the child: flatten leaves them out, so offsets are made anew.
-    values = as_declared(array.flatten(), data_type.element, nullable=data_type.nullable)
-    offsets = list_offsets(array)
-    return pa.ListArray.from_arrays(offsets, values, mask=array.is_null())
+@values_of.register
+def _(data_type: TimestampType, array: pa.Array) -> list[Any]:
+    unit = array.type.unit
+    # No zone means UTC. Nanoseconds are cut, as everywhere; seconds beyond the calendar are refused.
+    array = array.cast(pa.timestamp(unit, tz="UTC"))
+    return list(column_to_values(array.cast(arrow_type(data_type), safe=unit != "ns"), data_type))
 
 
-def list_offsets(array: pa.ListArray) -> pa.Array:
-    ends = [0]
-    for length in array.value_lengths().to_pylist():
-        ends.append(ends[-1] + (length or 0))
-    return pa.array(ends, pa.int32())
+@values_of.register
+def _(data_type: ListType, array: pa.Array) -> list[Any]:
+    # flatten() leaves out what lies behind null lists, and their lengths are null.
+    elements = iter(values(array.flatten(), data_type.element, nullable=data_type.nullable))
+    lengths = pc.list_value_length(array).to_pylist()
+    return [None if length is None else tuple(islice(elements, length)) for length in lengths]
 
 
-@cast.register
-def _(data_type: StructType, array: pa.Array) -> pa.Array:
-    if types.is_null(array.type):
-        return array.cast(arrow_type(data_type))
+@values_of.register
+def _(data_type: StructType, array: pa.Array) -> list[Any]:
     valid = array.is_valid()
     names = [f.name for f in array.type]
-    parts: list[pa.Array] = []
+    parts: list[list[Any]] = []
     for part in data_type.fields:
-        if part.name in names:
-            # A null struct has null parts, which is no fault of theirs.
-            there = array.flatten()[names.index(part.name)]
-            if not part.nullable and there.filter(valid).null_count:
-                raise Unfit(f"{part.name}: it is null, and {part.type} without null is declared")
-            parts.append(as_declared(there, part.type, nullable=True))
-        else:
-            parts.append(pa.nulls(len(array), arrow_type(part.type)))
-    fields = [pa.field(f.name, arrow_type(f.type)) for f in data_type.fields]
-    return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
+        if part.name not in names:
+            parts.append([None] * len(array))
+            continue
+        there = array.flatten()[names.index(part.name)]
+        # A null struct has null parts, which is no fault of theirs.
+        if not part.nullable and there.filter(valid).null_count:
+            raise Unfit(f"{part.name}: it is null, and {part.type} without null is declared")
+        parts.append(values(there, part.type, nullable=True))
+    return [row if there else None for row, there in zip(zip(*parts), valid.to_pylist())]

@@ -1,0 +1,140 @@
+"""The texts of the errors about input, as a whole: golden/<name>.txt is what the user sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import PenstockError
+from penstock.expr.rows import schema_of
+from penstock.io import (
+    CsvFiles,
+    Drain,
+    JsonFiles,
+    ParquetFiles,
+    TableFiles,
+    open_sink,
+    parse_sink,
+    parse_source,
+)
+from tests.golden import assert_golden
+from tests.io.feeds import Everything, Point, feed, read, write
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Relative paths, so that the texts are the same on every machine.
+    monkeypatch.chdir(tmp_path)
+
+
+def malformed_json() -> Any:
+    write(Path("in/a.json"), '{"x": 1}\n{"x": 2, "label": "a, "b"}\n')
+    return read(JsonFiles("in"), feed(Point))
+
+
+def wrong_type_in_json() -> Any:
+    write(Path("in/a.json"), '[{"x": 1},\n {"x": "2", "label": "' + "long " * 100 + '"}]')
+    return read(JsonFiles("in"), feed(Point))
+
+
+def nested_wrong_type_in_json() -> Any:
+    write(Path("in/a.json"), '{"points": [{"x": 1}, {"label": "a"}]}')
+    return read(JsonFiles("in"), feed(Everything))
+
+
+def no_json_array() -> Any:
+    write(Path("in/a.json"), '[{"x": 1},\n{"x": 2}')
+    return read(JsonFiles("in"), feed(Point))
+
+
+def out_of_range_in_csv() -> Any:
+    write(Path("in/a.csv"), "label,x\na,1\n\nb,99999999999999999999\n")
+    return read(CsvFiles("in"), feed(Point))
+
+
+def missing_column_in_csv() -> Any:
+    write(Path("in/a.csv"), "label,X\na,1\n")
+    return read(CsvFiles("in"), feed(Point))
+
+
+def broken_quotes_in_csv() -> Any:
+    write(Path("in/a.csv"), 'x\n1\n"2"3\n')
+    return read(CsvFiles("in"), feed(Point))
+
+
+def nested_type_in_csv() -> Any:
+    return read(CsvFiles("in"), feed(Everything))
+
+
+def wrong_type_in_parquet() -> Any:
+    Path("in").mkdir()
+    pq.write_table(pa.table({"x": ["1"]}), "in/a.parquet")
+    return read(ParquetFiles("in"), feed(Point))
+
+
+def null_in_parquet() -> Any:
+    Path("in").mkdir()
+    pq.write_table(pa.table({"x": [1, None], "label": ["a", "b"]}), "in/a.parquet")
+    return read(ParquetFiles("in"), feed(Point))
+
+
+def not_parquet() -> Any:
+    write(Path("in/a.parquet"), "x\n1\n")
+    return read(ParquetFiles("in"), feed(Point))
+
+
+def no_folder() -> Any:
+    return read(JsonFiles("nowhere"), feed(Point))
+
+
+def no_file() -> Any:
+    return read(JsonFiles("*.json"), feed(Point))
+
+
+def no_weight() -> Any:
+    write(Path("in/a.json"), '{"x": 1, "weight": 0}')
+    return read(JsonFiles("in"), feed(Point, append=False))
+
+
+def no_source_uri() -> Any:
+    return parse_source("kafka:topic")
+
+
+def no_sink_uri() -> Any:
+    return parse_sink("out.parquet")
+
+
+def two_rows_of_a_key() -> Any:
+    sink = open_sink(TableFiles("out", key="x"), Drain("points", schema_of(Point)))
+    sink.recover(0)
+    sink.prepare(1, [(1, "a", 1), (1, "b", 1)])
+
+
+def output_of_another_run() -> Any:
+    for _ in range(2):
+        sink = open_sink(TableFiles("out"), Drain("points", schema_of(Point)))
+        sink.recover(0)
+        sink.prepare(1, [(1, "a", 1)])
+        sink.publish(1)
+
+
+CASES: list[Callable[[], Any]] = [
+    malformed_json, wrong_type_in_json, nested_wrong_type_in_json, no_json_array,
+    out_of_range_in_csv, missing_column_in_csv, broken_quotes_in_csv, nested_type_in_csv,
+    wrong_type_in_parquet, null_in_parquet, not_parquet,
+    no_folder, no_file, no_weight, no_source_uri, no_sink_uri, two_rows_of_a_key, output_of_another_run,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_the_error_says_what_where_why_and_what_to_do(case: Callable[[], Any]) -> None:
+    with pytest.raises(PenstockError) as raised:
+        case()
+    assert_golden(GOLDEN / f"{case.__name__}.txt", f"{raised.value}\n")

@@ -1,0 +1,103 @@
+"""CSV files."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from penstock.errors import BadInput, UnreadableSource
+from penstock.io import BadRecord, CsvFiles
+from tests.io.feeds import Everything, Flat, Point, batches, feed, read, write
+
+
+class Name(NamedTuple):
+    text: str
+
+
+def test_columns_are_found_by_name_and_others_ignored(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "label,other,x\none,,1\n,2,2\n")
+    write(tmp_path / "b.csv", "x\r\n3\r\n")
+    assert read(CsvFiles(tmp_path), feed(Point)) == [(1, "one"), (2, None), (3, None)]
+
+
+def test_quotes_hold_commas_quotes_and_line_breaks(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", '\ufefftext\n"a, ""b""\nc"\n\n"\\"\nd\n')
+    assert read(CsvFiles(tmp_path), feed(Name)) == [('a, "b"\nc',), ("\\",), ("d",)]
+
+
+def test_an_empty_field_is_null_or_the_empty_text(tmp_path: Path) -> None:
+    class Both(NamedTuple):
+        must: str
+        may: str | None
+
+    write(tmp_path / "a.csv", 'must,may\n,\n"",""\n')
+    assert read(CsvFiles(tmp_path), feed(Both)) == [("", None), ("", None)]
+
+
+def test_every_flat_type_has_its_form(tmp_path: Path) -> None:
+    header = "flag,number,real,price,text,day,moment\n"
+    write(
+        tmp_path / "a.csv",
+        header + "TRUE,-7,1.5e3,2.50,ä,2001-01-02,2001-01-02 03:04\nfalse,+7,-Inf,-1,b,,2001-01-02\n",
+    )
+    assert read(CsvFiles(tmp_path), feed(Flat)) == [
+        (True, -7, 1500.0, Decimal("2.5"), "ä", date(2001, 1, 2), datetime(2001, 1, 2, 3, 4, tzinfo=UTC)),
+        (False, 7, float("-inf"), Decimal(-1), "b", None, datetime(2001, 1, 2, tzinfo=UTC)),
+    ]
+
+
+def test_a_table_source_reads_weights_where_there_are_some(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "x,weight\n1,-1\n2,\n")
+    write(tmp_path / "b.csv", "x\n3\n")
+    assert read(CsvFiles(tmp_path), feed(Point, append=False)) == [(1, None, -1), (2, None, 1), (3, None, 1)]
+
+
+def test_a_reader_goes_on_where_it_was(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "x\n" + "".join(f"{x}\n" for x in range(5)))
+    to = feed(Point)
+    next(iter(batches(CsvFiles(tmp_path), to, limit=2)))
+    assert read(CsvFiles(tmp_path), to) == [(2, None), (3, None), (4, None)]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("1", "the header has 2 columns, the row 1"),
+        ("1,a,b", "the header has 2 columns, the row 3"),
+        (",a", "x: it is empty, and int64 without null is declared"),
+        ("1_000,a", "x: an int64 is needed, not '1_000'"),
+        (" 1,a", "x: an int64 is needed, not ' 1'"),
+        ("1.0,a", "x: an int64 is needed, not '1.0'"),
+        ("٣,a", "x: an int64 is needed, not '٣'"),
+        ("9223372036854775808,a", "x: 9223372036854775808 is out of the range of int64"),
+    ],
+)
+def test_a_bad_row_says_what_is_wrong(tmp_path: Path, line: str, reason: str) -> None:
+    write(tmp_path / "a.csv", f'x,label\n1,"two\nlines"\n{line}\n3,c\n')
+    *rows, bad = read(CsvFiles(tmp_path, dead_letter=tmp_path / "dead"), feed(Point))
+    assert rows == [(1, "two\nlines"), (3, "c")]
+    assert bad == BadRecord(str(tmp_path / "a.csv"), 2, reason, line, 4)
+
+
+def test_bytes_that_are_no_text_make_a_bad_row(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", b"text\n\xff\nb\n")
+    row, bad = read(CsvFiles(tmp_path, dead_letter=tmp_path / "dead"), feed(Name))
+    assert row == ("b",)
+    assert bad == BadRecord(str(tmp_path / "a.csv"), 1, "text: the text is not valid Unicode", "�", 2)
+
+
+@pytest.mark.parametrize("content", ["", "label\na\n", "x,x\n1,2\n", 'x\n1\n"2" 3\n', 'x\n"1\n'])
+def test_a_file_that_does_not_fit_as_a_whole_is_refused(tmp_path: Path, content: str) -> None:
+    write(tmp_path / "a.csv", content)
+    with pytest.raises(UnreadableSource) as raised:
+        read(CsvFiles(tmp_path, dead_letter=tmp_path / "dead"), feed(Point))
+    assert raised.value.facts["path"] == str(tmp_path / "a.csv")
+
+
+def test_structs_and_lists_are_refused_before_a_file_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="which a CSV file cannot hold"):
+        read(CsvFiles(tmp_path), feed(Everything))

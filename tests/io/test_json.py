@@ -1,0 +1,141 @@
+"""JSON files."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from penstock.expr.runtime import NAN
+from penstock.io import BadRecord, JsonFiles
+from tests.io.feeds import Everything, Point, batches, feed, read, write
+
+
+def test_lines_and_an_array_mean_the_same_rows(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", '{"x": 1, "label": "one"}\n\n{"label": null, "x": 2, "other": [1, {}]}\n')
+    write(tmp_path / "b.json", '\n [{"x": 3},\n  {"x": 4, "label": "four"}]\n')
+    assert read(JsonFiles(tmp_path), feed(Point)) == [(1, "one"), (2, None), (3, None), (4, "four")]
+
+
+def test_every_type_has_its_form(tmp_path: Path) -> None:
+    write(
+        tmp_path / "a.json",
+        '{"flag": true, "number": -9223372036854775808, "real": 7, "price": 1.10, "text": "ä\\u20ac😀",'
+        ' "octets": "AAH/", "day": "2001-02-28", "moment": "2001-02-28T23:59:59.123456789+01:00",'
+        ' "point": {"x": 1}, "points": [{"x": 2, "label": "b"}], "numbers": [1, null]}\n{}\n',
+    )
+    full, empty = read(JsonFiles(tmp_path), feed(Everything))
+    assert full == (
+        True, -(2**63), 7.0, Decimal("1.1"), "ä€😀", b"\0\1\xff", date(2001, 2, 28),
+        datetime(2001, 2, 28, 22, 59, 59, 123456, UTC), (1, None), ((2, "b"),), (1, None),
+    )  # fmt: skip
+    assert type(full[2]) is float  # type: ignore[index]
+    assert empty == (None,) * 11
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2001-12-31T01:02:03Z", "2001-12-31 01:02:03", "2001-12-31T02:02:03+0100", "2001-12-31 01:02:03.000"],
+)
+def test_timestamps_without_a_zone_are_in_utc(tmp_path: Path, text: str) -> None:
+    class Moment(NamedTuple):
+        at: datetime
+
+    write(tmp_path / "a.json", f'{{"at": "{text}"}}')
+    ((at,),) = read(JsonFiles(tmp_path), feed(Moment))  # type: ignore[misc]
+    assert at == datetime(2001, 12, 31, 1, 2, 3, tzinfo=UTC)
+    assert at.tzinfo is UTC
+
+
+def test_numbers_that_are_none_are_read_as_words_and_as_literals(tmp_path: Path) -> None:
+    class Real(NamedTuple):
+        v: float
+
+    write(tmp_path / "a.json", '{"v": "NaN"}\n{"v": NaN}\n{"v": "-Infinity"}\n{"v": Infinity}\n{"v": 1e999}')
+    rows = [row[0] for row in read(JsonFiles(tmp_path), feed(Real))]  # type: ignore[index]
+    assert rows[0] is NAN
+    assert rows[1] is NAN
+    assert rows[2:] == [-math.inf, math.inf, math.inf]
+
+
+def test_decimals_are_exact_beyond_a_float(tmp_path: Path) -> None:
+    class Price(NamedTuple):
+        p: Decimal
+        f: float
+
+    write(tmp_path / "a.json", '{"p": 0.123456789012345678, "f": 0.1}\n{"p": "1e2", "f": 1}')
+    assert read(JsonFiles(tmp_path), feed(Price)) == [
+        (Decimal("0.123456789012345678"), 0.1),
+        (Decimal(100), 1.0),
+    ]
+
+
+def test_a_table_source_reads_weights(tmp_path: Path) -> None:
+    write(
+        tmp_path / "a.json",
+        '{"x": 1}\n{"x": 1, "weight": -1}\n{"x": 2, "weight": null}\n{"x": 3, "weight": 2}',
+    )
+    rows = read(JsonFiles(tmp_path), feed(Point, append=False))
+    assert rows == [(1, None, 1), (1, None, -1), (2, None, 1), (3, None, 2)]
+
+
+def test_compressed_files_and_byte_order_marks_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.json.gz", gzip.compress(b'{"x": 1}\n{"x": 2}'))
+    write(tmp_path / "b.json", b'\xef\xbb\xbf{"x": 3}')
+    assert read(JsonFiles(tmp_path), feed(Point)) == [(1, None), (2, None), (3, None)]
+
+
+def test_a_tick_may_end_within_a_file_and_a_reader_goes_on_there(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", "".join(f'{{"x": {x}}}\n\n' for x in range(5)))
+    write(tmp_path / "b.json", '[{"x": 5}, {"x": 6}, {"x": 7}]')
+    to = feed(Point)
+    first = next(iter(batches(JsonFiles(tmp_path), to, limit=3)))
+    assert first == [(0, None), (1, None), (2, None)]
+    assert to.taken == {"a.json": 3}
+    again = list(batches(JsonFiles(tmp_path), to, limit=3))
+    assert [x for batch in again for x, _ in batch] == [3, 4, 5, 6, 7]
+    assert [len(batch) for batch in again] == [3, 2]
+    assert to.taken == {"a.json": -1, "b.json": -1}
+
+
+BAD = {
+    "not JSON": b'{"x": 1',
+    "cut off": b'{"x": ',
+    "not an object": b"7",
+    "not UTF-8": b'{"x": 1, "label": "\xff"}',
+    "half a surrogate": b'{"x": 1, "label": "\\ud800"}',
+    "a missing column": b'{"label": "a"}',
+    "null": b'{"x": null}',
+    "a string for an int": b'{"x": "1"}',
+    "a float for an int": b'{"x": 1.0}',
+    "a bool for an int": b'{"x": true}',
+    "an int out of range": b'{"x": 9223372036854775808}',
+    "an int without end": b'{"x": ' + b"9" * 5000 + b"}",
+    "an int for a string": b'{"x": 1, "label": 1}',
+    "deep nesting": b'{"x": ' + b"[" * 100_000,
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_line_is_told_with_its_place_and_the_others_are_kept(tmp_path: Path, what: str) -> None:
+    write(tmp_path / "a.json", b'{"x": 1}\n\n' + BAD[what] + b'\n{"x": 2}\n')
+    source = JsonFiles(tmp_path, dead_letter=tmp_path / "dead")
+    one, two, bad = read(source, feed(Point))
+    assert (one, two) == ((1, None), (2, None))
+    assert isinstance(bad, BadRecord)
+    assert (Path(bad.file).name, bad.row, bad.line) == ("a.json", 2, 3)
+    assert bad.reason
+    assert len(bad.text) <= 200
+
+
+def test_bad_records_in_arrays_have_a_number_and_no_line(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", '[{"x": 1}, {"x": "ä"}, 3]')
+    source = JsonFiles(tmp_path, dead_letter=tmp_path / "dead")
+    row, *bad = read(source, feed(Point))
+    assert row == (1, None)
+    assert [(b.row, b.line, b.text) for b in bad] == [(2, None, '{"x": "ä"}'), (3, None, "3")]  # type: ignore[union-attr]

@@ -1,0 +1,169 @@
+"""Parquet files that others wrote."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import UnreadableSource
+from penstock.io import BadRecord, ParquetFiles
+from tests.io.feeds import Everything, Flat, Point, batches, feed, read, write
+
+MOMENT = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC)
+
+
+class One(NamedTuple):
+    v: Any
+
+
+def one(annotation: Any) -> Any:
+    return NamedTuple("One", [("v", annotation)])  # type: ignore[misc]
+
+
+def write_column(folder: Path, array: pa.Array, name: str = "v") -> None:
+    pq.write_table(pa.table({name: array}), folder / "a.parquet")
+
+
+@pytest.mark.parametrize(
+    ("array", "annotation", "value"),
+    [
+        (pa.array([7], pa.int8()), int, 7),
+        (pa.array([7], pa.uint64()), int, 7),
+        (pa.array([0.5], pa.float32()), float, 0.5),
+        (pa.array(["a"]).dictionary_encode(), str, "a"),
+        (pa.array(["a"], pa.large_string()), str, "a"),
+        (pa.array([b"ab"], pa.binary(2)), bytes, b"ab"),
+        (pa.array([Decimal("1.50")], pa.decimal128(9, 2)), Decimal, Decimal("1.5")),
+        (pa.array([date(2001, 2, 3)], pa.date64()), date, date(2001, 2, 3)),
+        (pa.array([MOMENT], pa.timestamp("s", "Europe/Berlin")), datetime, MOMENT),
+        (pa.array([MOMENT.replace(tzinfo=None)], pa.timestamp("ms")), datetime, MOMENT),
+        (
+            pa.array([int(MOMENT.timestamp()) * 10**9 + 999]).cast(pa.timestamp("ns")),
+            datetime,
+            MOMENT,
+        ),
+        (pa.array([None]), int | None, None),
+        (pa.array([[1, None]], pa.large_list(pa.int16())), list[int | None], (1, None)),
+        (pa.array([[1.5, 2.5]], pa.list_(pa.float32(), 2)), list[float], (1.5, 2.5)),
+        (pa.array([{"label": "a", "x": 1, "more": 2}]), Point, (1, "a")),
+        (pa.array([[{"x": 1}], None]).slice(0, 1), list[Point] | None, ((1, None),)),
+    ],
+)
+def test_other_writings_of_the_same_value_are_read(
+    tmp_path: Path, array: pa.Array, annotation: Any, value: Any
+) -> None:
+    write_column(tmp_path, array)
+    assert read(ParquetFiles(tmp_path), feed(one(annotation))) == [(value,)]
+
+
+@pytest.mark.parametrize(
+    ("array", "annotation"),
+    [
+        (pa.array([1.0]), int),
+        (pa.array([1]), float),
+        (pa.array(["1"]), int),
+        (pa.array([1]), str),
+        (pa.array([1]), bool),
+        (pa.array([b"a"]), str),
+        (pa.array([MOMENT]), date),
+        (pa.array([date(2001, 1, 1)]), datetime),
+        (pa.array([[1]]), list[str]),
+        (pa.array([{"x": "1"}]), Point),
+        (pa.array([{"label": "a"}]), Point),
+    ],
+)
+def test_another_type_is_refused_with_file_and_column(
+    tmp_path: Path, array: pa.Array, annotation: Any
+) -> None:
+    write_column(tmp_path, array)
+    with pytest.raises(UnreadableSource, match=r"its column 'v' is .*, and .* is declared"):
+        read(ParquetFiles(tmp_path), feed(one(annotation)))
+
+
+@pytest.mark.parametrize(
+    ("array", "annotation", "reason"),
+    [
+        (pa.array([1, None]), int, "v: it is null, and int64 without null is declared"),
+        (pa.array([1, 2**63], pa.uint64()), int, "v: Integer value 9223372036854775808 not in range"),
+        (
+            pa.array([Decimal("1"), Decimal("1e30")]),
+            Decimal,
+            "v: 1" + "0" * 30 + " has too many digits",
+        ),
+        (pa.array([0, 2**62]).cast(pa.timestamp("us")), datetime, "v: date value out of range"),
+        (pa.array([0, 2**62]).cast(pa.timestamp("ms")), datetime, "v: Casting from timestamp"),
+        (pa.array([[1], [None]]), list[int], "v: it is null"),
+        (pa.array([{"x": 1}, {"x": None}]), Point, "v: x: it is null"),
+        (pa.array([{"x": 1}, None]), Point, "v: it is null"),
+        (pa.array([b"a", b"\xff"]).view(pa.string()), str, "v: "),
+    ],
+)
+def test_a_value_that_does_not_fit_makes_a_bad_row(
+    tmp_path: Path, array: pa.Array, annotation: Any, reason: str
+) -> None:
+    write_column(tmp_path, array)
+    row, bad = read(ParquetFiles(tmp_path, dead_letter=tmp_path / "dead"), feed(one(annotation)))
+    assert isinstance(row, tuple)
+    assert isinstance(bad, BadRecord)
+    assert (Path(bad.file).name, bad.row, bad.line) == ("a.parquet", 2, None)
+    assert bad.reason.startswith(reason)
+
+
+def test_a_missing_column_is_null_or_refused(tmp_path: Path) -> None:
+    write_column(tmp_path, pa.array([1]), "x")
+    assert read(ParquetFiles(tmp_path), feed(Point)) == [(1, None)]
+    write_column(tmp_path, pa.array(["a"]), "label")
+    with pytest.raises(UnreadableSource, match="it has no column 'x'; it has label"):
+        read(ParquetFiles(tmp_path), feed(Point))
+
+
+def test_a_table_source_reads_weights(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1, 2, 3, 4], "weight": [1, -1, None, 0]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": [5]}), tmp_path / "b.parquet")
+    source = ParquetFiles(tmp_path, dead_letter=tmp_path / "dead")
+    *rows, bad = read(source, feed(Point, append=False))
+    assert rows == [(1, None, 1), (2, None, -1), (3, None, 1), (5, None, 1)]
+    assert isinstance(bad, BadRecord)
+    assert bad.reason == "weight: a row comes or goes, its weight is not 0"
+
+
+def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", b"PAR1 and nothing more")
+    with pytest.raises(UnreadableSource, match="it is not Parquet"):
+        read(ParquetFiles(tmp_path), feed(Point))
+
+
+def test_a_damaged_page_is_told_with_the_rows_before_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    labels = [str(n) * 20 for n in range(20_000)]
+    pq.write_table(
+        pa.table({"x": range(20_000), "label": labels}), file, row_group_size=10_000, use_dictionary=False
+    )
+    content = bytearray(file.read_bytes())
+    middle = len(content) * 9 // 10
+    content[middle : middle + 2000] = b"\xff" * 2000
+    file.write_bytes(content)
+    with pytest.raises(UnreadableSource, match=r"a\.parquet"):
+        read(ParquetFiles(tmp_path), feed(Point))
+
+
+def test_a_reader_goes_on_within_a_file_of_several_batches(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": range(20_000)}), tmp_path / "a.parquet", row_group_size=3000)
+    to = feed(Point)
+    assert len(next(iter(batches(ParquetFiles(tmp_path), to, limit=9000)))) == 9000
+    assert [x for x, _ in read(ParquetFiles(tmp_path), to)] == list(range(9000, 20_000))  # type: ignore[misc]
+
+
+def test_no_rows_are_no_rows(tmp_path: Path) -> None:
+    for rows in (Everything, Flat):
+        to = feed(rows)
+        from penstock.io.parts import write_part
+
+        write_part(tmp_path / "a.parquet", [], to.schema, weighted=False)
+        assert read(ParquetFiles(tmp_path), to) == []
