@@ -122,9 +122,10 @@ def compare_with_spark_alone(
         else:
             console.print(f"[bold]{refusal.mode} mode[/]: refused, {refusal.condition}")
             console.print(f"  {refusal.message}\n", markup=False, style="red", soft_wrap=True)
-    with console.status("the query with Spark's check turned off"):
+    console.print("[bold]update mode, with the check turned off[/] as the message offers, in two batches:")
+    with console.status("running"):
         unchecked = averages_unchecked(spark, folder, files_per_batch=-(-ticks // 2))
-    table = Table(title="Update mode with the check turned off, in two batches", title_justify="left")
+    table = Table()
     for column in ("category", "Spark answers", "right is"):
         table.add_column(column, justify="right")
     for category, right in sorted(averages.items()):

@@ -28,7 +28,7 @@ class Screen:
         self._console = console
         self._corrections = 0
         self._latest: dict[int, float] = {}
-        self._rows = 0
+        self._rows: list[int] = []
         self._seconds: list[float] = []
         self._progress = Progress(
             TextColumn("tick"),
@@ -53,6 +53,8 @@ class Screen:
             self._live.stop()
         elif kind is None:
             self._console.print(self._picture())
+        if kind is None and self._seconds:
+            self._console.print(f"{self.summary}.\n", soft_wrap=True)
 
     def changed(self, _: int, changes: Changes) -> None:
         """Apply the changes of a tick: a row taken back is the answer given before."""
@@ -67,7 +69,7 @@ class Screen:
 
     def ticked(self, rows: int, seconds: float) -> None:
         """A tick has ended: how many rows of input it had and how long it took."""
-        self._rows += rows
+        self._rows.append(rows)
         self._seconds.append(seconds)
         self._progress.update(self._task, advance=1, description=self.speed)
         if self._console.is_terminal:
@@ -80,12 +82,19 @@ class Screen:
 
     @property
     def speed(self) -> str:
-        """Latency and throughput so far."""
-        if not self._seconds:
-            return ""
-        latest, median = self._seconds[-1] * 1000, statistics.median(self._seconds) * 1000
-        rate = self._rows / sum(self._seconds)
-        return f"{latest:,.0f} ms (median {median:,.0f}), {rate:,.0f} rows/s"
+        """Latency and throughput of the latest tick."""
+        seconds = self._seconds[-1]
+        return f"{seconds * 1000:,.0f} ms, {self._rows[-1] / seconds:,.0f} rows/s"
+
+    @property
+    def summary(self) -> str:
+        """Latency and throughput of all ticks."""
+        # The first is told apart where there are more: everything starts and warms up in it.
+        first, *rest = self._seconds
+        seconds, rows = (rest, self._rows[1:]) if rest else ([first], self._rows)
+        latency, rate = statistics.median(seconds) * 1000, sum(rows) / sum(seconds)
+        text = f"{latency:,.0f} ms per tick (median), {rate:,.0f} rows/s"
+        return f"{text}; the first tick, apart from these, took {first * 1000:,.0f} ms" if rest else text
 
     def _picture(self) -> Group:
         corrections = f"{self._corrections} answers taken back and replaced so far"
