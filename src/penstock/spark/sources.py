@@ -7,6 +7,7 @@ DataFrame; what is there in the first tick, whole, is a static one.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import singledispatch
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.engine.engine import Engine
+
+_GLOB = re.compile(r"([\\*?\[\]{}])")
 
 # What Spark's binary files are; only the paths are ever read.
 _LISTED = "path string, modificationTime timestamp, length long, content binary"
@@ -174,6 +177,10 @@ def _arriving(spark: SparkSession, path: str, files_per_tick: int | None) -> Dat
     reader = spark.readStream.format("binaryFile").schema(_LISTED)
     if files_per_tick is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_tick)
+    if os.path.isfile(path):
+        # A stream of files wants a folder: this one file is all that counts in it.
+        folder, name = os.path.split(path)
+        return reader.option("pathGlobFilter", _GLOB.sub(r"\\\1", name)).load(folder)
     return reader.load(path)
 
 
