@@ -9,7 +9,7 @@ matter.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -59,6 +59,9 @@ def _constant(term: LiteralTerm, prefix: str) -> Column:
     if isinstance(value, datetime):
         # As microseconds: no zone of this process or of the session has a say.
         return F.timestamp_micros(F.lit((value - EPOCH) // timedelta(microseconds=1)).cast("bigint"))
+    if isinstance(value, date):
+        # As a number of days: java.sql.Date knows a calendar with a gap in 1582.
+        return F.date_from_unix_date(F.lit((value - EPOCH.date()).days))
     return F.lit(value).cast(spark_type(term.type))
 
 

@@ -117,7 +117,7 @@ def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 def _same(emitter: Emitter, call: CallTerm) -> Code:
     a, b = (emitter.value(t) for t in call.arguments)
-    if call.arguments[0].type != FLOAT64:
+    if call.arguments[0].type != FLOAT64 or any(_is_number(t) for t in call.arguments):
         return Code(f"({a} == {b})")
     # Values of floats are canonical here: NaN is one object.
     (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)

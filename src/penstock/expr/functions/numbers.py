@@ -84,7 +84,8 @@ def round_float(value: float, digits: int) -> float:
     """Rounded half up as a decimal of the digits that `value` shows."""
     if value - value != 0.0:
         return value
-    return float(half_up(Decimal(repr(value)), digits))
+    # Decimals on the way have one zero only.
+    return float(half_up(Decimal(repr(value)), digits)) + 0.0
 
 
 def round_int(value: int, digits: int, greatest: int) -> int:

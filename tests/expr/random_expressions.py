@@ -1,0 +1,379 @@
+"""Random typed expressions and rows, for tests that compare lowerings.
+
+`expressions()` draws a kind of value first and then an expression of that kind,
+so everything it draws passes the check. Kinds are coarser than types: an
+expression of kind "decimal" has whatever precision its parts give it.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple
+
+import penstock as ps
+from hypothesis import strategies as st
+from penstock.expr.annotations import Int32
+from penstock.expr.build import lit
+from penstock.expr.rows import from_user, schema_of
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import DecimalType
+
+MIN64, MAX64 = -(2**63), 2**63 - 1
+MIN32, MAX32 = -(2**31), 2**31 - 1
+
+
+class Inner(NamedTuple):
+    n: int
+    x: float | None
+    s: str
+
+
+class Wide(NamedTuple):
+    """A column of each type, with nulls (`_`) and without."""
+
+    b: bool
+    b_: bool | None
+    i: Int32
+    i_: Int32 | None
+    n: int
+    n_: int | None
+    m_: int | None
+    x: float
+    x_: float | None
+    y_: float | None
+    d: Annotated[Decimal, DecimalType(10, 2)]
+    d_: Annotated[Decimal, DecimalType(10, 2)] | None
+    e_: Annotated[Decimal, DecimalType(20, 6)] | None
+    s: str
+    s_: str | None
+    number: str
+    r_: bytes | None
+    day: date
+    day_: date | None
+    t: datetime
+    t_: datetime | None
+    inner: Inner
+    inner_: Inner | None
+    ns: list[int]
+    xs_: list[float | None] | None
+
+
+SCHEMA = schema_of(Wide)
+
+# Characters that Python and Java agree to be letters, and some that are hard: surrogate pairs
+# outside the basic plane, a ligature, dotted capital i, final sigma, combining marks.
+_CHARACTERS = st.one_of(
+    st.sampled_from(list("aAbBzZ019 -,.%_\t\nßİΣςéÉ𝔘😀ﬁ\u0301")),
+    st.characters(codec="utf-8", categories=["Lu", "Ll", "Nd", "Zs", "Po"], max_codepoint=0x17F),
+)
+strings = st.one_of(
+    st.sampled_from(["", " ", "a", "a,b,c", ",", ",,", "  trim me  ", "Straße", "ΑΣ", "\t12\n"]),
+    st.text(_CHARACTERS, max_size=8),
+    st.text(_CHARACTERS, min_size=30, max_size=80),
+)
+numerals = st.one_of(
+    st.sampled_from(
+        ["12", " -7 ", "+0", "9223372036854775807", "9223372036854775808", "2147483648", "1e3", "1.5", ".5"]
+    ),
+    st.sampled_from(["", "x", "nan", "Infinity", "-inf", "1.005", "5.", "1e400", "1.5d", "true", "NO", "1_0"]),
+    st.sampled_from(
+        ["2001-01-02", "2001-1-2 3:4", "2001-02-29", "2000-02-29T23:59:59.9999999Z", "1999-12-31 23:59:60"]
+    ),
+    st.sampled_from(["2001-01-02 03:04:05+01:30", "2001", "2001-13", "0001-01-01", "9999-12-31 23:59:59.999999"]),
+    st.integers(MIN64, MAX64).map(str),
+)
+int64s = st.one_of(
+    st.integers(-10, 10),
+    st.sampled_from([0, 1, -1, MIN64, MAX64, MIN64 + 1, 2**53 + 1, -(2**53) - 1, 2**31, 3037000500]),
+    st.integers(MIN64, MAX64),
+)
+int32s = st.one_of(
+    st.integers(-10, 10), st.sampled_from([MIN32, MAX32, 46341, 65536]), st.integers(MIN32, MAX32)
+)
+floats = st.one_of(
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 2.5, 1.005, math.nan, math.inf, -math.inf]),
+    st.sampled_from([1e300, -1e300, 5e-324, 1e16, 0.1, 9.2e18, 2.0**63, -(2.0**63), 2.0**31]),
+    st.floats(-1000, 1000),
+    st.floats(),
+)
+decimals = st.one_of(
+    st.sampled_from(["0.00", "1.00", "-1.00", "99999999.99", "-99999999.99", "0.01", "2.50", "-0.05"]).map(Decimal),
+    st.integers(-(10**10) + 1, 10**10 - 1).map(lambda n: Decimal(n).scaleb(-2)),
+)
+long_decimals = st.one_of(
+    st.sampled_from(["0", "1", "-0.000001", "99999999999999.999999", "33.333333"]).map(Decimal),
+    st.integers(-(10**20) + 1, 10**20 - 1).map(lambda n: Decimal(n).scaleb(-6)),
+)
+dates = st.one_of(
+    st.dates(date(1900, 1, 1), date(2100, 12, 31)),
+    st.sampled_from([date(1, 1, 1), date(9999, 12, 31), date(1970, 1, 1), date(2000, 2, 29), date(1582, 10, 10)]),
+)
+timestamps = st.one_of(
+    st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(timezone.utc)).map(
+        lambda t: t.replace(fold=0)
+    ),
+    st.sampled_from(
+        [
+            datetime(1970, 1, 1, tzinfo=timezone.utc),
+            datetime(1969, 12, 31, 23, 59, 59, 999999, timezone.utc),
+            datetime(1, 1, 1, tzinfo=timezone.utc),
+            datetime(9999, 12, 31, 23, 59, 59, 999999, timezone.utc),
+            datetime(2001, 9, 9, 1, 46, 40, 5, timezone.utc),
+            datetime(1582, 10, 4, 12, tzinfo=timezone.utc),
+        ]
+    ),
+)
+spans = st.one_of(
+    st.sampled_from([timedelta(seconds=10), timedelta(hours=1), timedelta(days=1), timedelta(minutes=7)]),
+    st.timedeltas(timedelta(microseconds=1), timedelta(days=400)),
+)
+inners = st.builds(Inner, int64s, st.none() | floats, strings)
+_VALUES = {
+    "b": st.booleans(),
+    "i": int32s,
+    "n": int64s,
+    "m": int64s,
+    "x": floats,
+    "y": floats,
+    "d": decimals,
+    "e": long_decimals,
+    "s": strings,
+    "number": numerals,
+    "r": st.binary(max_size=40),
+    "day": dates,
+    "t": timestamps,
+    "inner": inners,
+    "ns": st.lists(int64s, max_size=3),
+    "xs": st.lists(st.none() | floats, max_size=3),
+}
+rows: st.SearchStrategy[Wide] = st.builds(
+    Wide,
+    **{
+        name: (st.none() | _VALUES[name.rstrip("_")] if name.endswith("_") else _VALUES[name])
+        for name in SCHEMA.names
+    },
+)
+
+
+def internal(some: list[Wide]) -> list[tuple[Any, ...]]:
+    """The rows as they are inside."""
+    return from_user(SCHEMA, what="rows")(some)
+
+
+# -- expressions --------------------------------------------------------------------------
+
+
+def _columns(*names: str) -> st.SearchStrategy[Expr]:
+    return st.sampled_from(names).map(Column)
+
+
+def _literals(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Expr]:
+    return values.map(lit)
+
+
+_LEAVES: dict[str, st.SearchStrategy[Expr]] = {
+    "bool": _columns("b", "b_") | _literals(st.booleans()) | st.just(lit(None, bool)),
+    "int32": _columns("i", "i_") | int32s.map(lambda v: lit(v, Int32)),
+    "int64": _columns("n", "n_", "m_", "n") | _literals(int64s),
+    "float": _columns("x", "x_", "y_") | _literals(floats),
+    "decimal": _columns("d", "d_", "e_") | _literals(decimals),
+    "str": _columns("s", "s_", "number") | _literals(strings),
+    "bytes": _columns("r_") | _literals(st.binary(max_size=6)),
+    "date": _columns("day", "day_") | _literals(dates),
+    "timestamp": _columns("t", "t_") | _literals(timestamps),
+}
+KINDS = tuple(_LEAVES)
+_NUMBERS = ("int32", "int64", "float", "decimal")
+_SMALL = st.integers(-5, 5)
+
+
+@st.composite
+def expressions(draw: st.DrawFn, kind: str | None = None, depth: int = 3) -> Expr:
+    """An expression over `SCHEMA` that passes the check."""
+    if kind is None:
+        kind = draw(st.sampled_from(KINDS))
+    return _Drawing(draw).of(kind, depth)
+
+
+class _Drawing:
+    """One expression being drawn. `_<kind>` lists the ways to make a value of a kind."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self.draw = draw
+
+    def of(self, kind: str, depth: int) -> Expr:
+        if depth == 0 or self.draw(st.integers(0, 5)) == 0:
+            return self.draw(_LEAVES[kind])
+        ways = [*getattr(self, f"_{kind}")(depth - 1), *self._any(kind, depth - 1)]
+        return self.draw(st.sampled_from(ways))()
+
+    def pick(self, *choices: Any) -> Any:
+        return self.draw(st.sampled_from(choices))
+
+    def number(self, depth: int) -> Expr:
+        return self.of(self.pick(*_NUMBERS), depth)
+
+    def _any(self, kind: str, d: int) -> list[Any]:
+        def value() -> Expr:
+            return self.of(kind, d)
+
+        ways: list[Any] = [
+            lambda: ps.when(self.of("bool", d), value()).otherwise(value()),
+            lambda: ps.when(self.of("bool", d), value()).when(self.of("bool", d), value()),
+            lambda: ps.coalesce(value(), value()),
+            lambda: ps.coalesce(value(), None, value()),
+        ]
+        if kind != "bytes":
+            ways.append(lambda: self.pick(ps.least, ps.greatest)(value(), value(), value()))
+        return ways
+
+    def _bool(self, d: int) -> list[Any]:
+        kind = self.pick(*KINDS)
+        compare = self.pick("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "eq_null_safe")
+
+        def pair() -> tuple[Expr, Expr]:
+            if kind in _NUMBERS and self.draw(st.booleans()):
+                return self.of(kind, d), self.number(d)
+            return self.of(kind, d), self.of(kind, d)
+
+        def two() -> Expr:
+            a, b = pair()
+            return getattr(a, compare)(b)
+
+        text = self.pick("contains", "starts_with", "ends_with")
+        return [
+            two,
+            two,
+            lambda: self.of("bool", d) & self.of("bool", d),
+            lambda: self.of("bool", d) | self.of("bool", d),
+            lambda: ~self.of("bool", d),
+            lambda: self.of(kind, d).is_null(),
+            lambda: self.of(kind, d).is_not_null(),
+            lambda: self.of("float", d).is_nan(),
+            lambda: self.of(kind, d).is_in(*(self.draw(_LEAVES[kind]) for _ in range(self.pick(1, 2, 3)))),
+            lambda: self.of("int64", d).is_in(1, -1, None, MAX64),
+            lambda: self.of("float", d).is_in(math.nan, 0.0, 1.5),
+            lambda: self.of("str", d).is_in("a", ""),
+            lambda: self.of(kind, d).between(self.of(kind, d), self.draw(_LEAVES[kind])),
+            lambda: getattr(self.of("str", d), text)(self.of("str", d)),
+            lambda: self.number(d).cast(bool),
+            lambda: Column("number").cast(bool),
+        ]
+
+    def _int32(self, d: int) -> list[Any]:
+        day_field = self.pick("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year")
+        time_field = self.pick("hour", "minute", "second", "microsecond")
+        return [
+            *self._arithmetic("int32", lambda: self.draw(_SMALL), d),
+            lambda: self.of(self.pick("str", "bytes"), d).length(),
+            lambda: getattr(self.of(self.pick("date", "timestamp"), d), day_field)(),
+            lambda: getattr(self.of("timestamp", d), time_field)(),
+            lambda: self.of("date", d).days_since(self.of("date", d)),
+            lambda: self.of(self.pick("int64", "float", "decimal", "bool"), d).cast(Int32),
+            lambda: Column("number").cast(Int32),
+            lambda: self.pick(Column("ns"), Column("xs_")).length(),
+        ]
+
+    def _int64(self, d: int) -> list[Any]:
+        return [
+            *self._arithmetic("int64", lambda: self.of("int32", d), d),
+            *self._arithmetic("int64", lambda: self.draw(_SMALL), d),
+            lambda: self.of("int64", d) // self.of("int64", d),
+            lambda: self.of("int64", d) // self.pick(3, 7, -2, MAX64),
+            lambda: self.of(self.pick("int32", "float", "decimal", "bool", "timestamp"), d).cast(int),
+            lambda: Column("number").cast(int),
+            lambda: ps.hash(*(self.of(self.pick(*KINDS), d) for _ in range(self.pick(1, 2, 3)))),
+            lambda: ps.hash(*(Column(n) for n in ("inner_", "ns", "xs_", "e_"))),
+            lambda: self.pick(Expr.floor, Expr.ceil)(self.of(self.pick("float", "int32"), d)),
+            lambda: self.of("timestamp", d).micros_since(self.of(self.pick("timestamp", "date"), d)),
+            lambda: Column("inner_").field("n"),
+            lambda: Column("ns")[self.draw(_SMALL)],
+        ]
+
+    def _float(self, d: int) -> list[Any]:
+        return [
+            *self._arithmetic("float", lambda: self.number(d), d),
+            lambda: self.of("int64", d) / self.of("int32", d),
+            lambda: self.of(self.pick("int32", "int64", "decimal", "bool"), d).cast(float),
+            lambda: Column("number").cast(float),
+            lambda: self.of("timestamp", d).seconds_since(self.of("timestamp", d)),
+            lambda: Column("inner").field("x"),
+            lambda: Column("xs_")[self.draw(st.integers(0, 2))],
+        ]
+
+    def _arithmetic(self, kind: str, other: Any, d: int) -> list[Any]:
+        """Operators of a kind with itself, or with `other` on the right."""
+
+        def right() -> Any:
+            return other() if self.draw(st.booleans()) else self.of(kind, d)
+
+        ways = [
+            lambda: self.of(kind, d) + right(),
+            lambda: self.of(kind, d) - right(),
+            lambda: self.of(kind, d) * right(),
+            lambda: self.of(kind, d) % right(),
+            lambda: -self.of(kind, d),
+            lambda: abs(self.of(kind, d)),
+            lambda: self.of(kind, d).round(self.pick(0, 1, 2, -1, -2)),
+        ]
+        return [*ways, lambda: self.of(kind, d) / right()] if kind in ("float", "decimal") else ways
+
+    def _decimal(self, d: int) -> list[Any]:
+        target = self.pick(DecimalType(10, 2), DecimalType(5, 0), DecimalType(38, 10), DecimalType(12, 12))
+        whole = self.pick("int32", "int64")
+        return [
+            *self._arithmetic("decimal", lambda: self.pick(3, -7, 100), d),
+            *self._arithmetic("decimal", lambda: self.of(whole, d), d),
+            lambda: self.pick(Expr.floor, Expr.ceil)(self.of("decimal", d)),
+            lambda: self.of(self.pick("int32", "int64", "decimal", "bool"), d).cast(target),
+            lambda: Column("number").cast(target),
+            lambda: (self.of("int64", 0) / 8).cast(target),
+        ]
+
+    def _str(self, d: int) -> list[Any]:
+        def text() -> Expr:
+            return self.of("str", d)
+
+        def position() -> Any:
+            return self.draw(st.integers(-4, 6)) if self.draw(st.booleans()) else Column("i_")
+
+        return [
+            lambda: self.pick(Expr.upper, Expr.lower, Expr.trim)(text()),
+            lambda: ps.concat(text(), self.pick("-", "", "é"), text()),
+            lambda: text() + text(),
+            lambda: text().substring(position(), self.draw(st.integers(-1, 5))),
+            lambda: text().replace(self.pick("a", ",", "", "ß", Column("s_")), self.pick("", "xx", Column("s"))),
+            lambda: text().split_part(self.pick(",", "", " ", "b,"), position()),
+            lambda: self.of(self.pick("bool", "int32", "int64", "decimal", "date", "timestamp"), d).cast(str),
+            lambda: (self.of("int32", 0) / 8).cast(str),
+            lambda: text().cast(bytes).cast(str),
+            lambda: Column("inner_").field("s"),
+        ]
+
+    def _bytes(self, d: int) -> list[Any]:
+        return [
+            lambda: self.of("str", d).cast(bytes),
+            lambda: ps.concat(self.of("bytes", d), self.of("bytes", d)),
+        ]
+
+    def _date(self, d: int) -> list[Any]:
+        return [
+            lambda: self.of("date", d) + timedelta(days=self.draw(st.integers(-400, 400))),
+            lambda: self.of("date", d).truncate(self.pick("week", "month", "quarter", "year")),
+            lambda: self.of("timestamp", d).to_date(),
+            lambda: Column("number").to_date(),
+        ]
+
+    def _timestamp(self, d: int) -> list[Any]:
+        units = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+        return [
+            lambda: self.of("timestamp", d) + self.draw(spans),
+            lambda: self.of("timestamp", d) - self.draw(spans),
+            lambda: self.of("timestamp", d).tumble(self.draw(spans)),
+            lambda: self.of("timestamp", d).truncate(self.pick(*units)),
+            lambda: self.of("date", d).to_timestamp(),
+            lambda: Column("number").to_timestamp(),
+            lambda: self.of("int32", d).cast(datetime),
+        ]

@@ -1,0 +1,237 @@
+"""Generated Python and Spark columns mean the same: type, nullability, value, and what raises.
+
+Hypothesis draws the expressions and the rows; they are gathered first and then
+shown to Spark many at a time. A disagreement is reported for the smallest part
+of an expression that still disagrees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from penstock.errors import EvaluationError
+from penstock.expr.check import check
+from penstock.expr.functions import CATALOGUE
+from penstock.expr.python import compile_rows
+from penstock.expr.tree import Call, Column, Expr
+from penstock.io.arrow import column_to_values, rows_to_table
+
+from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+EXPRESSIONS = 2_000
+ROWS = 60
+AT_ONCE = 40
+RAISING_CHECKED = 60
+
+# Spark says "nullable" of everything these make, although null comes only from null. (The fields of
+# timestamps are integer division there.)
+SPARK_IS_VAGUE = frozenset(
+    "divide div modulo cast round floor ceil split_part element truncate tumble seconds_since year quarter month"
+    " day day_of_week weekday day_of_year hour minute second microsecond".split()
+)
+
+
+@dataclass
+class Raised:
+    """Stands for the value of a row on which Python raised."""
+
+    error: EvaluationError
+
+    @property
+    def is_of_python_alone(self) -> bool:
+        """Years beyond 9999 (and before 1) exist in Spark's columns; no Python value can hold them."""
+        return self.error.what.endswith(("does not fit date", "does not fit timestamp"))
+
+
+@dataclass
+class Outcome:
+    """What Python makes of an expression, row by row."""
+
+    expr: Expr
+    values: list[Any]
+
+    @property
+    def bad_rows(self) -> list[int]:
+        return [at for at, value in enumerate(self.values) if isinstance(value, Raised)]
+
+    @property
+    def rows_bad_everywhere(self) -> list[int]:
+        return [at for at in self.bad_rows if not self.values[at].is_of_python_alone]
+
+
+def evaluate(expr: Expr, some: Sequence[tuple[Any, ...]]) -> Outcome:
+    compute = compile_rows((expr,), SCHEMA)
+
+    def value(row: tuple[Any, ...]) -> Any:
+        try:
+            return compute(row)[0]
+        except EvaluationError as error:
+            return Raised(error)
+
+    return Outcome(expr, [value(row) for row in some])
+
+
+def gather(strategy: Any, count: int) -> list[Any]:
+    """`count` different examples of a strategy, with whatever Hypothesis makes of its profile."""
+    found: list[Any] = []
+
+    @settings(max_examples=count)
+    @given(strategy)
+    def collect(example: Any) -> None:
+        found.append(example)
+
+    collect()
+    return found[:count]
+
+
+@dataclass
+class Table:
+    """The same rows inside and in Spark, with their number as column `row`."""
+
+    inside: list[tuple[Any, ...]]
+    frame: DataFrame
+
+    def values(self, outcomes: Sequence[Outcome]) -> Iterator[list[Any]]:
+        """Spark's values, expression by expression; null where Python raised."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        from penstock.spark.columns import to_column
+
+        columns = []
+        for at, outcome in enumerate(outcomes):
+            column = to_column(outcome.expr, SCHEMA)
+            if outcome.bad_rows:
+                column = F.when(~F.col("row").isin(outcome.bad_rows), column)
+            columns.append(column.alias(f"v{at}"))
+        answer = self.frame.select("row", *columns).toArrow().sort_by("row")
+        for at, outcome in enumerate(outcomes):
+            yield list(column_to_values(answer[f"v{at}"], check(outcome.expr, SCHEMA).type))
+
+    def disagreements(self, outcomes: Sequence[Outcome]) -> Iterator[tuple[Expr, int, Any, Any]]:
+        """Expression, row, Python's value, Spark's value."""
+        for outcome, values in zip(outcomes, self.values(outcomes), strict=True):
+            for at, (mine, its) in enumerate(zip(outcome.values, values, strict=True)):
+                if not isinstance(mine, Raised) and not same(mine, its):
+                    yield outcome.expr, at, mine, its
+                    break
+
+    def raises(self, expr: Expr, row: int) -> bool:
+        from pyspark.errors import PySparkException
+
+        from penstock.spark.columns import to_column
+
+        try:
+            self.frame.where(f"row = {row}").select(to_column(expr, SCHEMA)).toArrow()
+        except PySparkException:
+            return True
+        return False
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal, of one type, with the same zero, NaN equal to NaN."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and repr(a) == repr(b)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession) -> Table:
+    drawn: list[Wide] = gather(rows, ROWS)
+    inside = internal(drawn)
+    data = rows_to_table(inside, SCHEMA)
+    import pyarrow as pa
+
+    data = data.append_column(pa.field("row", pa.int64(), nullable=False), pa.array(range(len(inside))))
+    return Table(inside, spark.createDataFrame(data).coalesce(1).cache())
+
+
+@pytest.fixture(scope="module")
+def outcomes(table: Table) -> list[Outcome]:
+    return [evaluate(expr, table.inside) for expr in gather(expressions(), EXPRESSIONS)]
+
+
+def chunks(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
+    for at in range(0, len(outcomes), AT_ONCE):
+        yield outcomes[at : at + AT_ONCE]
+
+
+def test_values_agree_where_python_does_not_raise(table: Table, outcomes: list[Outcome]) -> None:
+    assert len(outcomes) >= EXPRESSIONS
+    for chunk in chunks(outcomes):
+        for expr in wrong_in(table, chunk):
+            pytest.fail(blame(table, expr))
+
+
+def wrong_in(table: Table, chunk: Sequence[Outcome]) -> list[Expr]:
+    """The expressions of a chunk on which the two differ, or that make Spark raise alone."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return [expr for expr, *_ in table.disagreements(chunk)]
+    except PySparkException:
+        if len(chunk) == 1:
+            return [chunk[0].expr]
+        half = len(chunk) // 2
+        return wrong_in(table, chunk[:half]) or wrong_in(table, chunk[half:])
+
+
+def blame(table: Table, expr: Expr) -> str:
+    """The smallest part of a wrong expression that is wrong."""
+    from pyspark.errors import PySparkException
+
+    for part in expr.walk():
+        outcome = evaluate(part, table.inside)
+        try:
+            found = next(table.disagreements([outcome]), None)
+        except PySparkException as error:
+            return f"{part}\nraises on Spark alone: {str(error)[:600]}\nPython: {outcome.values}\nwhole: {expr}"
+        if found is not None:
+            _, row, mine, its = found
+            return f"{part}\nPython: {mine!r}\nSpark:  {its!r}\nrow: {table.inside[row]}\nwhole: {expr}"
+    return f"{expr}: only the whole is wrong"
+
+
+def test_types_and_nullability_agree(table: Table, outcomes: list[Outcome]) -> None:
+    from penstock.spark.columns import to_column
+    from penstock.spark.types import spark_type
+
+    for chunk in chunks(outcomes):
+        fields = table.frame.select(*(to_column(o.expr, SCHEMA) for o in chunk)).schema.fields
+        for outcome, field in zip(chunk, fields, strict=True):
+            typed = check(outcome.expr, SCHEMA)
+            assert field.dataType == spark_type(typed.type), str(outcome.expr)
+            assert field.nullable or not typed.nullable, f"Spark knows that it is never null: {outcome.expr}"
+            if field.nullable and not typed.nullable:
+                calls = {part.function for part in outcome.expr.walk() if isinstance(part, Call)}
+                assert calls & SPARK_IS_VAGUE, f"Spark says it can be null: {outcome.expr}"
+            if not typed.nullable:
+                assert None not in outcome.values, str(outcome.expr)
+
+
+def test_what_raises_in_python_raises_on_spark(table: Table, outcomes: list[Outcome]) -> None:
+    raising = [(o.expr, o.rows_bad_everywhere[0]) for o in outcomes if o.rows_bad_everywhere]
+    step = max(1, len(raising) // RAISING_CHECKED)
+    checked = raising[::step][:RAISING_CHECKED]
+    assert checked
+    for expr, row in checked:
+        assert table.raises(expr, row), f"{expr}\nrow: {table.inside[row]}"
+
+
+def test_every_function_of_the_catalogue_is_drawn_and_lowered(outcomes: list[Outcome]) -> None:
+    from penstock.spark.columns import SPARK
+
+    drawn = {part.function for o in outcomes for part in o.expr.walk() if isinstance(part, Call)}
+    assert drawn == set(CATALOGUE)
+    assert set(SPARK) == set(CATALOGUE)
