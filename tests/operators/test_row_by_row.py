@@ -154,7 +154,8 @@ def test_a_union_keeps_copies_of_all_its_inputs(backend: Backend) -> None:
         tick | a     | b     | out
         1    | 1     | 1; 2  | +3 1; + 2
         2    | - 1   | 1     | - 1
-        3    | 5     | -2 5  |
+        3    | 5     | 5     | +3 5
+        4    | - 5   | - 5   | -3 5
     """,
     )
 
@@ -196,3 +197,20 @@ def test_a_function_that_answers_with_another_type_is_an_error() -> None:
     flow.sink("out", flow.source("numbers", int).map(text, name="texts"))
     with pytest.raises(BadRow, match="texts"):
         ps.Engine(flow).tick(numbers=[1])
+
+
+def test_a_change_of_weight_0_is_none() -> None:
+    flow = ps.Flow("nothing")
+    numbers = flow.table("numbers", int)
+    flow.sink("out", numbers.join(numbers, on="value"))
+    engine = ps.Engine(flow, state=(state := {s.name: {} for s in ps.Engine(flow).program.slots}))
+    assert engine.tick(numbers=[ps.Change(1, 0)])["out"] == []
+    assert not any(state.values())
+
+
+@pytest.mark.parametrize("weight", [1.0, "1", None, True])
+def test_a_weight_that_is_no_integer_is_an_error(weight: object) -> None:
+    flow = ps.Flow("weights")
+    flow.sink("out", flow.table("numbers", int))
+    with pytest.raises(BadRow, match="row 1: the weight must be int"):
+        ps.Engine(flow).tick(numbers=[ps.insert(1), ps.Change(2, weight)])

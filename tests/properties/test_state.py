@@ -73,11 +73,8 @@ def test_a_flow_whose_input_is_all_taken_back_keeps_no_state(case: Case) -> None
         return
     engine = Engine(case.flow, state=(state := {s.name: {} for s in Engine(case.flow).program.slots}))
     engine.tick(**case.tick(case.inputs))
-    held = {name: Counter() for name in case.inputs}
-    for name, changes in case.inputs.items():
-        for change in changes:
-            held[name][change.row] += change.weight
-    engine.tick(**{n: [ps.Change(row, -weight) for row, weight in rows.items()] for n, rows in held.items()})
+    taken_back = {n: [ps.Change(c.row, -c.weight) for c in changes] for n, changes in case.inputs.items()}
+    engine.tick(**taken_back)
     assert {name: slot for name, slot in state.items() if slot} == {}
 
 

@@ -40,7 +40,8 @@ def from_user(
 
     what:   names the rows in errors ("source 'bids'").
     change: where given, an item may also be one of that class, a pair of row and
-            weight, and every internal row has its weight as last field.
+            weight, and every internal row has its weight as last field. Rows of
+            weight 0 are checked and left out.
 
     The converter raises `BadRow` with the number of the row in its argument, the
     field, and the expected and the found type.
@@ -49,6 +50,7 @@ def from_user(
     slow = SlowRows(schema, what)
     names: dict[str, Any] = {
         "slow": slow.convert,
+        "weighed": slow.weighed,
         "nan": NAN,
         "utc": UTC,
         "datetime": datetime,
@@ -82,15 +84,22 @@ def _source(schema: Schema, *, weighted: bool) -> str:
             f"        append({whole})",
             "        continue",
         ]
-    unwrap = ["weight = 1", "if type(row) is Change:", "    row, weight = row"] if weighted else []
+    unwrap = [
+        "weight = 1",
+        "if type(row) is Change:",
+        "    row, weight = row",
+        "    if type(weight) is not int or not weight:",
+        "        nothing = not weighed(weight, len(out))",
+    ]
     lines = [
         "def convert(rows):",
         "    out = []",
+        "    nothing = False",
         "    append = out.append",
         "    for row in rows:",
-        *(f"        {line}" for line in (*unwrap, *body)),
+        *(f"        {line}" for line in (*(unwrap if weighted else []), *body)),
         f"        append({slow})",
-        "    return out",
+        "    return [row for row in out if row[-1]] if nothing else out",
     ]
     return "\n".join(lines)
 

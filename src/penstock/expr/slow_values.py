@@ -56,6 +56,19 @@ class SlowRows:
             raise self._bad_shape(row, number)
         return tuple(self._value(f, v, number) for f, v in zip(fields, values, strict=True))
 
+    def weighed(self, weight: object, number: int) -> int:
+        """The weight of row `number`. Raises `BadRow` where it is no `int`."""
+        if type(weight) is int:
+            return weight
+        raise BadRow(
+            f"{self.what}, row {number}: the weight must be int, got {type(weight).__name__} {_shown(weight)}",
+            why="a weight says how many copies of the row come (positive) or go (negative).",
+            row=number,
+            field="weight",
+            expected="int",
+            found=type(weight).__name__,
+        )
+
     def _value(self, field: Field, value: object, number: int) -> object:
         try:
             return _converted(field.type, field.nullable, value)

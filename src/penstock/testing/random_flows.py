@@ -137,10 +137,11 @@ def _top_k(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
 
 def _aggregate(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
     names = draw(st.lists(st.sampled_from(one.schema.names), max_size=2, unique=True))
+    number = len(one.stream.flow.nodes)
     keys: dict[str, Any] = {}
     if draw(st.integers(0, 3)) == 0:
-        keys["key"] = draw(expressions(one.schema, draw(st.sampled_from(column_types(one.schema)))))
-    aggregations = {f"agg{i}": draw(aggregates(one.schema)) for i in range(draw(st.integers(1, 3)))}
+        keys[f"key{number}"] = draw(expressions(one.schema, draw(st.sampled_from(column_types(one.schema)))))
+    aggregations = {f"agg{number}_{i}": draw(aggregates(one.schema)) for i in range(draw(st.integers(1, 3)))}
     return Grown(one.stream.group_by(*names, **keys).agg(**aggregations), one.size)
 
 

@@ -60,6 +60,10 @@ class Case:
     def __repr__(self) -> str:
         return "\n".join(["", *self._lines()])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        # Hypothesis would show the fields of a dataclass, and of the flow no more than its size.
+        printer.text(repr(self))
+
     def _lines(self) -> Iterator[str]:
         names = [node.name for node in self.graph.nodes]
         for node in self.graph.nodes:
