@@ -1,5 +1,29 @@
-"""Flows on Spark: `session()` for a local Spark, `run(...)` for a flow on it."""
+"""Flows on Spark: `session()` for a local Spark, `run(...)` for a flow on it, `Frame(df)` as a source."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from penstock.spark.session import session
 
-__all__ = ["session"]
+if TYPE_CHECKING:
+    from penstock.spark.launch import run
+    from penstock.spark.sources import Frame
+    from penstock.spark.tick import Progress
+
+_LATER = {
+    "Frame": "penstock.spark.sources",
+    "Progress": "penstock.spark.tick",
+    "run": "penstock.spark.launch",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # A session needs neither Arrow nor an engine.
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
+
+
+__all__ = ["Frame", "Progress", "run", "session"]

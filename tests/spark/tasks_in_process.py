@@ -1,0 +1,99 @@
+"""Runs a tick's tasks in this process, on Arrow batches, as Spark would: for tests that need no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+
+from penstock import Engine, Flow
+from penstock.flow.operators.source import Source
+from penstock.spark import task
+from penstock.spark.intake import Spooled
+from penstock.spark.outcome import Outcome, gathered
+from penstock.spark.messages import TO_DRIVER, from_batches, results_of, to_batches
+from penstock.spark.plan import Output, Plan, ShippedPlan, compiled
+from penstock.spark.plan import Input
+from penstock.spark.stages import cut
+from penstock.spark.task import TickOrder
+from penstock.state.chain import Chain
+from penstock.state.codec import value_encoder
+
+_TAGGED = pa.schema([("tag", pa.int32()), ("path", pa.string())])
+
+
+class InProcessTasks:
+    """A flow cut into stages; `tick` runs one tick and commits it in memory.
+
+    way: "one task", or "stages": then the input comes in `parts` partitions.
+    """
+
+    def __init__(self, flow: Flow, shards: int, folder: Path, way: str, parts: int = 2) -> None:
+        self.engine = Engine(flow)
+        self.flow, self.folder, self.way, self.parts = flow, folder, way, parts
+        graph = flow.graph()
+        inputs = []
+        for name, node in graph.sources.items():
+            operator = graph.nodes[node].operator
+            assert isinstance(operator, Source)
+            append = self.engine.program.source_append[name]
+            inputs.append(Input(name, operator.schema, append, Spooled(str(folder))))
+        outputs = {name: Output(name, graph.nodes[node].schema, None) for name, node in graph.sinks.items()}
+        self.stages = cut(graph, shards)
+        plan = Plan(self.stages, tuple(inputs), outputs, str(folder), False)
+        self.shipped = ShippedPlan.of(plan)
+        self.plan = compiled(plan)
+        self.chains: dict[int, Chain] = {}
+        self.pending: frozenset[int] = frozenset()
+        self.ticks = 0
+
+    def tick(self, inputs: Mapping[str, Sequence[Any]]) -> dict[str, list[tuple[Any, ...]]]:
+        """Changes per sink, weights last."""
+        outcome = self.attempt(inputs)
+        self.ticks += 1
+        self.chains |= outcome.chains
+        self.pending = frozenset(outcome.pending)
+        return outcome.rows
+
+    def attempt(self, inputs: Mapping[str, Sequence[Any]]) -> Outcome:
+        """Run the next tick without committing it."""
+        order = TickOrder(self.shipped, self.ticks + 1, self.chains, self.pending)
+        partitions = self._partitions(inputs)
+        if self.way == "one task":
+            whole = [batch for part in partitions for batch in part]
+            return gathered(results_of(_table(list(task.whole_tick(order)(whole)))))
+        messages = [m for part in partitions for m in from_batches(task.scatter(order)(part))]
+        for number in range(1, len(self.stages.stages)):
+            messages = self._shuffled(task.stage(order, number), messages)
+        assert all(m[0] == TO_DRIVER for m in messages)
+        return gathered(results_of(_table(list(to_batches(messages)))))
+
+    def _shuffled(self, run: Any, messages: list[Any]) -> list[Any]:
+        out: list[Any] = []
+        for shard in range(self.stages.shards):
+            here = SimpleNamespace(partitionId=lambda shard=shard: shard)
+            with mock.patch("pyspark.TaskContext.get", return_value=here):
+                out.extend(from_batches(run(to_batches([m for m in messages if m[1] == shard]))))
+        return out
+
+    def _partitions(self, inputs: Mapping[str, Sequence[Any]]) -> list[list[pa.RecordBatch]]:
+        paths: list[tuple[int, str]] = []
+        encode = value_encoder()
+        for tag, name in enumerate(self.flow.graph().sources):
+            rows = self.engine.internal_rows(name, list(inputs.get(name, ())))
+            for part in range(self.parts):
+                file = self.folder / f"{name}-{self.ticks}-{part}.rows"
+                file.write_bytes(encode(rows[part :: self.parts]))
+                paths.append((tag, f"file:{file}"))
+        return [
+            [pa.RecordBatch.from_pylist([{"tag": t, "path": p} for t, p in paths[n :: self.parts]], schema=_TAGGED)]
+            for n in range(self.parts)
+        ]
+
+
+def _table(batches: list[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches, schema=batches[0].schema) if batches else pa.table({"body": []})

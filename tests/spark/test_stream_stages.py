@@ -1,0 +1,192 @@
+"""Stages: where a flow is cut, and that what is cut means the same. No Spark needed."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock import Engine, Flow, col
+from penstock.spark.placement import ByBucket
+from penstock.spark.stages import StagePlan, cut
+from penstock.testing.strategies import Case, Tick, cases, cuts
+from penstock.testing.ticks import check_consolidated
+from tests.spark.tasks_in_process import InProcessTasks
+
+
+class Auction(NamedTuple):
+    id: int
+    category: int
+
+
+class Bid(NamedTuple):
+    auction: int
+    price: int
+
+
+def stages_of(plan: StagePlan) -> list[list[str]]:
+    """Per stage the kinds of its operators, borders left out."""
+    return [
+        [node.operator.kind for node, origin in zip(s.graph.nodes, s.origins, strict=True) if origin is not None]
+        for s in plan.stages
+    ]
+
+
+def routes_of(plan: StagePlan) -> list[str]:
+    return [f"{e.from_stage}->{e.to_stage} {e.route}" for e in plan.exchanges]
+
+
+def closing_prices() -> Flow:
+    flow = Flow("closing prices")
+    bids, auctions = flow.source("bids", Bid), flow.source("auctions", Auction)
+    final = bids.join(auctions, on=col.auction == col.id).group_by(col.id, col.category).agg(final=ps.max(col.price))
+    flow.sink("averages", final.group_by(col.category).agg(average=ps.mean(col.final)))
+    return flow
+
+
+def test_a_group_that_holds_the_join_key_shares_the_stage_of_the_join() -> None:
+    plan = cut(closing_prices().graph(), 3)
+    assert stages_of(plan) == [["source", "source"], ["join", "aggregate"], ["aggregate", "sink"]]
+    assert routes_of(plan) == ["0->1 by auction", "0->1 by id", "1->2 by category"]
+
+
+def test_one_shard_needs_no_second_stage() -> None:
+    assert stages_of(cut(closing_prices().graph(), 1)) == [
+        ["source", "source"],
+        ["join", "aggregate", "aggregate", "sink"],
+    ]
+
+
+def test_a_flow_without_state_is_stage_0_alone() -> None:
+    flow = Flow("no state")
+    bids = flow.source("bids", Bid)
+    flow.sink("out", bids.filter(col.price > 1).select(col.price).union(bids.select(col.price)))
+    assert stages_of(cut(flow.graph(), 3)) == [["source", "filter", "select", "select", "union", "sink"]]
+
+
+def test_changes_meet_before_they_leave_where_equal_rows_could_be_apart() -> None:
+    flow = Flow("projected")
+    flow.sink("out", flow.table("bids", Bid).filter(col.price > 1).select(col.price))
+    plan = cut(flow.graph(), 3)
+    assert routes_of(plan) == ["0->1 by price"]
+    grouped = Flow("grouped")
+    sums = grouped.source("bids", Bid).group_by(col.auction).agg(total=ps.sum(col.price))
+    grouped.sink("out", sums.select(col.total))
+    assert routes_of(cut(grouped.graph(), 3)) == ["0->1 by auction", "1->2 by total"]
+
+
+def test_a_rename_keeps_the_spread_and_an_opaque_function_loses_it() -> None:
+    flow = Flow("renamed")
+    sums = flow.source("bids", Bid).group_by(col.auction).agg(total=ps.sum(col.price))
+    kept = sums.select(item=col.auction, twice=col.total * 2).group_by(col.item).agg(n=ps.count())
+    flow.sink("kept", kept)
+    assert routes_of(cut(flow.graph(), 3)) == ["0->1 by auction"]
+    opaque = Flow("opaque")
+
+    def same(row: Any) -> Bid:
+        return Bid(*row)
+
+    sums = opaque.source("bids", Bid).group_by(col.auction).agg(total=ps.sum(col.price))
+    opaque.sink("out", sums.map(same).group_by(col.auction).agg(n=ps.count()))
+    assert routes_of(cut(opaque.graph(), 3)) == ["0->1 by auction", "1->2 by auction"]
+
+
+def test_a_loop_runs_as_a_whole_on_one_shard() -> None:
+    class Edge(NamedTuple):
+        start: int
+        end: int
+
+    flow = Flow("reach")
+    edges = flow.source("edges", Edge)
+    seed = edges.filter(col.start == 0).select(node=col.end, into=None)
+    reached = flow.fixpoint(lambda r: r.join(edges, on=col.node == col.start).select(node=col.end), seed)
+    flow.sink("reached", reached)
+    plan = cut(flow.graph(), 4)
+    assert len(plan.stages) == 2
+    assert {str(e.route) for e in plan.exchanges} == {"all to one"}
+
+
+def test_a_table_sink_gets_all_changes_of_a_bucket_in_one_place() -> None:
+    plan = cut(closing_prices().graph(), 3, {"averages": ByBucket(("category",), 16)})
+    assert routes_of(plan)[-1] == "2->3 by bucket of category"
+    assert stages_of(plan)[3] == ["sink"]
+
+
+def test_the_second_side_of_a_join_comes_to_where_the_first_one_is() -> None:
+    flow = Flow("enriched")
+    bids, auctions = flow.source("bids", Bid), flow.source("auctions", Auction)
+    best = bids.group_by(col.auction).agg(best=ps.max(col.price))
+    flow.sink("out", best.join(auctions, on=col.auction == col.id))
+    plan = cut(flow.graph(), 3)
+    assert stages_of(plan) == [["source", "source"], ["aggregate", "join", "sink"]]
+
+
+@pytest.mark.parametrize("way", ["one task", "stages"])
+def test_deferred_rows_wait_on_the_shard_that_got_them(way: str, tmp_path: Path) -> None:
+    flow = Flow("later")
+    flow.sink("out", flow.source("bids", Bid).defer_tick())
+    tasks = InProcessTasks(flow, 3, tmp_path, way)
+    assert tasks.tick({"bids": [Bid(n, n) for n in range(20)]}) == {}
+    assert tasks.pending
+    assert sorted(tasks.tick({})["out"]) == [(n, n, 1) for n in range(20)]
+    assert not tasks.pending
+
+
+def check_same_ticks(case: Case, ticks: list[Tick], shards: int, way: str) -> None:
+    """Every tick, the deferred ones at the end included, gives what the in-process engine gives."""
+    engine = Engine(case.flow)
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = InProcessTasks(case.flow, shards, Path(folder), way)
+        waiting = list(ticks)
+        while waiting or engine.pending:
+            tick = waiting.pop(0) if waiting else {}
+            expected = {n: Counter(c.raw) for n, c in engine.tick(**tick).items() if len(c)}
+            changes = tasks.tick(tick)
+            append = engine.program.sink_append
+            for name, rows in changes.items():
+                if not append[name]:
+                    check_consolidated(name, [(r[:-1], r[-1]) for r in rows])
+            assert {n: Counter(rows) for n, rows in changes.items()} == expected
+            assert bool(tasks.pending) == engine.pending
+
+
+drawn = st.tuples(st.integers(1, 3), st.sampled_from(["one task", "stages"]))
+
+
+@settings(max_examples=60)
+@given(cases(deferred=False).flatmap(lambda case: st.tuples(st.just(case), cuts(case))), drawn)
+def test_any_flow_in_stages_gives_every_tick_what_the_engine_gives(
+    cut_case: tuple[Case, list[Tick]], how: tuple[int, str]
+) -> None:
+    check_same_ticks(*cut_case, *how)
+
+
+@settings(max_examples=40)
+@given(cases(deferred=True).flatmap(lambda case: st.tuples(st.just(case), cuts(case))), drawn)
+def test_deferred_rows_come_in_the_same_tick_as_in_the_engine(
+    cut_case: tuple[Case, list[Tick]], how: tuple[int, str]
+) -> None:
+    check_same_ticks(*cut_case, *how)
+
+
+@settings(max_examples=25)
+@given(cases(settled=False).flatmap(lambda case: st.tuples(st.just(case), cuts(case))), drawn)
+def test_rows_that_go_before_they_come_are_no_matter(
+    cut_case: tuple[Case, list[Tick]], how: tuple[int, str]
+) -> None:
+    check_same_ticks(*cut_case, *how)
+
+
+def test_an_attempt_that_is_lost_changes_nothing(tmp_path: Path) -> None:
+    tasks = InProcessTasks(closing_prices(), 2, tmp_path, "stages")
+    tasks.tick({"auctions": [Auction(n, n % 3) for n in range(9)], "bids": [Bid(n, 10) for n in range(9)]})
+    lost = {"bids": [Bid(n, 99) for n in range(9)]}
+    assert tasks.attempt(lost).rows == tasks.attempt(lost).rows
+    changes = tasks.tick({"bids": [Bid(0, 40)]})
+    assert sorted(changes["averages"]) == [(0, 10.0, -1), (0, 20.0, 1)]
