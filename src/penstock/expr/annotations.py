@@ -146,9 +146,10 @@ def fields_of(row_class: type) -> tuple[Field, ...]:
     else:
         names = cast("tuple[str, ...]", cast("Any", row_class)._fields)
     missing = [n for n in names if n not in hints]
+    called = cast("Any", row_class).__name__
     if missing or not names:
         raise UnknownRowType(
-            f"{row_class.__name__} has no type for {missing[0]!r}" if missing else f"{row_class.__name__} is empty",
+            f"{called} has no type for {missing[0]!r}" if missing else f"{called} is empty",
             where=[Place.of_caller()],
             fix="write a NamedTuple or a dataclass with an annotation for each field",
         )

@@ -27,6 +27,8 @@ def converted(term: Term, wanted: DataType) -> Term:
         if isinstance(wanted, Float64Type) and isinstance(term.value, _EXACT_FROM):
             return LiteralTerm(wanted, False, float(term.value))
     signature = CAST.rule((term,), (wanted,))
-    if term.type == NULL or (isinstance(term.type, DecimalType) and not isinstance(wanted, DecimalType | Float64Type)):
+    if term.type == NULL or (
+        isinstance(term.type, DecimalType) and not isinstance(wanted, DecimalType | Float64Type)
+    ):
         raise Mismatch(f"{term.type} is no {wanted}")
     return CallTerm(wanted, bool(signature.nullable) or term.nullable, CAST, (term,), (wanted,))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal, Inexact, InvalidOperation, Overflow
+from typing import Any
 
-from penstock.expr.runtime import RUNTIME, overflow, zero_division
+from penstock.expr.runtime import overflow, zero_division
 from penstock.expr.types import DecimalType
 
 _EXACT = Context(prec=400, rounding=ROUND_HALF_UP, traps=[InvalidOperation, Overflow, Inexact])
@@ -91,7 +92,7 @@ def from_int(value: int, shape: Shape) -> Decimal:
     return fit(Decimal(value), shape)
 
 
-RUNTIME |= {
+NAMES: dict[str, Any] = {
     "x_decimal_add": add,
     "x_decimal_subtract": subtract,
     "x_decimal_multiply": multiply,

@@ -125,7 +125,9 @@ class Emitter:
         first, again = self.name(code.source)
         return Code(again, (first,), code.canonical)
 
-    def _joined(self, terms: Sequence[Term], codes: Sequence[Code]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _joined(
+        self, terms: Sequence[Term], codes: Sequence[Code]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         guards: list[str] = []
         sources: list[str] = []
         for at, code in enumerate(codes):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.runtime import RUNTIME
 
 _LEAST_PLAIN = 1e-3
 _GREATEST_PLAIN = 1e7
@@ -56,7 +56,7 @@ def of_bytes(value: bytes) -> str:
         raise EvaluationError(f"{value[:20]!r} is no UTF-8 text") from None
 
 
-RUNTIME |= {
+NAMES: dict[str, Any] = {
     "x_str_of_bool": of_bool,
     "x_str_of_float": of_float,
     "x_str_of_timestamp": of_timestamp,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.expr.runtime import NAN, RUNTIME
+from penstock.expr.runtime import NAN
 from penstock.expr.types import DataType, Float64Type, ListType, StructType
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ def nested_key(value: object) -> object:
     return value
 
 
-RUNTIME["x_key"] = nested_key
+NAMES: dict[str, Any] = {"x_key": nested_key}

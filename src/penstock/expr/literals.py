@@ -82,7 +82,7 @@ def canonical(value: object) -> object:
         return value.astimezone(UTC)
     if isinstance(value, Decimal):
         type = _decimal_type(value)
-        return value if type is None else Decimal(f"{abs(value) if not value else value:.{type.scale}f}")
+        return value if type is None else Decimal(f"{value if value else abs(value):.{type.scale}f}")
     return value
 
 
@@ -94,7 +94,7 @@ def fitted(value: object, type: DataType) -> object:
         wanted = Decimal(value)
         shown = Decimal(f"{wanted:.{type.scale}f}")
         return shown if shown == wanted and abs(shown) < 10 ** (type.precision - type.scale) else None
-    bits = {INT32: 32, INT64: 64}.get(type)
-    if bits is None or not isinstance(value, int):
+    if type not in (INT32, INT64) or not isinstance(value, int):
         return None
+    bits = 32 if type == INT32 else 64
     return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None

@@ -39,7 +39,10 @@ class Descending:
 
 
 def order_key(type: DataType, nullable: bool, descending: bool = False) -> Key | None:
-    """The function from a value to what Python sorts in Spark's order; None where values sort right as they are."""
+    """The function from a value to what Python sorts in Spark's order.
+
+    None where values sort right as they are.
+    """
     key = _with_null(_key(type), nullable)
     if not descending:
         return key

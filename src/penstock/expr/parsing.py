@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from penstock.errors import EvaluationError
 from penstock.expr.decimals import Shape, fit
-from penstock.expr.runtime import NAN, RUNTIME
+from penstock.expr.runtime import NAN
 
 # Spark strips these: spaces and every control character.
 _BLANK = "".join(map(chr, range(33))) + "\x7f" + "".join(map(chr, range(0x80, 0xA0)))
@@ -32,7 +31,8 @@ _BOOLS = {
 _DATE = r"(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})"
 _DAY = re.compile(rf"\+?{_DATE}(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 _MOMENT = re.compile(
-    rf"\+?{_DATE}(?:[ T](\d{{1,2}})(?::(\d{{1,2}})(?::(\d{{1,2}})(?:\.(\d*))?)?)?(?: *(Z|UTC|GMT|[+-][\d:]+))?)?)?)?",
+    rf"\+?{_DATE}(?:[ T](\d{{1,2}})(?::(\d{{1,2}})(?::(\d{{1,2}})(?:\.(\d*))?)?)?"
+    r"(?: *(Z|UTC|GMT|[+-][\d:]+))?)?)?)?",
     re.ASCII,
 )
 _ZONE = re.compile(r"([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{1,2}))?)?", re.ASCII)
@@ -136,7 +136,7 @@ def _offset(zone: str | None) -> timedelta:
     return -offset if found[1] == "-" else offset
 
 
-PARSERS: dict[str, Callable[..., Any]] = {
+NAMES: dict[str, Any] = {
     "x_int_of_str": to_int,
     "x_float_of_str": to_float,
     "x_decimal_of_str": to_decimal,
@@ -144,4 +144,3 @@ PARSERS: dict[str, Callable[..., Any]] = {
     "x_date_of_str": to_date,
     "x_timestamp_of_str": to_timestamp,
 }
-RUNTIME |= PARSERS

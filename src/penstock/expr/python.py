@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from penstock.expr import keys
+from penstock.expr import decimals, formatting, keys, parsing, runtime, xxhash64
 from penstock.expr.check import elaborate
 from penstock.expr.emit import Emitter
-from penstock.expr.functions import CATALOGUE
-from penstock.expr.runtime import RUNTIME
+from penstock.expr.functions import CATALOGUE, arithmetic, casts, numbers, parts, strings, time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +18,24 @@ if TYPE_CHECKING:
     from penstock.expr.types import DataType, Schema
 
 __all__ = ["CATALOGUE", "RUNTIME", "Scope", "compile_rows", "key", "key_of", "lower", "predicate"]
+
+_MODULES = (
+    decimals,
+    formatting,
+    keys,
+    parsing,
+    runtime,
+    xxhash64,
+    arithmetic,
+    casts,
+    numbers,
+    parts,
+    strings,
+    time,
+)
+
+RUNTIME: dict[str, Any] = {name: value for module in _MODULES for name, value in module.NAMES.items()}
+"""The names that generated code may use; all start with `x_`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections import namedtuple
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, cast
 
@@ -89,10 +89,9 @@ def _row_to_user(fields: tuple[Field, ...], wanted: type[Any]) -> Callable[[tupl
     converters = [(at, convert) for at, f in enumerate(fields) if (convert := _value_to_user(f.type))]
     make: Callable[[Any], Any]
     if dataclasses.is_dataclass(wanted):
-        make = lambda values: wanted(*values)  # noqa: E731
+        make = partial(_call, wanted)
     else:
-        new = tuple.__new__
-        make = lambda values: new(wanted, values)  # noqa: E731
+        make = partial(cast("Any", tuple).__new__, wanted)
     if not converters:
         return make
 
@@ -101,9 +100,13 @@ def _row_to_user(fields: tuple[Field, ...], wanted: type[Any]) -> Callable[[tupl
         for at, convert in converters:
             if values[at] is not None:
                 values[at] = convert(values[at])
-        return make(values)
+        return make(tuple(values))
 
     return convert_row
+
+
+def _call(wanted: type[Any], values: tuple[Any, ...]) -> Any:
+    return wanted(*values)
 
 
 def _value_to_user(type: DataType) -> Callable[[Any], Any] | None:

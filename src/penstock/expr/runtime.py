@@ -1,7 +1,8 @@
 """What generated code may call: the parts of expressions that do not fit inline.
 
-Every name in `RUNTIME` starts with `x_`. Functions get values that are not
-null unless their docstring says otherwise, and raise `EvaluationError`.
+All of them are in `penstock.expr.python.RUNTIME`; every name starts with `x_`.
+Functions get values that are not null unless their docstring says otherwise,
+and raise `EvaluationError`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def float_key(value: float) -> tuple[bool, float]:
     return (False, value) if value == value else (True, 0.0)
 
 
-RUNTIME: dict[str, Any] = {
+NAMES: dict[str, Any] = {
     "x_nan": NAN,
     "x_epoch": EPOCH,
     "x_overflow": overflow,

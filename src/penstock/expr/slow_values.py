@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -61,7 +61,8 @@ class SlowRows:
         if type(weight) is int:
             return weight
         raise BadRow(
-            f"{self.what}, row {number}: the weight must be int, got {type(weight).__name__} {_shown(weight)}",
+            f"{self.what}, row {number}: the weight must be int,"
+            f" got {type(weight).__name__} {_shown(weight)}",
             why="a weight says how many copies of the row come (positive) or go (negative).",
             row=number,
             field="weight",
@@ -93,7 +94,7 @@ class SlowRows:
         found = type(row).__name__
         size = f" of {len(cast('tuple[Any, ...]', row))}" if isinstance(row, tuple) else ""
         return BadRow(
-            f"{self.what}, row {number} must be {wanted}, got {found}{size} {_shown(row)}",
+            f"{self.what}, row {number} must be {wanted}, got {found}{size} {_shown(cast('object', row))}",
             why=f"its columns are {self.schema}.",
             row=number,
             field=None,
@@ -158,7 +159,9 @@ def _int64(type: Int64Type, value: object) -> object:
 
 def _integer(value: object, bits: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise _Refused("a bool or a float is no int; convert it before." if isinstance(value, bool | float) else "")
+        raise _Refused(
+            "a bool or a float is no int; convert it before." if isinstance(value, bool | float) else ""
+        )
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise _Refused(f"it does not fit {bits} bits.")
     return int(value)
@@ -230,7 +233,9 @@ def _struct(type: StructType, value: object) -> object:
     values = _fields_of(value, type.fields)
     if values is None:
         raise _Refused(f"its fields must be {type}.")
-    return tuple(_inside(f.type, f.nullable, v, f".{f.name}") for f, v in zip(type.fields, values, strict=True))
+    return tuple(
+        _inside(f.type, f.nullable, v, f".{f.name}") for f, v in zip(type.fields, values, strict=True)
+    )
 
 
 @_convert.register(ListType)
@@ -246,6 +251,3 @@ def _inside(type: DataType, nullable: bool, value: object, path: str) -> object:
         return _converted(type, nullable, value)
     except _Refused as refused:
         raise _Refused(refused.reason or f"{path} must be {type}.", path + refused.path) from None
-
-
-Converter = Callable[[object, int], tuple[Any, ...]]

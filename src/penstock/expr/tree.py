@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from penstock.errors import ExpressionTruthValue, Place, WrongType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from penstock.expr.types import DataType
 
@@ -41,7 +41,7 @@ class Expr:
         """Whether both trees are equal, node by node."""
         raise NotImplementedError
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> NoReturn:
         raise ExpressionTruthValue(
             "an expression has no truth value while the flow is being built",
             where=[Place.of_caller()],
@@ -96,7 +96,7 @@ class Expr:
     def is_in(self, *values: object) -> Expr:
         """Whether it equals one of the values; null where none is equal and one is null."""
         if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset | range):
-            values = tuple(values[0])
+            values = tuple(cast("Iterable[object]", values[0]))
         return Call("is_in", (self, *(operand(v) for v in values)))
 
     def between(self, low: object, high: object) -> Expr:

@@ -26,7 +26,7 @@ from penstock.expr.types import (
 
 MAX_PRECISION = 38
 _MIN_SCALE_KEPT = 6
-_DIGITS = {INT32: 10, INT64: 20}
+_DIGITS: dict[DataType, int] = {INT32: 10, INT64: 20}
 
 
 def is_number(type: DataType) -> bool:

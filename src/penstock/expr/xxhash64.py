@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any
 
-from penstock.expr.runtime import EPOCH, RUNTIME
+from penstock.expr.runtime import EPOCH
 from penstock.expr.types import (
     BoolType,
     BytesType,
@@ -207,4 +207,4 @@ def hash_values(hashes: tuple[Hash, ...], *values: Any) -> int:
     return h - (1 << 64) if h >> 63 else h
 
 
-RUNTIME["x_hash"] = hash_values
+NAMES: dict[str, Any] = {"x_hash": hash_values}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
 from penstock.expr.decimals import Shape
-from penstock.expr.runtime import NAN, RUNTIME, overflow, zero_division
+from penstock.expr.runtime import NAN, overflow, zero_division
 from penstock.expr.typed import CallTerm, LiteralTerm
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
 from penstock.expr.widening import bounded, common_type, decimal_of, is_integer, is_number
@@ -20,7 +20,7 @@ from penstock.expr.widening import bounded, common_type, decimal_of, is_integer,
 if TYPE_CHECKING:
     from penstock.expr.emit import Emitter
 
-RANGES = {INT32: (-(2**31), 2**31 - 1), INT64: (-(2**63), 2**63 - 1)}
+RANGES: dict[DataType, tuple[int, int]] = {INT32: (-(2**31), 2**31 - 1), INT64: (-(2**63), 2**63 - 1)}
 
 
 def checked(emitter: Emitter, source: str, type: DataType) -> str:
@@ -114,8 +114,6 @@ def shape_of(type: DecimalType) -> Shape:
     return _SHAPES.setdefault(type, Shape.of(type))
 
 
-
-
 def _is_nonzero_constant(call: CallTerm) -> bool:
     divisor = call.arguments[1]
     return isinstance(divisor, LiteralTerm) and bool(divisor.value)
@@ -191,7 +189,7 @@ def _float_remainder(a: float, b: float) -> float:
     return math.fmod(a, b)
 
 
-RUNTIME |= {
+NAMES: dict[str, Any] = {
     "x_div": _truncated_quotient,
     "x_modulo": _signed_remainder,
     "x_float_modulo": _float_remainder,

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock.expr import formatting, parsing
 from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
 from penstock.expr.functions.arithmetic import checked, shape_of
-from penstock.expr.runtime import EPOCH, RUNTIME, overflow
+from penstock.expr.runtime import EPOCH, overflow
 from penstock.expr.typed import NULL, CallTerm
 from penstock.expr.types import (
     BoolType,
@@ -32,8 +31,6 @@ from penstock.expr.types import (
 if TYPE_CHECKING:
     from penstock.expr.emit import Emitter
 
-__all__ = ["CAST", "FUNCTIONS", "formatting", "parsing"]
-
 _SECOND = timedelta(seconds=1)
 _UTC = UTC
 
@@ -47,9 +44,9 @@ class _Cast:
     checked: bool = False
 
 
-_INTS = (Int32Type, Int64Type)
 _SAME = _Cast("{v}")
-_TABLE: dict[tuple[type[DataType], type[DataType]], _Cast] = {
+_Pairs = dict[tuple[type[DataType], type[DataType]], _Cast]
+_WITHOUT_INTEGERS: _Pairs = {
     (Int32Type, Int64Type): _SAME,
     (Int64Type, Int32Type): _Cast("{v}", fallible=True, checked=True),
     (Float64Type, DecimalType): _Cast("x_decimal_of_float({v}, {shape})", fallible=True),
@@ -74,20 +71,24 @@ _TABLE: dict[tuple[type[DataType], type[DataType]], _Cast] = {
     (TimestampType, StrType): _Cast("x_str_of_timestamp({v})"),
     (TimestampType, DateType): _Cast("{v}.date()"),
     (TimestampType, Int64Type): _Cast("x_seconds_of_timestamp({v})"),
-    (Int64Type, TimestampType): _Cast("x_timestamp_of_seconds({v})", fallible=True),
-    (Int32Type, TimestampType): _Cast("x_timestamp_of_seconds({v})", fallible=True),
 }
-for _int in _INTS:
-    _TABLE |= {
-        (_int, Float64Type): _Cast("float({v})"),
-        (_int, DecimalType): _Cast("x_decimal_of_int({v}, {shape})", fallible=True),
-        (_int, BoolType): _Cast("({v} != 0)"),
-        (_int, StrType): _Cast("str({v})"),
-        (BoolType, _int): _Cast("int({v})"),
-        (Float64Type, _int): _Cast("x_int_of_float({v}, {bits})", fallible=True),
-        (DecimalType, _int): _Cast("int({v})", fallible=True, checked=True),
-        (StrType, _int): _Cast("x_int_of_str({v}, {bits})", fallible=True),
+
+
+def _of_integer(integer: type[DataType]) -> _Pairs:
+    return {
+        (integer, Float64Type): _Cast("float({v})"),
+        (integer, DecimalType): _Cast("x_decimal_of_int({v}, {shape})", fallible=True),
+        (integer, BoolType): _Cast("({v} != 0)"),
+        (integer, StrType): _Cast("str({v})"),
+        (integer, TimestampType): _Cast("x_timestamp_of_seconds({v})", fallible=True),
+        (BoolType, integer): _Cast("int({v})"),
+        (Float64Type, integer): _Cast("x_int_of_float({v}, {bits})", fallible=True),
+        (DecimalType, integer): _Cast("int({v})", fallible=True, checked=True),
+        (StrType, integer): _Cast("x_int_of_str({v}, {bits})", fallible=True),
     }
+
+
+_TABLE: _Pairs = {**_WITHOUT_INTEGERS, **_of_integer(Int32Type), **_of_integer(Int64Type)}
 
 
 def _entry(source: DataType, target: DataType) -> _Cast | None:
@@ -129,9 +130,9 @@ CAST = Strict("cast", _rule, _cast, fallible=_fallible, keeps_nan=True)
 def int_of_float(value: float, bits: int) -> int:
     """Cut towards zero. Raises for NaN and beyond the range; 2**63 itself is taken for the greatest int64."""
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
-    if value - value == 0.0 and math.floor(value) <= float(high) and math.ceil(value) >= float(low):
-        return min(int(value), high)
-    overflow(value, f"int{bits}")
+    if value - value != 0.0 or math.floor(value) > float(high) or math.ceil(value) < float(low):
+        overflow(value, f"int{bits}")
+    return min(int(value), high)
 
 
 def timestamp_of_date(value: date) -> datetime:
@@ -152,12 +153,11 @@ def timestamp_of_seconds(value: int) -> datetime:
         overflow(value, "timestamp")
 
 
-_FUNCTIONS: dict[str, Any] = {
+NAMES: dict[str, Any] = {
     "x_int_of_float": int_of_float,
     "x_timestamp_of_date": timestamp_of_date,
     "x_seconds_of_timestamp": seconds_of_timestamp,
     "x_timestamp_of_seconds": timestamp_of_seconds,
 }
-RUNTIME |= _FUNCTIONS
 
 FUNCTIONS: tuple[Function, ...] = (CAST,)

@@ -11,7 +11,7 @@ from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signatu
 from penstock.expr.decimals import Shape, fit, half_up
 from penstock.expr.emit import Code
 from penstock.expr.functions.arithmetic import RANGES, checked, shape_of
-from penstock.expr.runtime import RUNTIME, overflow
+from penstock.expr.runtime import overflow
 from penstock.expr.typed import NULL, CallTerm
 from penstock.expr.types import FLOAT64, INT64, DataType, DecimalType, ListType, StructType
 from penstock.expr.widening import MAX_PRECISION, common_type, is_integer, is_number
@@ -204,7 +204,7 @@ def greatest_float(*values: float | None) -> float | None:
     return max((v for v in values if v is not None), default=None, key=_float_order)
 
 
-RUNTIME |= {
+NAMES: dict[str, Any] = {
     "x_round_float": round_float,
     "x_round_int": round_int,
     "x_round_decimal": round_decimal,

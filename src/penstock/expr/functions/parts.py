@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import EvaluationError
 from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature
 from penstock.expr.emit import Code
-from penstock.expr.runtime import RUNTIME
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import INT32, Field, ListType, StructType
 from penstock.expr.widening import is_integer
@@ -51,7 +50,9 @@ def _field(emitter: Emitter, call: CallTerm) -> Code:
 def _element_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     values, at = arguments
     if not isinstance(values.type, ListType):
-        raise Mismatch(f"a position needs a list, got {values.type}", fix='a field is x["name"] or x.field("name")')
+        raise Mismatch(
+            f"a position needs a list, got {values.type}", fix='a field is x["name"] or x.field("name")'
+        )
     if not is_integer(at.type):
         raise Mismatch(f"a position is an integer, got {at.type}")
     nullable = values.nullable or at.nullable or values.type.nullable
@@ -72,7 +73,7 @@ def element(values: tuple[Any, ...] | None, at: int | None) -> Any:
     return values[at]
 
 
-RUNTIME["x_element"] = element
+NAMES: dict[str, Any] = {"x_element": element}
 
 FUNCTIONS: tuple[Function, ...] = (
     Lazy("field", _field_rule, _field),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import EvaluationError
 from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
-from penstock.expr.runtime import RUNTIME
 from penstock.expr.typed import NULL, CallTerm, LiteralTerm
 from penstock.expr.types import BOOL, BYTES, INT32, STR, DataType, ListType
 from penstock.expr.widening import is_integer
@@ -97,7 +96,7 @@ def split_part(text: str, delimiter: str, number: int) -> str:
     return parts[at] if 0 <= at < len(parts) else ""
 
 
-RUNTIME |= {"x_substring": substring, "x_replace": replace, "x_split_part": split_part}
+NAMES: dict[str, Any] = {"x_substring": substring, "x_replace": replace, "x_split_part": split_part}
 
 
 FUNCTIONS: tuple[Function, ...] = (

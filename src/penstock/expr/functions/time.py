@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
 from penstock.expr.durations import short
-from penstock.expr.runtime import EPOCH, RUNTIME, overflow
+from penstock.expr.runtime import EPOCH, overflow
 from penstock.expr.typed import CallTerm
 from penstock.expr.types import DATE, FLOAT64, INT32, INT64, TIMESTAMP, DataType
 
@@ -181,7 +181,7 @@ def _time_field(name: str, source: str) -> Strict:
     return Strict(name, _field_rule(name, TIMESTAMP), _template(source))
 
 
-RUNTIME |= {
+NAMES: dict[str, Any] = {
     "x_shift": shift,
     "x_tumble": tumble,
     "x_truncate_week": truncate_week,
