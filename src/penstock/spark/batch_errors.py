@@ -1,0 +1,90 @@
+"""Errors of tasks, told to the driver as what they are.
+
+A Python task that fails reaches the driver as text. So an error of ours is
+sent inside that text, and `told_errors` takes it out again; what a native
+expression raises there becomes an `EvaluationError`.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.errors import BadRow, EvaluationError, PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import pyarrow as pa
+
+_MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):")
+_BAD_ROW = re.compile(r"P201 BadRow: ([^\n]*)")
+
+Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+
+class TaskFailed(Exception):
+    """Carries an error of ours out of a task, in its text."""
+
+
+def told(task: Task) -> Task:
+    """The same task; an error of ours that it raises can be read back on the driver."""
+
+    @functools.wraps(task)
+    def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from task(batches)
+        except PenstockError as error:
+            raise TaskFailed(f"{error}\n\npenstock-error:{_sealed(error)}:") from None
+
+    return telling
+
+
+def _sealed(error: PenstockError) -> str:
+    from pyspark import cloudpickle
+
+    try:
+        content = cloudpickle.dumps(error)
+    except Exception:  # a fact that cannot travel; the text still can
+        content = cloudpickle.dumps(type(error)(error.what, where=error.where, why=error.why, fix=error.fix))
+    return base64.b64encode(content).decode()
+
+
+@contextmanager
+def told_errors() -> Generator[None]:
+    """Where rows of a batch are read: what they raise is raised as `PenstockError`s.
+
+    Other failures of Spark pass as they are.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        ours = error_of(error)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def error_of(error: Exception) -> PenstockError | None:
+    """The error of ours that a failure of Spark stands for, if it does."""
+    text = str(error)
+    sealed = _MARK.search(text)
+    if sealed:
+        return pickle.loads(base64.b64decode(sealed[1]))
+    bad_row = _BAD_ROW.search(text)
+    if bad_row:
+        return BadRow(bad_row[1])
+    from pyspark.errors import ArithmeticException, DateTimeException, NumberFormatException
+
+    if isinstance(error, ArithmeticException | DateTimeException | NumberFormatException):
+        return EvaluationError(
+            text.strip().splitlines()[0], why="Spark raised this while it computed an expression."
+        )
+    return None
