@@ -31,7 +31,7 @@ check: setup
 	$(BIN)/lint-imports
 
 bench: setup $(VENV)/archive
-	@set -e; for script in benches/*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in benches/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python $$script; done
 
 format: setup
 	$(BIN)/ruff check --fix --select I .
