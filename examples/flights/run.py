@@ -37,7 +37,12 @@ def main() -> None:
             show_changes(file, changes)
 
         reachable, unserved, delays = io.Memory(), io.Memory(), io.Memory()
-        sinks = {"worst": show, "delays": delays, "reachable": reachable, "unserved": unserved}
+        sinks: dict[str, io.SinkTarget] = {
+            "worst": io.Call(show),
+            "delays": delays,
+            "reachable": reachable,
+            "unserved": unserved,
+        }
         if given.on == "here":
             ps.run(flow(given.start), sources(given.data, folder / "flights"), sinks)
         else:

@@ -4,7 +4,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -16,6 +16,7 @@ from examples.flights.rows import Airport, Flight, Route
 from penstock import io
 from tests.examples.recomputation import Kept, Recomputation, Rows, add
 
+Mode = Literal["stream", "batch"]
 START = "ADK"
 DAYS = 16
 SINKS = ("delays", "worst", "reachable", "unserved")
@@ -129,7 +130,7 @@ def test_arriving_files_give_the_same_answers(
 @pytest.mark.spark
 @pytest.mark.parametrize(("mode", "ticks"), [("stream", 4), ("batch", 1)])
 def test_spark_gives_the_same_answers(
-    mode: str,
+    mode: Mode,
     ticks: int,
     shared: Path,
     flights: list[Flight],

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -15,6 +15,7 @@ from examples.nexmark.queries import QUERIES
 from penstock import io
 from tests.examples.recomputation import Kept, Recomputation, Rows, add
 
+Mode = Literal["stream", "batch"]
 EVENTS = 4_000
 SEED = Parameters(seed=11)
 
@@ -60,7 +61,7 @@ def test_arriving_files_give_the_same_answer(query: str, format: Format, tmp_pat
 
 @pytest.mark.spark
 @pytest.mark.parametrize("mode", ["stream", "batch"])
-def test_spark_gives_the_same_answer(query: str, mode: str, tmp_path: Path, spark: Any) -> None:
+def test_spark_gives_the_same_answer(query: str, mode: Mode, tmp_path: Path, spark: Any) -> None:
     write_chunks(tmp_path, EVENTS, chunk=EVENTS // 4, format="parquet", parameters=SEED)
     flow, kept = QUERIES[query](), Kept()
     ps.spark.run(
