@@ -423,3 +423,21 @@ def test_ties_in_top_k_are_broken_by_the_whole_row(backend: Backend) -> None:
         4    | nan z   | - 1.0 null; + nan z
     """,
     )
+
+
+def test_a_null_is_not_a_zero_where_only_one_side_of_a_difference_has_nulls(backend: Backend) -> None:
+    def without(flow: ps.Flow) -> AnyStream:
+        points = flow.source("points", Point).select("x")
+        readings = flow.source("readings", Reading).select(x=col.value)
+        return points.difference(readings)
+
+    check_ticks(
+        backend,
+        without,
+        """
+        tick | points        | readings | out
+        1    | 0.0 a; -0.0 a |          | +2 0.0
+        2    |               | null 1   |
+        3    |               | -0.0 1   | -2 0.0
+    """,
+    )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Engine
@@ -18,6 +18,7 @@ from penstock.analysis import analyse
 from penstock.testing.oracle import answers
 from penstock.testing.strategies import Accumulated, Case, Tick, cases, cuts, with_every_stream_watched
 from penstock.testing.ticks import check_consolidated
+from tests.properties.effort import examples
 
 Changes = list[tuple[Any, ...]]
 
@@ -73,7 +74,7 @@ def check_any_cut(case: Case, one: list[Tick], other: list[Tick]) -> None:
         assert maintained.answers == expected
 
 
-@settings(max_examples=200)
+@examples(2)
 @given(two_cuts())
 def test_promise_1_answers_do_not_depend_on_the_cut_into_ticks(
     drawn: tuple[Case, list[Tick], list[Tick]],
@@ -81,7 +82,7 @@ def test_promise_1_answers_do_not_depend_on_the_cut_into_ticks(
     check_any_cut(*drawn)
 
 
-@settings(max_examples=100)
+@examples(1)
 @given(two_cuts(settled=False))
 def test_promise_1_holds_when_rows_are_taken_back_before_they_come(
     drawn: tuple[Case, list[Tick], list[Tick]],
@@ -90,7 +91,7 @@ def test_promise_1_holds_when_rows_are_taken_back_before_they_come(
     check_any_cut(case, one, other)
 
 
-@settings(max_examples=100)
+@examples(1)
 @given(two_cuts(deferred=True))
 def test_promise_1_holds_for_deferred_rows_once_nothing_is_pending(
     drawn: tuple[Case, list[Tick], list[Tick]],
@@ -98,7 +99,7 @@ def test_promise_1_holds_for_deferred_rows_once_nothing_is_pending(
     check_any_cut(*drawn)
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(one_cut(settled=False))
 def test_promise_2_a_tick_says_one_thing_about_a_row_and_never_nothing(
     drawn: tuple[Case, list[Tick]],
@@ -110,7 +111,7 @@ def test_promise_2_a_tick_says_one_thing_about_a_row_and_never_nothing(
             check_consolidated(f"sink {sink!r}", [(change[:-1], change[-1]) for change in changes])
 
 
-@settings(max_examples=200)
+@examples(2)
 @given(one_cut())
 def test_promise_4_after_every_tick_the_output_is_the_answer_to_the_input_so_far(
     drawn: tuple[Case, list[Tick]],
@@ -123,7 +124,7 @@ def test_promise_4_after_every_tick_the_output_is_the_answer_to_the_input_so_far
         assert maintained.answers == answers(case.graph, so_far.inputs)
 
 
-@settings(max_examples=75)
+@examples(0.75)
 @given(one_cut(deferred=True))
 def test_promise_4_holds_for_deferred_rows_whenever_nothing_is_pending(
     drawn: tuple[Case, list[Tick]],
@@ -137,7 +138,7 @@ def test_promise_4_holds_for_deferred_rows_whenever_nothing_is_pending(
         assert maintained.answers == answers(case.graph, so_far.inputs)
 
 
-@settings(max_examples=100)
+@examples(1)
 @given(one_cut(settled=False))
 def test_promise_4_holds_again_once_no_row_is_there_less_than_0_times(drawn: tuple[Case, list[Tick]]) -> None:
     case, ticks = drawn
@@ -149,7 +150,7 @@ def test_promise_4_holds_again_once_no_row_is_there_less_than_0_times(drawn: tup
             assert maintained.answers == answers(case.graph, so_far.inputs)
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(one_cut(deferred=True))
 def test_promise_5_an_append_stream_never_takes_a_row_back(drawn: tuple[Case, list[Tick]]) -> None:
     case, ticks = drawn
@@ -163,7 +164,7 @@ def test_promise_5_an_append_stream_never_takes_a_row_back(drawn: tuple[Case, li
                 assert all(change[-1] > 0 for change in changes), f"{sink!r} takes back: {changes}"
 
 
-@settings(max_examples=75)
+@examples(0.75)
 @given(one_cut())
 def test_a_bounded_stream_has_all_its_rows_after_the_first_tick(drawn: tuple[Case, list[Tick]]) -> None:
     case, ticks = drawn
@@ -176,7 +177,7 @@ def test_a_bounded_stream_has_all_its_rows_after_the_first_tick(drawn: tuple[Cas
         assert number == 0 or not any(changes[name] for name in bounded)
 
 
-@settings(max_examples=75)
+@examples(0.75)
 @given(one_cut())
 def test_a_look_at_every_stream_changes_no_answer(drawn: tuple[Case, list[Tick]]) -> None:
     case, ticks = drawn

@@ -11,13 +11,14 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, col
 from penstock.expr.runtime import NAN
 from penstock.testing.strategies import Case, Tick, cases, cuts
+from tests.properties.effort import examples
 
 PLAIN = (bool, int, float, str, bytes, Decimal, date, datetime)
 
@@ -49,7 +50,7 @@ def changes_of(answer: dict[str, Any]) -> dict[str, Counter[Any]]:
     return {name: Counter({row[:-1]: row[-1] for row in changes.raw}) for name, changes in answer.items()}
 
 
-@settings(max_examples=150)
+@examples(1.5)
 @given(cases(deferred=True, settled=False).flatmap(lambda case: st.tuples(st.just(case), cuts(case))))
 def test_an_engine_that_goes_on_from_stored_state_answers_as_if_it_had_never_stopped(
     drawn: tuple[Case, list[Tick]],
@@ -65,7 +66,7 @@ def test_an_engine_that_goes_on_from_stored_state_answers_as_if_it_had_never_sto
         assert stopping.pending == straight.pending
 
 
-@settings(max_examples=100)
+@examples(1)
 @given(cases(tables=True))
 def test_a_flow_whose_input_is_all_taken_back_keeps_no_state(case: Case) -> None:
     only_tables = all(not case.source(name).append for name in case.inputs)

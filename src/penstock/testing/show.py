@@ -22,9 +22,11 @@ def show(build: Callable[..., Stream[Any, Any, Any, Any]], **inputs: Sequence[An
     A tick that starts because rows were deferred to it is shown under its number.
     A count of copies other than 1 stands after the sign: `+2 'a'`.
 
-    >>> show(lambda words: words, words=["a", "b", "a"])
+    >>> from penstock import delete, insert
+    >>> show(lambda words: words, words=[insert("a"), insert("b"), insert("a"), delete("c")])
     +2 'a'
     + 'b'
+    - 'c'
     """
     flow = Flow("shown")
     streams = [_source(flow, name, rows) for name, rows in inputs.items()]

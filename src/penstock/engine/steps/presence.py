@@ -59,7 +59,7 @@ class PresenceStep(Step):
     def of_difference(cls, node: Node, writer: RegionWriter) -> PresenceStep:
         def key_of(port: int, row: Row) -> AbstractContextManager[str]:
             key = writer.fresh("key")
-            writer.code.line(f"{key} = {writer.row_key(node.schema, row.columns)}")
+            writer.code.line(f"{key} = {writer.row_key(writer.input_schema(node, port), row.columns)}")
             return nullcontext(key)
 
         return cls(node, writer, key_of, present=False, null_keys=None)

@@ -11,7 +11,9 @@ from penstock.graph.node import Operator
 
 @dataclass(frozen=True, slots=True)
 class Sink(Operator):
-    """The changes of a stream, at most one weight per row and tick, never 0.
+    """The changes of a stream: per tick at most one per row, of a weight that is not 0.
+
+    A stream that never takes a row back leaves as plain rows: weight +1 each, copies one by one.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("numbers")

@@ -24,8 +24,9 @@ class Source(Operator):
     >>> import penstock as ps
     >>> from penstock.testing import show
     >>> show(lambda added: added, added=[1, 2, 1])
-    +2 1
+    + 1
     + 2
+    + 1
     >>> show(lambda table: table, table=[ps.insert(1), ps.insert(2), ps.delete(1)])
     + 2
     """
