@@ -58,6 +58,19 @@ def check_aggregations(named: dict[str, Any], place: Place) -> None:
                 fix=f"{name}=ps.max(...), say; what all rows of a group share can be a key of group_by(...)",
                 column=name,
             )
+        for argument in value.arguments():
+            check_expression(f"{str(value).partition('(')[0]} of column {name!r}", argument, place)
+
+
+def check_expression(what: str, value: object, place: Place) -> None:
+    """Raises `WrongType` for what is no expression."""
+    if not isinstance(value, Expr):
+        column = value if isinstance(value, str) else "price"
+        raise WrongType(
+            f"{what} needs an expression, got {shown(value)}",
+            where=[place],
+            fix=f"ps.col.{column}",
+        )
 
 
 def named_columns(columns: Sequence[object], place: Place) -> tuple[tuple[str, Expr], ...]:

@@ -11,11 +11,12 @@ from penstock.errors import BadFlow, Place, Step
 from penstock.expr.rows import schema_of
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
+from penstock.flow.feedback_stream import ChangingFeedbackStream, FeedbackStream
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
-from penstock.flow.stream import FeedbackStream, Stream, check_stream
+from penstock.flow.stream import Stream, check_stream
 from penstock.graph.node import FlowGraph, Node, Operator
 
 T = TypeVar("T")
@@ -92,9 +93,25 @@ class Flow:
         node = self.add(Sink(name), stream.schema, (stream,), None, place)
         self._sinks[name] = node.node_id
 
-    def feedback(self, rows: type[T], *, max_iterations: int = 10_000) -> FeedbackStream[T]:
-        """A stream to be read now and defined by `close` later, for recursion (see `operators.feedback`)."""
-        return self._feedback(schema_of(rows), max_iterations, Place.of_caller())
+    @overload
+    def feedback(
+        self, rows: type[T], *, changes: Literal[False] = False, max_iterations: int = 10_000
+    ) -> FeedbackStream[T]: ...
+    @overload
+    def feedback(
+        self, rows: type[T], *, changes: Literal[True], max_iterations: int = 10_000
+    ) -> ChangingFeedbackStream[T]: ...
+    def feedback(
+        self, rows: type[T], *, changes: bool = False, max_iterations: int = 10_000
+    ) -> FeedbackStream[T] | ChangingFeedbackStream[T]:
+        """A stream to be read now and defined by `close` later, for recursion (see `operators.feedback`).
+
+        changes: rows may be taken back; then every way round must pass `defer_tick()`.
+                 (It is for type checkers; whether rows are taken back is found by analysis.)
+        max_iterations: bound of the rounds within one tick.
+        """
+        node = self._feedback(schema_of(rows), max_iterations, Place.of_caller())
+        return ChangingFeedbackStream(*node) if changes else FeedbackStream(*node)
 
     def fixpoint(
         self,
@@ -105,15 +122,15 @@ class Flow:
     ) -> Stream[T, Unbounded, Append, NoOrder]:
         """The least set that holds `seed` and, with its own rows, what `body` makes of them."""
         place = Place.of_caller()
-        reached: FeedbackStream[T] = self._feedback(seed.schema, max_iterations, place)
+        reached: FeedbackStream[T] = FeedbackStream(*self._feedback(seed.schema, max_iterations, place))
         reached.close(seed.union(cast("Stream[T, B, Append, Any]", body(reached))))
         return reached
 
-    def _feedback(self, schema: Schema, max_iterations: int, place: Place) -> FeedbackStream[Any]:
+    def _feedback(self, schema: Schema, max_iterations: int, place: Place) -> tuple[Flow, int, Schema]:
         operator = Feedback(tuple(Column(n) for n in schema.names), max_iterations)
         stream = self.add(operator, schema, (), None, place)
         self._open[stream.node_id] = place
-        return FeedbackStream(self, stream.node_id, schema)
+        return self, stream.node_id, schema
 
     # -- for the stream methods -------------------------------------------------------------
 

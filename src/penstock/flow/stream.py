@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, overlo
 
 from typing_extensions import TypeVar
 
-from penstock.errors import Place, Step, WrongType
+from penstock.errors import Place, WrongType
 from penstock.expr.check import check
 from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Column, Expr, Ordering
@@ -16,6 +16,7 @@ from penstock.flow.columns import (
     all_columns,
     as_class,
     check_aggregations,
+    check_expression,
     computed_columns,
     named_columns,
     own_keywords,
@@ -182,7 +183,7 @@ class Stream(Generic[T_co, B, G, O]):
         inputs = (self, *others)
         for other in others:
             check_stream(other, "union", place)
-            self._same_row_type("union", other, place)
+            self.check_row_type("union", other, place)
         fields = tuple(
             Field(f.name, f.type, any(s._schema.fields[i].nullable for s in inputs))
             for i, f in enumerate(self._schema.fields)
@@ -294,7 +295,7 @@ class Stream(Generic[T_co, B, G, O]):
         """The rows that never appear in `neg` (see `operators.difference`)."""
         place = Place.of_caller()
         check_stream(neg, "difference", place)
-        self._same_row_type("difference", neg, place)
+        self.check_row_type("difference", neg, place)
         operator = Difference(all_columns(self._schema), all_columns(neg._schema))
         return self._flow.add(operator, self._schema, (self, neg), name, place)
 
@@ -324,17 +325,18 @@ class Stream(Generic[T_co, B, G, O]):
     ) -> Stream[T_co, B, Changes, NoOrder]:
         """The first `count` rows of each group `per`, in the order `by` (see `operators.top_k`)."""
         place = Place.of_caller()
-        if count < 1:
+        if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
-                f"top_k needs a count of at least 1, got {count}",
+                f"top_k needs a count of at least 1, got {shown(count)}",
                 where=[place],
-                fix="top_k(1, by=...) is the least",
+                fix="a whole number: top_k(3, by=...)",
             )
-        listed = [by] if isinstance(by, Expr | Ordering) else list(by)
+        listed = list(by) if isinstance(by, list | tuple) else [cast("Expr | Ordering", by)]
         orderings = tuple(o if isinstance(o, Ordering) else Ordering(o) for o in listed)
-        groups = [per] if isinstance(per, Expr | str) else list(per)
+        groups = list(per) if isinstance(per, list | tuple) else [cast("Expr | str", per)]
         columns = tuple(Column(p) if isinstance(p, str) else p for p in groups)
         for expr in (*(o.expr for o in orderings), *columns):
+            check_expression("top_k", expr, place)
             check(expr, self._schema)
         operator = TopK(count, orderings, columns)
         return cast("Stream[T_co, B, Changes, NoOrder]", self._add(operator, self._schema, name, place))
@@ -349,7 +351,15 @@ class Stream(Generic[T_co, B, G, O]):
         nondet: why it is right that answers depend on the cut into ticks; required
         where the delay stands in a cycle through a blocking input.
         """
-        stream = self._add(DeferTick(nondet), self._schema, name, Place.of_caller())
+        place = Place.of_caller()
+        if nondet is not None and not (isinstance(nondet, str) and nondet.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(
+                f"nondet is a reason in words, got {shown(nondet)}",
+                where=[place],
+                why="Who reads the flow wants to know why its answers may depend on ticks.",
+                fix='nondet="an offer counts from the day after it was made"',
+            )
+        stream = self._add(DeferTick(nondet), self._schema, name, place)
         return cast("Stream[T_co, Unbounded, G, O]", stream)
 
     # -- construction ----------------------------------------------------------------------
@@ -383,7 +393,8 @@ class Stream(Generic[T_co, B, G, O]):
         schema = derived_schema(tuple(fields))
         return schema if into is None else as_class(schema, into, place)
 
-    def _same_row_type(self, what: str, other: Stream[Any, Any, Any, Any], place: Place) -> None:
+    def check_row_type(self, what: str, other: Stream[Any, Any, Any, Any], place: Place) -> None:
+        """Raises `WrongType` where `other` has not the columns of this stream, for an operator `what`."""
         mine = [(f.name, f.type) for f in self._schema.fields]
         theirs = [(f.name, f.type) for f in other._schema.fields]
         if mine != theirs:
@@ -464,37 +475,10 @@ def check_stream(given: object, what: str, place: Place) -> None:
     )
 
 
-class FeedbackStream(Stream[T_co, Unbounded, Append, NoOrder]):
-    """A stream that is read before it is defined; `close` defines it."""
-
-    __slots__ = ()
-
-    def close(self, stream: Stream[Any, Any, Append, Any]) -> None:
-        """Define what this stream carries. Must be called exactly once.
-
-        Raises `BadFlow` on a second call, `WrongType` where the row types differ.
-        """
-        place = Place.of_caller()
-        check_stream(stream, "feedback", place)
-        if stream.flow is not self._flow:
-            raise self._flow.foreign("feedback", stream, place)
-        self._same_row_type("feedback", stream, place)
-        for mine, closing in zip(self._schema.fields, stream._schema.fields, strict=True):
-            if closing.nullable and not mine.nullable:
-                raise WrongType(
-                    f"column {mine.name!r} may be null in what closes the feedback, and not in the feedback",
-                    where=[Step(self._flow.node(self._id).place, "opened here"), place],
-                    fix="coalesce() it, filter it by .is_not_null(), or declare it `| None` in the row class",
-                    column=mine.name,
-                )
-        self._flow.close_feedback(self._id, stream.node_id, place)
-
-
 __all__ = [
     "Append",
     "Bounded",
     "Changes",
-    "FeedbackStream",
     "Grouped",
     "NoOrder",
     "Ordered",

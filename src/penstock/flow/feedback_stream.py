@@ -1,0 +1,57 @@
+"""Streams that are read before they are defined, for recursion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import Place, Step, WrongType
+from penstock.flow.markers import Append, Changes, NoOrder, Unbounded
+from penstock.flow.stream import G, Stream, T_co, check_stream
+
+
+class _Open(Stream[T_co, Unbounded, G, NoOrder]):
+    __slots__ = ()
+
+    def _close(self, stream: Stream[Any, Any, Any, Any]) -> None:
+        place = Place.of_caller()
+        check_stream(stream, "feedback", place)
+        if stream.flow is not self.flow:
+            raise self.flow.foreign("feedback", stream, place)
+        self.check_row_type("feedback", stream, place)
+        for mine, closing in zip(self.schema.fields, stream.schema.fields, strict=True):
+            if closing.nullable and not mine.nullable:
+                raise WrongType(
+                    f"column {mine.name!r} may be null in what closes the feedback, and not in the feedback",
+                    where=[Step(self.flow.node(self.node_id).place, "opened here"), place],
+                    fix="coalesce() it, filter it by .is_not_null(), or declare it `| None` in the row class",
+                    column=mine.name,
+                )
+        self.flow.close_feedback(self.node_id, stream.node_id, place)
+
+
+class FeedbackStream(_Open[T_co, Append]):
+    """A stream of rows that stay, read before it is defined; `close` defines it."""
+
+    __slots__ = ()
+
+    def close(self, stream: Stream[T_co, Any, Append, Any]) -> None:
+        """Define what this stream carries. Must be called exactly once.
+
+        Raises `BadFlow` on a second call and for a stream of another flow,
+        `WrongType` where the row types differ.
+        """
+        self._close(stream)
+
+
+class ChangingFeedbackStream(_Open[T_co, Changes]):
+    """A stream whose rows may be taken back, read before it is defined; `close` defines it.
+
+    Every way from it to what closes it must pass a `defer_tick`: within a tick
+    a loop runs only over rows that stay.
+    """
+
+    __slots__ = ()
+
+    def close(self, stream: Stream[T_co, Any, Any, Any]) -> None:
+        """Define what this stream carries, as `FeedbackStream.close` does."""
+        self._close(stream)
