@@ -1,0 +1,320 @@
+"""What expressions mean in generated Python, case by case, without Spark."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple
+
+import penstock as ps
+import pytest
+from hypothesis import given
+from penstock import col
+from penstock.errors import EvaluationError
+from penstock.expr.annotations import Int32
+from penstock.expr.build import lit
+from penstock.expr.check import check
+from penstock.expr.functions import CATALOGUE
+from penstock.expr.python import RUNTIME, Scope, compile_rows, key, lower, predicate
+from penstock.expr.rows import schema_of
+from penstock.expr.runtime import NAN
+from penstock.expr.tree import Expr
+from penstock.expr.types import BOOL, DecimalType
+
+from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
+
+MAX64, MIN64 = 2**63 - 1, -(2**63)
+
+
+class Row(NamedTuple):
+    n: int
+    m: int | None
+    i: Int32
+    x: float
+    y: float | None
+    s: str
+    p: bool | None
+    q: bool | None
+    d: Annotated[Decimal, DecimalType(10, 2)]
+    t: datetime
+
+
+ROW = schema_of(Row)
+NOON = datetime(2001, 9, 11, 12, 34, 56, 789012, UTC)
+DEFAULT = Row(1, None, 1, 1.0, None, "text", None, None, Decimal("1.00"), NOON)
+
+
+def value(expr: Expr, **columns: Any) -> Any:
+    """The expression's value on a row with these columns."""
+    return compile_rows((expr,), ROW)(DEFAULT._replace(**columns))[0]
+
+
+def source(expr: Expr) -> str:
+    return lower(expr, Scope(ROW, tuple(Row._fields), {}))
+
+
+# -- integers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expr", "columns"),
+    [
+        (col.n + 1, {"n": MAX64}),
+        (col.n - 1, {"n": MIN64}),
+        (col.n * col.n, {"n": 2**32}),
+        (-col.n, {"n": MIN64}),
+        (col.n.abs(), {"n": MIN64}),
+        (col.i + 1, {"i": 2**31 - 1}),
+        (col.n // -1, {"n": MIN64}),
+        (col.n.cast(Int32), {"n": 2**31}),
+        (col.n.round(-1), {"n": MAX64}),
+    ],
+    ids=str,
+)
+def test_leaving_the_range_of_an_integer_raises(expr: Expr, columns: dict[str, int]) -> None:
+    with pytest.raises(EvaluationError, match="overflow"):
+        value(expr, **columns)
+
+
+@pytest.mark.parametrize("expr", [col.n // col.m, col.n % col.m, col.n / col.m, col.x / col.m, col.x % col.m])
+def test_division_by_zero_raises(expr: Expr) -> None:
+    with pytest.raises(EvaluationError, match="division by zero"):
+        value(expr, m=0)
+
+
+@pytest.mark.parametrize("expr", [col.d / col.m, col.d % col.m, col.x / -0.0, col.d / 0], ids=str)
+def test_division_by_a_zero_of_any_kind_raises(expr: Expr) -> None:
+    with pytest.raises(EvaluationError, match="division by zero"):
+        value(expr, m=0)
+
+
+def test_whole_division_cuts_towards_zero_and_the_remainder_has_the_sign_of_the_left() -> None:
+    for n, m in [(7, 2), (-7, 2), (7, -2), (-7, -2)]:
+        assert value(col.n // col.m, n=n, m=m) == int(n / m)
+        assert value(col.n % col.m, n=n, m=m) == int(math.fmod(n, m))
+        assert value(col.n // lit(m), n=n) == int(n / m)
+        assert value(col.n % lit(m), n=n) == int(math.fmod(n, m))
+
+
+def test_division_of_integers_is_that_of_their_floats() -> None:
+    big = 2**53 + 1
+    assert value(col.n / col.m, n=big, m=3) == float(big) / float(3)
+    assert value(col.n / col.m, n=7, m=2) == 3.5
+
+
+# -- floats -------------------------------------------------------------------------------
+
+
+def test_nan_equals_itself_and_is_greater_than_every_number() -> None:
+    for x, y in [(NAN, NAN), (NAN, math.inf), (math.inf, NAN), (1.0, NAN), (1.0, 2.0), (-0.0, 0.0)]:
+        order = {"x": (x != x, 0.0 if x != x else x), "y": (y != y, 0.0 if y != y else y)}
+        a, b = order["x"], order["y"]
+        for left, right, columns in [(col.x, col.y, {"x": x, "y": y}), (lit(x), col.y, {"y": y})]:
+            assert value(left == right, **columns) is (a == b)
+            assert value(left != right, **columns) is (a != b)
+            assert value(left < right, **columns) is (a < b)
+            assert value(left <= right, **columns) is (a <= b)
+            assert value(left > right, **columns) is (a > b)
+            assert value(left >= right, **columns) is (a >= b)
+            assert value(left.eq_null_safe(right), **columns) is (a == b)
+
+
+def test_every_nan_that_is_computed_is_the_one_nan() -> None:
+    assert value(col.x - col.x, x=math.inf) is NAN
+    assert value(-col.x, x=NAN) is NAN
+    assert value(ps.when(col.n > 0, col.x * 0.0).otherwise(1.0), x=math.inf) is NAN
+    assert value(col.s.cast(float), s="NaN") is NAN
+
+
+def test_both_zeros_are_one_key_and_so_are_all_nan() -> None:
+    compute = eval(f"lambda x, y: {key(col.y * 1.0, Scope(ROW, Row._fields, {}))}", dict(RUNTIME))
+    positive, negative = compute(0, 0.0), compute(0, -0.0)
+    assert math.copysign(1, positive) == math.copysign(1, negative) == 1
+    assert compute(0, math.inf * 0) is NAN
+    assert compute(0, None) is None
+
+
+def test_floats_round_halves_away_from_zero_as_they_are_shown() -> None:
+    assert value(col.x.round(), x=2.5) == 3.0
+    assert value(col.x.round(), x=-2.5) == -3.0
+    assert value(col.x.round(2), x=1.005) == 1.01
+    assert math.copysign(1, value(col.x.round(), x=-0.2)) == 1
+
+
+# -- decimals -------------------------------------------------------------------------------
+
+
+def test_decimals_have_the_precision_that_spark_gives_them() -> None:
+    def typed(expr: Expr) -> str:
+        return str(check(expr, ROW))
+
+    assert typed(col.d + col.d) == "decimal(11,2)"
+    assert typed(col.d * col.d) == "decimal(21,4)"
+    assert typed(col.d / col.d) == "decimal(23,13)"
+    assert typed(col.d * 2) == "decimal(12,2)"
+    assert typed(col.d + col.n) == "decimal(23,2)"
+    assert typed(col.d * 0.5) == "float64"
+    assert typed(col.d.round(1)) == "decimal(10,1)"
+    assert typed(col.d.floor()) == "decimal(9,0)"
+    wide = lit(Decimal(1), DecimalType(38, 10))
+    assert typed(wide * wide) == "decimal(38,6)"
+
+
+def test_decimals_are_exact_and_too_many_digits_raise() -> None:
+    assert str(value(col.d / 3)) == "0.333333"
+    assert str(value(col.d * col.d, d=Decimal("0.05"))) == "0.0025"
+    assert str(value(col.d * -1, d=Decimal("0.00"))) == "0.00"
+    with pytest.raises(EvaluationError, match=r"does not fit decimal\(4,2\)"):
+        value(col.d.cast("decimal(4,2)"), d=Decimal("100.00"))
+    with pytest.raises(EvaluationError, match="nan does not fit decimal"):
+        value(col.x.cast("decimal(4,2)"), x=NAN)
+
+
+# -- null ------------------------------------------------------------------------------------
+
+
+def test_truth_has_three_values() -> None:
+    values = (True, False, None)
+    for p in values:
+        for q in values:
+            both = False if False in (p, q) else None if None in (p, q) else True
+            either = True if True in (p, q) else None if None in (p, q) else False
+            assert value(col.p & col.q, p=p, q=q) is both
+            assert value(col.p | col.q, p=p, q=q) is either
+            assert value(~(col.p & col.q), p=p, q=q) is (None if both is None else not both)
+
+
+def test_null_goes_through_functions_but_not_through_null_safe_ones() -> None:
+    assert value(col.n + col.m) is None
+    assert value(col.m == col.m) is None
+    assert value(col.m.eq_null_safe(None)) is True
+    assert value(ps.coalesce(col.m, col.n)) == 1
+    assert value(ps.least(col.m, col.n, 5)) == 1
+    assert value(col.m.is_in(1, 2)) is None
+    assert value(col.n.is_in(2, None)) is None
+    assert value(col.n.is_in(1, None)) is True
+    assert value(col.m.between(0, 5)) is None
+    assert value(ps.when(col.m > 0, 1)) is None
+
+
+def test_guards_stand_only_where_a_type_allows_null() -> None:
+    assert "None" not in source((col.n + col.i) * 2)
+    assert source(col.x > 0.5) == "(not x <= 0.5)"
+    assert source(col.n == 3) == "(n == 3)"
+    assert source(ps.coalesce(col.n, 5)) == "n"
+    assert source(col.n.is_null()) == "False"
+    twice = source((col.m == col.m) == (col.m != 3))
+    assert twice.count("m is None") == 1
+
+
+def test_what_raises_on_the_left_is_evaluated_before_a_null_on_the_right() -> None:
+    with pytest.raises(EvaluationError):
+        value((col.n // 0) + col.m)
+    assert value(col.m + col.n // 0) is None
+    with pytest.raises(EvaluationError):
+        value((col.n + 1) * col.m, n=MAX64)
+
+
+def test_only_the_chosen_branch_is_evaluated() -> None:
+    assert value(ps.when(col.n != 0, 10 // col.n).otherwise(-1), n=0) == -1
+    assert value(ps.coalesce(col.n, 1 // lit(0))) == 1
+    assert value((col.n == 0) & (1 // col.n == 1), n=1) is False
+    assert value((col.n == 0) | (10 // col.n == 1), n=0) is True
+
+
+# -- places where source may stand -----------------------------------------------------------
+
+
+def test_sources_work_in_comprehensions_and_lambdas() -> None:
+    scope = Scope(ROW, Row._fields, {})
+    computed = lower((col.n + col.m) * 2 - col.n, scope)
+    wanted = predicate((col.n + 1 > 2) & (col.x > 0.0), scope)
+    unpacked = ", ".join(Row._fields)
+    names: dict[str, Any] = {**RUNTIME, **scope.constants}
+    code = f"def run(rows):\n return [{computed} for {unpacked} in rows if {wanted}]\n"
+    exec(code, names)
+    some = [DEFAULT._replace(n=n, m=m) for n, m in [(1, 1), (2, None), (3, 4)]]
+    assert names["run"](some) == [None, 11]
+    assert eval(f"[(lambda {unpacked}: {computed})(*row) for row in rows]", {**names, "rows": some}) == [3, None, 11]
+
+
+def test_constants_are_shared_and_named_apart() -> None:
+    scope = Scope(ROW, Row._fields, {})
+    a = lower(col.t + timedelta(hours=1), scope)
+    b = lower(col.t == lit(NOON), scope)
+    assert len(scope.constants) == 2
+    assert set(scope.constants.values()) == {timedelta(hours=1), NOON}
+    assert all(name in a + b for name in scope.constants)
+
+
+def test_temporaries_of_one_scope_differ() -> None:
+    scope = Scope(ROW, Row._fields, {})
+    first, second = lower(col.n + 1, scope), lower(col.n + 1, scope)
+    assert first != second
+
+
+# -- everything ---------------------------------------------------------------------------------
+
+
+@given(expressions("bool"), rows)
+def test_a_predicate_is_true_exactly_where_the_value_is(expr: Expr, row: Wide) -> None:
+    (inside,) = internal([row])
+    try:
+        expected = compile_rows((expr,), SCHEMA)(inside)[0]
+    except EvaluationError:
+        return
+    scope = Scope(SCHEMA, SCHEMA.names, {})
+    run = eval(f"lambda {', '.join(SCHEMA.names)}: {predicate(expr, scope)}", {**RUNTIME, **scope.constants})
+    assert bool(run(*inside)) is (expected is True)
+
+
+@given(expressions(), rows)
+def test_values_are_of_the_type_that_the_check_says(expr: Expr, row: Wide) -> None:
+    from penstock.expr.from_user import from_user
+    from penstock.expr.types import Field, Schema
+
+    (inside,) = internal([row])
+    try:
+        computed = compile_rows((expr,), SCHEMA)(inside)
+    except EvaluationError:
+        return
+    typed = check(expr, SCHEMA)
+    schema = Schema((Field("value", typed.type, typed.nullable),))
+    assert from_user(schema, what="computed")([computed]) == [computed]
+
+
+@given(expressions())
+def test_expressions_are_the_same_as_themselves(expr: Expr) -> None:
+    assert expr.same(expr)
+    assert not (expr == expr).same(expr)
+    assert check(expr == expr, SCHEMA).type == BOOL
+
+
+def test_names_of_generated_code_are_marked() -> None:
+    assert all(name.startswith("x_") for name in RUNTIME)
+    assert len(CATALOGUE) == len({f.name for f in CATALOGUE.values()})
+
+
+def test_dates_and_times_are_utc() -> None:
+    assert value(col.t.hour()) == 12
+    assert value(col.t.tumble("5 min")) == NOON.replace(minute=30, second=0, microsecond=0)
+    assert value(col.t.truncate("quarter")) == datetime(2001, 7, 1, tzinfo=UTC)
+    assert value(col.t.truncate("week")) == datetime(2001, 9, 10, tzinfo=UTC)
+    assert value(col.t.day_of_week()) == 3
+    assert value(col.t.weekday()) == 1
+    assert value(col.t.to_date()) == date(2001, 9, 11)
+    assert value(col.t.micros_since(lit(NOON - timedelta(seconds=2)))) == 2_000_000
+    assert value(col.t.seconds_since(lit(NOON - timedelta(milliseconds=1500)))) == 1.5
+    assert value(col.s.to_timestamp(), s="2001-09-11T12:34:56.789012Z") == NOON
+    assert value(col.s.to_timestamp(), s="2001-09-11 14:34:56.789012+02:00") == NOON
+    before_1970 = datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
+    assert value(col.t.tumble("1h"), t=before_1970) == datetime(1969, 12, 31, 23, tzinfo=UTC)
+
+
+def test_leaving_the_years_1_to_9999_raises() -> None:
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    with pytest.raises(EvaluationError, match="does not fit timestamp"):
+        value(col.t + timedelta(days=1), t=last)
+    with pytest.raises(EvaluationError, match="does not fit timestamp"):
+        value(col.t.tumble("400 days"), t=datetime(1, 1, 1, tzinfo=UTC))

@@ -1,0 +1,132 @@
+"""Casts from and to text against answers that Spark 4.3 gave."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pytest
+from penstock import col
+from penstock.errors import EvaluationError
+from penstock.expr.annotations import Int32
+from penstock.expr.python import compile_rows
+from penstock.expr.rows import schema_of
+from penstock.expr.xxhash64 import SEED, hash_of, hash_values
+from penstock.expr.types import BYTES, FLOAT64, INT32, STR, DecimalType
+
+
+class Text(NamedTuple):
+    s: str
+    x: float
+
+
+def read(text: str, type: Any) -> Any:
+    return compile_rows((col.s.cast(type),), schema_of(Text))((text, 0.0))[0]
+
+
+def write(number: float) -> str:
+    return compile_rows((col.x.cast(str),), schema_of(Text))(("", number))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "type", "expected"),
+    [
+        ("  12 ", int, 12),
+        ("+12", Int32, 12),
+        ("1.5d", float, 1.5),
+        ("0x1p3", float, 8.0),
+        (" Infinity", float, float("inf")),
+        ("1e400", float, float("inf")),
+        (".5", float, 0.5),
+        ("5.", float, 5.0),
+        ("1e3", "decimal(10,2)", Decimal("1000.00")),
+        (" 1.005 ", "decimal(10,2)", Decimal("1.01")),
+        (" T ", bool, True),
+        ("no", bool, False),
+        ("2001-1-2", date, date(2001, 1, 2)),
+        ("2001", date, date(2001, 1, 1)),
+        ("2001-01-02 foo", date, date(2001, 1, 2)),
+        ("2001-01-02T", date, date(2001, 1, 2)),
+        ("2001-01-02 3:4", datetime, datetime(2001, 1, 2, 3, 4, tzinfo=UTC)),
+        ("2001-01-02 03", datetime, datetime(2001, 1, 2, 3, tzinfo=UTC)),
+        ("2001-01-02 03:04:05.1234567", datetime, datetime(2001, 1, 2, 3, 4, 5, 123456, UTC)),
+        ("2001-01-02T03:04:05+01:30", datetime, datetime(2001, 1, 2, 1, 34, 5, tzinfo=UTC)),
+        ("2001-01-02T03:04:05+1:3", datetime, datetime(2001, 1, 2, 2, 1, 5, tzinfo=UTC)),
+        ("2001-01-02 03:04:05 Z", datetime, datetime(2001, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ("2001-01-02 03:04:05UTC", datetime, datetime(2001, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ("2001-01-02 03:04:05+0130", datetime, datetime(2001, 1, 2, 1, 34, 5, tzinfo=UTC)),
+        ("2001-01-02 03:04:05+013015", datetime, datetime(2001, 1, 2, 1, 33, 50, tzinfo=UTC)),
+        ("2001-01-02 03:04:05.", datetime, datetime(2001, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ("2001-01", datetime, datetime(2001, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_text_is_read_as_spark_reads_it(text: str, type: Any, expected: object) -> None:
+    assert repr(read(text, type)) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "type"),
+    [
+        ("1.", int),
+        ("1.0", int),
+        ("-", int),
+        ("1_0", int),
+        ("1e5", int),
+        ("١", int),
+        ("9223372036854775808", int),
+        ("2147483648", Int32),
+        ("１", float),
+        (".", float),
+        ("1e", float),
+        ("infinityd", float),
+        ("1.0f", "decimal(10,2)"),
+        ("nan", "decimal(10,2)"),
+        ("123.45", "decimal(4,2)"),
+        ("on", bool),
+        ("", bool),
+        ("2001-01-02foo", date),
+        ("2001-02-29", date),
+        ("2001-01-02 24:00:00", datetime),
+        ("2001-01-02 03:04:60", datetime),
+        ("2001-01-02 03:04:05z", datetime),
+        ("2001-01-02 03:04:05+19:00", datetime),
+        ("2001-01-02T", datetime),
+        ("T12:00", datetime),
+    ],
+)
+def test_text_that_spark_refuses_raises(text: str, type: Any) -> None:
+    with pytest.raises(EvaluationError):
+        read(text, type)
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (1e20, "1.0E20"),
+        (5e-324, "4.9E-324"),
+        (0.002, "0.002"),
+        (1e7, "1.0E7"),
+        (0.001, "0.001"),
+        (0.0001, "1.0E-4"),
+        (123456.7, "123456.7"),
+        (12345678.9, "1.23456789E7"),
+        (-0.0, "-0.0"),
+        (2.2250738585072014e-308, "2.2250738585072014E-308"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+    ],
+)
+def test_floats_are_written_as_java_writes_them(number: float, shown: str) -> None:
+    assert write(number) == shown
+
+
+def test_the_hash_is_spark_s_xxhash64() -> None:
+    def hashed(*typed: tuple[Any, Any]) -> int:
+        return hash_values(tuple(hash_of(t) for t, _ in typed), *(v for _, v in typed))
+
+    assert hashed((INT32, 1), (STR, "a")) == 8205864924878002737
+    assert hashed((DecimalType(10, 2), Decimal("1.50"))) == -6873856301616164681
+    assert hashed((DecimalType(30, 2), Decimal("1.50"))) == -194698251525976593
+    assert hashed((FLOAT64, float("nan")), (FLOAT64, -0.0), (FLOAT64, 0.0)) == -6413057423365419780
+    assert hashed((BYTES, None)) == SEED
