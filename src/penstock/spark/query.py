@@ -7,7 +7,9 @@ flow whose sources are all static) are started here.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointDamaged
@@ -59,11 +61,25 @@ class Query:
             writer = writer.trigger(processingTime="0 seconds")
         else:
             writer = writer.trigger(availableNow=True)
-        query = writer.start()
+        with self._told_once():
+            query = writer.start()
+            try:
+                self._watch(query, interrupt)
+            finally:
+                self._stop(query)
+
+    @contextmanager
+    def _told_once(self) -> Iterator[None]:
+        # What a tick raises goes through Java and back: Py4J would log it on the way, and `run` raises it.
+        def is_other(record: logging.LogRecord) -> bool:
+            return record.exc_info is None or not isinstance(record.exc_info[1], (_Stopped, type(self._failure)))
+
+        logger = logging.getLogger("py4j.clientserver")
+        logger.addFilter(is_other)
         try:
-            self._watch(query, interrupt)
+            yield
         finally:
-            self._stop(query)
+            logger.removeFilter(is_other)
 
     def _watch(self, query: StreamingQuery, interrupt: Interrupt) -> None:
         try:

@@ -1,0 +1,323 @@
+"""Streaming on Spark: the same answers as in-process, tick by tick, whatever the way, and after restarts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock import Engine, Flow, col, io
+from penstock.errors import (
+    BadRow,
+    CheckpointDamaged,
+    CheckpointInUse,
+    FlowChanged,
+    UnreadableSource,
+    UserFunctionFailed,
+    WrongType,
+)
+from penstock.spark import Frame, run
+from penstock.state.checkpoint import Checkpoint
+from tests.spark.streamed_flows import EXAMPLES, Bid, Example, closing_prices
+
+pytestmark = pytest.mark.spark
+
+Ticks = dict[str, dict[int, Counter[Any]]]
+
+
+def recorder(into: dict[int, Counter[Any]]) -> Any:
+    def record(tick: int, changes: Any) -> None:
+        assert tick not in into
+        into[tick] = Counter(changes.raw)
+
+    return record
+
+
+def in_process(example: Example) -> Ticks:
+    engine = Engine(example.flow())
+    found: Ticks = {name: {} for name in engine.program.graph.sinks}
+    ticks = example.ticks()
+    while ticks or engine.pending:
+        for name, changes in engine.tick(**(ticks.pop(0) if ticks else {})).items():
+            if len(changes):
+                found[name][engine.ticks] = Counter(changes.raw)
+    return found
+
+
+def on_spark(spark: Any, example: Example, **options: Any) -> Ticks:
+    flow = example.flow()
+    found: Ticks = {name: {} for name in flow.graph().sinks}
+    run(
+        flow,
+        spark,
+        sources={name: io.Rows(batches) for name, batches in example.batches().items()},
+        sinks={name: recorder(into) for name, into in found.items()},
+        **options,
+    )
+    return found
+
+
+@pytest.mark.parametrize(("way", "shards"), [("one task", 3), ("stages", 2)])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_tick_is_what_it_is_in_process(name: str, way: Any, shards: int, spark: Any) -> None:
+    example = EXAMPLES[name]
+    assert on_spark(spark, example, way=way, shards=shards) == in_process(example)
+
+
+def test_one_way_goes_on_where_the_other_was(spark: Any, tmp_path: Path) -> None:
+    whole = EXAMPLES["closing prices"]
+    found: list[Any] = []
+    for ticks, way in ((1, "stages"), (2, "one task"), (3, "stages")):
+        part = Example(whole.flow, lambda ticks=ticks: whole.ticks()[:ticks])
+        found.append(on_spark(spark, part, way=way, shards=2, checkpoint=tmp_path / "checkpoint"))
+    expected = in_process(whole)
+    for name, by_tick in expected.items():
+        assert {t: c for part in found for t, c in part[name].items()} == by_tick
+
+
+# --- files ------------------------------------------------------------------------------
+
+
+def write_bids(folder: Path, number: int, bids: list[Bid]) -> None:
+    folder.mkdir(exist_ok=True)
+    aside = folder / f".{number}.tmp"
+    aside.write_text("".join(json.dumps(b._asdict()) + "\n" for b in bids))
+    aside.rename(folder / f"{number:03d}.json")
+
+
+def best_bids() -> Flow:
+    flow = Flow("best bids")
+    best = flow.source("bids", Bid).group_by(col.auction).agg(best=ps.max(col.price), n=ps.count())
+    flow.sink("best", best)
+    return flow
+
+
+def published(path: Path) -> Counter[Any]:
+    """The rows of a changelog, added up."""
+    rows: Counter[Any] = Counter()
+    for file in path.glob("tick=*/*.parquet"):
+        for record in pq.ParquetFile(file).read().to_pylist():
+            weight = record.pop("weight")
+            rows[tuple(record.values())] += weight
+    return +rows
+
+
+def bids_of(number: int) -> list[Bid]:
+    return [Bid(n % 5, n * number % 17) for n in range(12)]
+
+
+def best_of(numbers: range) -> Counter[Any]:
+    bids = [bid for number in numbers for bid in bids_of(number)]
+    auctions = {bid.auction for bid in bids}
+    prices = {a: [b.price for b in bids if b.auction == a] for a in auctions}
+    return Counter((a, max(prices[a]), len(prices[a])) for a in auctions)
+
+
+def test_files_arrive_between_runs_and_each_counts_once(spark: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for last in (3, 3, 5):
+        for number in range(1, last + 1):
+            if not (tmp_path / "in" / f"{number:03d}.json").exists():
+                write_bids(tmp_path / "in", number, bids_of(number))
+        run(
+            best_bids(), spark, shards=2, checkpoint=tmp_path / "checkpoint",
+            sources={"bids": io.JsonFiles(tmp_path / "in", files_per_tick=1)},
+            sinks={"best": io.Changelog(out)},
+        )  # fmt: skip
+        assert published(out) == best_of(range(1, last + 1))
+
+
+def test_a_table_holds_the_rows_of_now(spark: Any, tmp_path: Path) -> None:
+    for number in range(1, 4):
+        write_bids(tmp_path / "in", number, bids_of(number))
+        run(
+            best_bids(), spark, shards=3, checkpoint=tmp_path / "checkpoint", way="stages",
+            sources={"bids": io.JsonFiles(tmp_path / "in")},
+            sinks={"best": io.TableFiles(tmp_path / "table", key="auction", buckets=4)},
+        )  # fmt: skip
+        files = (tmp_path / "table" / "current").glob("*.parquet")
+        rows = Counter(tuple(r.values()) for f in files for r in pq.ParquetFile(f).read().to_pylist())
+        assert rows == best_of(range(1, number + 1))
+
+
+def test_a_bad_row_ends_the_run_by_name_and_nothing_of_its_tick_is_seen(spark: Any, tmp_path: Path) -> None:
+    write_bids(tmp_path / "in", 1, bids_of(1))
+    (tmp_path / "in" / "002.json").write_text('{"auction": 1, "price": 2}\n{"auction": 1, "price": "two"}\n')
+    options: dict[str, Any] = {"shards": 2, "checkpoint": tmp_path / "checkpoint"}
+    sources = {"bids": io.JsonFiles(tmp_path / "in", files_per_tick=1)}
+    with pytest.raises(BadRow, match=r"row 2 of .*002\.json"):
+        run(best_bids(), spark, sources=sources, sinks={"best": io.Changelog(tmp_path / "out")}, **options)
+    assert published(tmp_path / "out") == best_of(range(1, 2))
+    write_bids(tmp_path / "in", 2, bids_of(2))
+    run(best_bids(), spark, sources=sources, sinks={"best": io.Changelog(tmp_path / "out")}, **options)
+    assert published(tmp_path / "out") == best_of(range(1, 3))
+
+
+def test_bad_rows_are_set_aside_where_the_source_says_so(spark: Any, tmp_path: Path) -> None:
+    write_bids(tmp_path / "in", 1, bids_of(1))
+    with (tmp_path / "in" / "001.json").open("a") as file:
+        file.write('{"auction": 1}\nnot json\n')
+    result = run(
+        best_bids(), spark,
+        sources={"bids": io.JsonFiles(tmp_path / "in", dead_letter=tmp_path / "dead")},
+        sinks={"best": io.Changelog(tmp_path / "out")},
+    )  # fmt: skip
+    assert (result.rows_in, result.set_aside) == (12, 2)
+    assert published(tmp_path / "out") == best_of(range(1, 2))
+    letters = [json.loads(line) for f in (tmp_path / "dead").glob("*.jsonl") for line in f.read_text().splitlines()]
+    assert sorted(letter["row"] for letter in letters) == [13, 14]
+
+
+def test_a_folder_that_is_not_there_is_named(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(UnreadableSource, match="nowhere"):
+        run(best_bids(), spark, sources={"bids": io.JsonFiles(tmp_path / "nowhere")})
+
+
+# --- DataFrames --------------------------------------------------------------------------
+
+
+def test_any_streaming_dataframe_is_a_source_and_a_static_one_is_there_at_once(spark: Any, tmp_path: Path) -> None:
+    class Item(NamedTuple):
+        id: int
+        label: str | None
+
+    flow = Flow("labelled")
+    items = flow.source("items", Item, bounded=True)
+    flow.sink("labelled", flow.source("bids", Bid).join(items, on=col.auction == col.id, how="left"))
+    for number in (1, 2):
+        write_bids(tmp_path / "in", number, bids_of(number))
+    arriving = spark.readStream.schema("price long, auction long, more string").json(str(tmp_path / "in"))
+    static = spark.createDataFrame([(1, "one"), (2, None), (3, "three")], "id long, label string")
+    kept = io.Memory()
+    run(flow, spark, sources={"bids": Frame(arriving), "items": Frame(static)}, sinks={"labelled": kept})
+    labels = {1: (1, "one"), 2: (2, None), 3: (3, "three")}
+    expected = Counter((*b, *labels.get(b.auction, (None, None))) for n in (1, 2) for b in bids_of(n))
+    assert Counter(tuple(row) for row in kept.rows()) == expected
+
+
+def test_a_dataframe_of_other_types_is_refused_before_it_is_read(spark: Any) -> None:
+    frame = spark.createDataFrame([(1, "2")], "auction long, price string")
+    with pytest.raises(WrongType, match="'price' as string"):
+        run(best_bids(), spark, sources={"bids": Frame(frame)})
+
+
+def test_a_null_that_the_flow_does_not_expect_is_named(spark: Any) -> None:
+    frame = spark.createDataFrame([(1, None)], "auction long, price long")
+    with pytest.raises(BadRow, match="column 'price' of its DataFrame is null"):
+        run(best_bids(), spark, sources={"bids": Frame(frame)}, sinks={"best": io.Memory()})
+
+
+# --- errors and checkpoints ----------------------------------------------------------------
+
+
+def picky(bid: Bid) -> Bid:
+    if bid.price == 13:
+        raise ValueError("unlucky")
+    return bid
+
+
+def test_a_user_function_that_raises_is_named_with_its_row(spark: Any, tmp_path: Path) -> None:
+    flow = Flow("picky")
+    flow.sink("out", flow.source("bids", Bid).map(picky))
+    sources = {"bids": io.Rows([[Bid(1, 1)], [Bid(2, 13)]])}
+    with pytest.raises(UserFunctionFailed, match="unlucky") as caught:
+        run(flow, spark, sources=sources, sinks={"out": io.Changelog(tmp_path / "out")})
+    assert "(2, 13)" in str(caught.value)
+    assert published(tmp_path / "out") == Counter({(1, 1): 1})
+
+
+def started(spark: Any, checkpoint: Path) -> None:
+    write_bids(checkpoint.parent / "in", 1, bids_of(1))
+    run_best(spark, checkpoint)
+
+
+def run_best(spark: Any, checkpoint: Path, flow: Flow | None = None) -> Any:
+    sources = {"bids": io.JsonFiles(checkpoint.parent / "in")}
+    return run(flow or best_bids(), spark, sources=sources, sinks={}, checkpoint=checkpoint, shards=2)
+
+
+def test_a_changed_flow_on_an_old_checkpoint_is_refused(spark: Any, tmp_path: Path) -> None:
+    started(spark, tmp_path / "checkpoint")
+    changed = Flow("best bids")
+    best = changed.source("bids", Bid).group_by(col.auction).agg(best=ps.min(col.price), n=ps.count())
+    changed.sink("best", best)
+    with pytest.raises(FlowChanged, match="min"):
+        run_best(spark, tmp_path / "checkpoint", changed)
+
+
+def test_a_second_driver_on_a_checkpoint_is_refused(spark: Any, tmp_path: Path) -> None:
+    started(spark, tmp_path / "checkpoint")
+    manifest = json.loads((tmp_path / "checkpoint" / "manifest.json").read_text())["body"]
+    held = Checkpoint.open(
+        tmp_path / "checkpoint", fingerprint=manifest["fingerprint"], description=manifest["description"],
+        layout=manifest["layout"],
+    )  # fmt: skip
+    with held, pytest.raises(CheckpointInUse, match=str(os.getpid())):
+        run_best(spark, tmp_path / "checkpoint")
+    run_best(spark, tmp_path / "checkpoint")
+
+
+@pytest.mark.parametrize("harm", ["delete", "tear", "alter"])
+def test_a_damaged_state_file_is_named(spark: Any, tmp_path: Path, harm: str) -> None:
+    started(spark, tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "checkpoint" / "work")
+    for victim in (tmp_path / "checkpoint" / "state").glob("*/*"):
+        data = victim.read_bytes()
+        victim.unlink() if harm == "delete" else victim.write_bytes(data[:-5] if harm == "tear" else data[:-5] + b"WRONG")
+    write_bids(tmp_path / "in", 2, bids_of(2))
+    with pytest.raises(CheckpointDamaged, match="checkpoint/state/"):
+        run_best(spark, tmp_path / "checkpoint")
+
+
+def test_lost_source_positions_are_not_taken_for_a_new_start(spark: Any, tmp_path: Path) -> None:
+    started(spark, tmp_path / "checkpoint")
+    shutil.rmtree(tmp_path / "checkpoint" / "source")
+    with pytest.raises(CheckpointDamaged, match="positions"):
+        run_best(spark, tmp_path / "checkpoint")
+
+
+def test_a_signal_ends_a_following_run_after_the_tick(spark: Any, tmp_path: Path) -> None:
+    write_bids(tmp_path / "in", 1, bids_of(1))
+    ticks: list[int] = []
+
+    def stop(progress: Any) -> None:
+        ticks.append(progress.tick)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    result = run(
+        best_bids(), spark, follow=True, on_tick=stop, checkpoint=tmp_path / "checkpoint",
+        sources={"bids": io.JsonFiles(tmp_path / "in")}, sinks={"best": io.Changelog(tmp_path / "out")},
+    )  # fmt: skip
+    assert (result.stopped_by, result.last_tick, ticks) == (signal.SIGINT, 1, [1])
+    assert published(tmp_path / "out") == best_of(range(1, 2))
+
+
+def test_deferred_rows_are_waited_for_by_a_following_run_too(spark: Any, tmp_path: Path) -> None:
+    flow = Flow("later")
+    flow.sink("out", flow.source("bids", Bid).defer_tick())
+    seen: list[int] = []
+
+    def stop_at_2(progress: Any) -> None:
+        seen.append(progress.changes_out)
+        if progress.tick == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    result = run(
+        flow, spark, follow=True, on_tick=stop_at_2, sinks={"out": io.Memory()},
+        sources={"bids": io.Rows([[Bid(1, 1), Bid(2, 2)]])},
+    )  # fmt: skip
+    assert (result.stopped_by, seen) == (signal.SIGTERM, [0, 2])
+
+
+def test_a_temporary_checkpoint_is_removed(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    run(closing_prices(), spark, sources={"bids": [Bid(1, 2)], "auctions": []})
+    assert list(tmp_path.iterdir()) == []
