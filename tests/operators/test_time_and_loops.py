@@ -205,6 +205,29 @@ def test_what_follows_a_loop_sees_all_of_it_in_the_same_tick(backend: Backend) -
     )
 
 
+def test_what_enters_a_loop_and_what_goes_round_can_be_read_beside_it(backend: Backend) -> None:
+    def beside(flow: ps.Flow) -> None:
+        seed = flow.source("seed", int)
+        round_ = flow.feedback(int)
+        less = round_.filter(col.value > 0).select(value=col.value - 1, into=int)
+        closing = seed.union(less)
+        round_.close(closing)
+        flow.sink("closing", closing)
+        flow.sink("less", less)
+        flow.sink("seeds", round_.join(seed, on="value", how="semi"))
+
+    check_ticks(
+        backend,
+        beside,
+        """
+        tick | seed | seeds | less           | closing
+        1    | 2    | + 2   | + 1; + 0       | + 2; + 1; + 0
+        2    | 0; 2 | + 0   |                | + 0; + 2
+        3    | 3    | + 3   | + 2            | + 3; + 2
+    """,
+    )
+
+
 def test_a_loop_without_end_is_an_error_that_names_the_bound() -> None:
     flow = ps.Flow("up")
     seed = flow.source("seed", int)

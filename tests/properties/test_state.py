@@ -105,7 +105,7 @@ class Counted(dict[Any, Any]):
 def test_a_tick_asks_the_state_for_what_changes_and_not_for_more() -> None:
     flow = ps.Flow("averages")
     left, right = flow.table("left", int), flow.table("right", int)
-    joined = left.join(right, on="value").with_columns(group=col.value % 1000)
+    joined = left.join(right, on="value").with_columns(group=col.value % 50)
     flow.sink("sums", joined.group_by("group").agg(sum=ps.sum(col.value)).top_k(1, by=col.sum, per="group"))
     flow.sink("absent", left.join(right, on="value", how="anti").distinct())
 

@@ -293,6 +293,10 @@ class RegionWriter:
         entering = sorted(
             {s for n in loop for s in self.graph.nodes[n].inputs if s not in loop and s not in self._inlined}
         )
+        # Only the first round sees what enters; what comes after the loop may want to see it too.
+        read_again = [n for n in entering if any(e.target not in loop for e in self._consumers[n])]
+        for node in read_again:
+            code.line(f"given_{node} = {self.buffer(node)}")
         rounds = self.fresh("rounds")
         bound = min(getattr(self.graph.nodes[n].operator, "max_iterations", 0) for n in feedbacks)
         for node in leaving:
@@ -305,7 +309,8 @@ class RegionWriter:
                 code.line(f"{self.news(node)} = []")
             for node in buffers:
                 code.line(f"{self.buffer(node)} = []")
-            for node in loop:
+            # What closes a feedback may stand in a buffer, which the round's body fills.
+            for node in (*body, *feedbacks):
                 self._write_node(node)
             for node in leaving:
                 code.line(f"all_{node}.extend({self.buffer(node)})")
@@ -322,6 +327,8 @@ class RegionWriter:
                 code.line(f"x_no_fixpoint({rounds}, {sizes})")
         for node in leaving:
             code.line(f"{self.buffer(node)} = all_{node}")
+        for node in read_again:
+            code.line(f"{self.buffer(node)} = given_{node}")
 
     def _closes_a_round(self, node: int) -> bool:
         return self._steps[node].closes_a_round
