@@ -116,7 +116,7 @@ def test_files_and_bytes_written_follow_the_changes(tmp_path: Path) -> None:
             chain = state.finish(tick, "a")
             state.advance(chain)
             written += sum((tmp_path / f).stat().st_size for f in {r.name for r in chain.files()} if f"{tick:012d}" in f)
-            assert len(chain.links) <= 12
+            assert len(chain.links) <= 8 * 3
     assert written < 300 * 260 * 20
 
 

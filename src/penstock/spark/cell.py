@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from penstock.engine.machine import Machine
@@ -26,11 +27,16 @@ def cell_number(stage: int, shard: int, shards: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CellOutcome:
-    """chain: the version that the tick would make. pending: deferred rows wait. sinks: rows with weights."""
+    """What a cell did in a tick.
+
+    chain:   the version that the tick would make. files: new ones of it.
+    pending: deferred rows wait. sinks: rows with weights.
+    """
 
     chain: Chain
     pending: bool
     sinks: Mapping[str, Rows]
+    files: tuple[Path, ...] = ()
 
 
 def run_stateless(of: CompiledStage, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
@@ -51,7 +57,7 @@ def run_cell(
     with ShardState(plan.folder, work_folder(plan.folder), number, chain, thaws) as state:
         machine = Machine(of.program, {local: state.slots[name] for local, name in of.slots.items()})
         sinks = _pass_on(of, machine.tick(inputs), send)
-        return CellOutcome(state.finish(tick, attempt), machine.pending, sinks)
+        return CellOutcome(state.finish(tick, attempt), machine.pending, sinks, tuple(state.written))
 
 
 def _pass_on(of: CompiledStage, made: Mapping[str, Rows], send: Send) -> dict[str, Rows]:

@@ -73,7 +73,7 @@ def run(
     graph = flow.graph()
     check_names(graph, sources, sinks or {})
     if mode == "batch":
-        from penstock.spark.batch import run_batch
+        from penstock.spark.batch_run import run_batch
 
         return run_batch(flow, spark or session(), sources=sources, sinks=sinks or {}, on_tick=on_tick)
     with ExitStack() as closing:
@@ -130,6 +130,7 @@ class _Run:
             shards=shards or count,
             layout=layout(bare),
             diff=diff,
+            durable=durable,
         )
         self._closing.callback(checkpoint.close)
         if checkpoint.last is None:

@@ -10,6 +10,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import PenstockError
@@ -20,6 +21,7 @@ from penstock.spark.messages import Message, Result, from_batches, messages_of, 
 from penstock.spark.outcome import bad_result, chain_result, error_result
 from penstock.spark.plan import Compiled, ShippedPlan
 from penstock.state.chain import Chain
+from penstock.state.files import make_durable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,11 +75,13 @@ class _Attempt:
     plan: Compiled = field(init=False)
     name: str = field(init=False)
     sinks: defaultdict[str, Rows] = field(init=False)
+    files: list[Path] = field(init=False)
 
     def __post_init__(self) -> None:
         self.plan = self.order.shipped.unpack()
         self.name = uuid.uuid4().hex[:12]
         self.sinks = defaultdict(list)
+        self.files = []
 
     def keep(self, sinks: Mapping[str, Rows]) -> None:
         for name, rows in sinks.items():
@@ -92,9 +96,13 @@ class _Attempt:
         chain = self.order.chains.get(number, Chain())
         done = run_cell(self.plan, stage, shard, inputs, chain, self.order.tick, self.name, send)
         self.keep(done.sinks)
+        self.files.extend(done.files)
         return chain_result(number, done.chain, done.pending)
 
     def written(self) -> Iterator[Result]:
+        """Put away what the task made. Its results count only when this is through."""
+        if self.plan.plan.durable:
+            make_durable(self.files)
         for name, rows in self.sinks.items():
             output = self.plan.plan.outputs[name]
             yield from write_changes(

@@ -1,11 +1,12 @@
 """A shard's version: the chain of files whose entries, later over earlier, are its state.
 
-Every tick that changes the shard adds a file. Files are merged as in a binary
-counter: a new file swallows those before it that are not larger than what it
-has swallowed so far. So a chain of n ticks has O(log n) files, an entry is
-rewritten O(log n) times, and the first file, which holds no removed keys, is
-rewritten when as much again has changed: it is the snapshot. What the last tick
-changed is kept on its own as well, for working copies that are one tick behind.
+Every tick that changes the shard adds a small file. When there are several of
+one order of size, they are merged into one of the next; when all that came
+after the first file is as large as that, everything is, and the first file
+holds the whole state again: it is the snapshot, and holds no removed keys. So a
+chain of n ticks has O(log n) files, and an entry is rewritten O(log n) times.
+What the last tick changed is also kept on its own, for working copies that are
+one tick behind.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 # Working copies that are at most so many changes behind catch up; older ones are rebuilt.
 _REMEMBERED_VERSIONS = 32
-# Below this size merging costs less than another file to open.
+# So many files of one order of size are merged into one; the order is that of a base of the same number.
+_FILES_OF_ONE_SIZE = 8
 _SMALL_FILE = 4 * 1024
 
 
@@ -70,13 +72,18 @@ class Chain:
 
     def swallowed(self, size: int) -> int:
         """How many of the last files a new one of `size` bytes is to be merged with."""
+        sizes = [link.file.size for link in self.links]
+        if len(sizes) >= _FILES_OF_ONE_SIZE and sum(sizes[1:]) + size >= sizes[0]:
+            return len(sizes)
         count = 0
-        for link in reversed(self.links):
-            if link.file.size > max(size, _SMALL_FILE):
-                break
-            size += link.file.size
-            count += 1
-        return count
+        while True:
+            run = 0
+            while count + run < len(sizes) and _order(sizes[-1 - count - run]) <= _order(size):
+                run += 1
+            if run < _FILES_OF_ONE_SIZE - 1:
+                return count
+            size += sum(sizes[len(sizes) - count - run : len(sizes) - count])
+            count += run
 
     def after(self, version: Version, news: FileRef, merged: FileRef, swallowed: int) -> Chain:
         """The chain with one more version, whose `merged` file replaces the last `swallowed` ones."""
@@ -110,6 +117,14 @@ class Chain:
         links = tuple(Link(FileRef.from_json(item[:3]), int(item[3])) for item in data["links"])
         versions = tuple(Version(int(t), str(a)) for t, a in data["versions"])
         return cls(links, versions, FileRef.from_json(data["news"]) if data["news"] else None)
+
+
+def _order(size: int) -> int:
+    order = 0
+    while size > _SMALL_FILE:
+        size //= _FILES_OF_ONE_SIZE
+        order += 1
+    return order
 
 
 def merge(layers: Sequence[Iterable[Entry]], *, whole: bool) -> Iterator[Entry]:

@@ -50,6 +50,7 @@ class Checkpoint:
         layout: Any = None,
         diff: Diff | None = None,
         compatible: Compatible | None = None,
+        durable: bool = True,
     ) -> Checkpoint:
         """Take the lease of a checkpoint, made if the folder has none.
 
@@ -57,6 +58,7 @@ class Checkpoint:
         shards:     None means what the checkpoint has, one for a new one.
         layout:     of the state: which slots lie where; must be equal in any case.
         compatible: whether a flow with another fingerprint may go on (old and new description).
+        durable:    commits must survive a power cut; without it they survive their process.
 
         Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
         """
@@ -64,7 +66,7 @@ class Checkpoint:
         _make(path)
         lease = Lease.take(path)
         try:
-            log = CommitLog(path)
+            log = CommitLog(path, durable=durable)
             manifest = Manifest.read(path)
             if not log.ticks():
                 # Nothing counts yet, so nothing binds.

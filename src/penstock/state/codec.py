@@ -24,7 +24,8 @@ _BIG_INT, _DECIMAL, _DATE, _TIMESTAMP = 1, 2, 3, 4
 _EXACT = Context(prec=1000)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_NAN_BYTES = (b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00", b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00")
+_NAN = b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"
+_NEGATIVE_NAN = b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00"
 
 
 def _extension(value: object) -> msgpack.ExtType:
@@ -91,7 +92,7 @@ def decode(data: bytes) -> Any:
             "bytes are not encoded state", why=f"{type(error).__name__}: {error}", file=None
         ) from error
     # msgpack has no hook for floats; the scan costs nothing beside the decoding.
-    if any(nan in data for nan in _NAN_BYTES):
+    if _NAN in data or _NEGATIVE_NAN in data:
         return _with_one_nan(value)
     return value
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from penstock.errors import CheckpointInUse
 from penstock.state.chain import Chain
-from penstock.state.files import FileRef, damaged, sync_folder
+from penstock.state.files import FileRef, damaged, sync
 
 _KEPT = 3
 
@@ -74,9 +74,10 @@ class Commit:
 
 
 class CommitLog:
-    """The commits of a checkpoint; the last few are kept."""
+    """The commits of a checkpoint; the last few are kept. durable: they must survive a power cut."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = True) -> None:
+        self._durable = durable
         self._folder = folder / "commit"
         self._folder.mkdir(parents=True, exist_ok=True)
 
@@ -93,10 +94,10 @@ class CommitLog:
             raise damaged(path, f"it is not a commit: {error!r}") from error
 
     def write(self, commit: Commit) -> None:
-        """Make a commit, durably. Raises `CheckpointInUse` if somebody else made this tick's."""
+        """Make a commit. Raises `CheckpointInUse` if somebody else made this tick's."""
         path = self._path(commit.tick)
         aside = path.with_name(f"{path.name}.{commit.fence}.part")
-        write_checked_aside(aside, commit.to_json())
+        write_checked(aside, commit.to_json(), durable=self._durable)
         try:
             os.link(aside, path)
         except FileExistsError:
@@ -108,7 +109,8 @@ class CommitLog:
             ) from None
         finally:
             aside.unlink(missing_ok=True)
-        sync_folder(self._folder)
+        if self._durable:
+            sync(self._folder)
 
     def drop_old(self) -> list[Commit]:
         """Forget all but the last few; what was forgotten."""
@@ -122,17 +124,18 @@ class CommitLog:
         return self._folder / f"{tick:012d}.json"
 
 
-def write_checked_aside(path: Path, body: dict[str, Any]) -> None:
-    """Write JSON with its checksum, durably, under a name nobody reads."""
+def write_checked(path: Path, body: dict[str, Any], *, durable: bool) -> None:
+    """Write JSON with its checksum, under a name that nobody reads yet."""
     text = json.dumps(body, ensure_ascii=True, separators=(",", ":"), sort_keys=True)
     with path.open("w", encoding="ascii") as out:
         out.write(json.dumps({"digest": _digest(text)})[:-1] + f', "body": {text}}}\n')
         out.flush()
-        os.fsync(out.fileno())
+        if durable:
+            os.fsync(out.fileno())
 
 
 def read_checked(path: Path) -> dict[str, Any]:
-    """The body of a file of `write_checked_aside`. Raises `CheckpointDamaged`."""
+    """The body of a file of `write_checked`. Raises `CheckpointDamaged`."""
     try:
         data = json.loads(path.read_text(encoding="ascii"))
         body, digest = data["body"], data["digest"]

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.files import make_durable
 from penstock.state.manifest import Compatible, Diff
 from penstock.state.shard import ShardState
 from penstock.state.slots import Thaw
@@ -94,6 +95,7 @@ class DirectoryState:
         Raises `CheckpointInUse` if another process has taken over; nothing counts then.
         """
         chain = self._shard.finish(self.tick + 1, self._attempt)
+        make_durable(self._shard.written)
         commit = self._checkpoint.commit(
             {0: chain}, positions=dict(positions), outputs=dict(outputs or {}), counters=counters
         )

@@ -1,4 +1,4 @@
-"""State files: sorted entries in checked blocks, written aside and then made durable.
+"""State files: sorted entries in checked blocks. Nobody looks at one before a commit names it.
 
 An entry is (slot name, encoded key, encoded value or None for a removed key);
 a file holds entries in ascending order of slot and key, each pair once. Layout:
@@ -12,7 +12,8 @@ import hashlib
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -47,11 +48,10 @@ class FileRef:
 
 
 def write_entries(folder: Path, name: str, entries: Iterable[Entry]) -> FileRef:
-    """Write a state file `name` below `folder`; durable when this returns."""
+    """Write a state file `name` below `folder`. Before a commit names it, `make_durable`."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".part")
-    with aside.open("wb") as out:
+    with path.open("wb") as out:
         sink = _Digesting(out)
         sink.write(_MAGIC)
         count = 0
@@ -61,11 +61,16 @@ def write_entries(folder: Path, name: str, entries: Iterable[Entry]) -> FileRef:
             sink.write(_HEAD.pack(len(body), zlib.crc32(body)))
             sink.write(body)
         sink.write(_END.pack(0, count))
-        out.flush()
-        os.fsync(out.fileno())
-    aside.rename(path)
-    sync_folder(path.parent)
     return FileRef(name, sink.size, sink.digest.hexdigest())
+
+
+def make_durable(paths: Collection[Path]) -> None:
+    """Have files, and their names in their folders, on disk."""
+    everything = {*paths, *(path.parent for path in paths)}
+    if everything:
+        # At once, since a disk is much quicker with ten such wishes than with one after the other.
+        with ThreadPoolExecutor(max_workers=16) as pool:
+            list(pool.map(sync, everything))
 
 
 def read_entries(folder: Path, ref: FileRef) -> Iterator[Entry]:
@@ -122,9 +127,9 @@ def damaged(path: Path, why: str) -> CheckpointDamaged:
     )
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames and new names in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

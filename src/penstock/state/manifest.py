@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from penstock.errors import FlowChanged
-from penstock.state.commit import read_checked, write_checked_aside
-from penstock.state.files import damaged, sync_folder
+from penstock.state.commit import read_checked, write_checked
+from penstock.state.files import damaged, sync
 
 FORMAT = 1
 
@@ -40,9 +40,9 @@ class Manifest:
             "description": self.description, "layout": self.layout,
         }  # fmt: skip
         aside = folder / "manifest.json.part"
-        write_checked_aside(aside, body)
+        write_checked(aside, body, durable=True)
         aside.rename(folder / "manifest.json")
-        sync_folder(folder)
+        sync(folder)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:

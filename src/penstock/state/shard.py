@@ -35,15 +35,17 @@ class ShardState:
         self._shard = shard
         self._chain = chain
         self._copy = self._open_copy(chain)
+        self.written: list[Path] = []
         encode_key, encode = key_encoder(), value_encoder()
         self.slots: dict[str, Slot] = {
             name: Slot(name, self._load, thaw, encode_key, encode) for name, thaw in slots.items()
         }
 
     def finish(self, tick: int, attempt: str) -> Chain:
-        """Write the changes as of `tick`, durably; the chain that a commit is to name.
+        """Write the changes as of `tick`; the chain that a commit is to name.
 
         The same chain if nothing changed. What counts is still the old one, until `advance`.
+        Files are new in `written`; a commit that is to survive a power cut needs `make_durable` first.
         """
         changes = sorted(entry for slot in self.slots.values() for entry in slot.changes())
         if not changes:
@@ -51,8 +53,11 @@ class ShardState:
         name = f"state/{self._shard:03d}/{tick:012d}-{attempt}"
         swallowed = self._chain.swallowed(sum(_size(entry) for entry in changes))
         news = merged = write_entries(self._checkpoint, f"{name}.news", changes)
-        if swallowed or not self._chain.links:
+        if swallowed:
             merged = write_entries(self._checkpoint, name, self._merged(changes, swallowed))
+        self.written = [self._checkpoint / file.name for file in {news, merged}]
+        if not self._chain.links:
+            self.written.append(self.written[0].parent)
         return self._chain.after(Version(tick, attempt), news, merged, swallowed)
 
     def advance(self, chain: Chain) -> None:
