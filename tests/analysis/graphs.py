@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
-from penstock.graph.facts import Delay
+from penstock.graph.facts import Delay, Facts
 from penstock.graph.node import Edge, FlowGraph, Node, Operator
 
 ROW = Schema((Field("value", INT64),), scalar=True)
@@ -144,12 +144,26 @@ def blocked_cycles(graph: FlowGraph) -> list[Edge]:
     return [e for e in edges if graph.port(e).blocking and e.source in reached[e.target] | {e.target}]
 
 
-def unguarded_cycles(graph: FlowGraph) -> list[Edge]:
-    """Blocking edges that are part of a cycle without a delay that gives a reason."""
+def unguarded_cycles(graph: FlowGraph, facts: Sequence[Facts]) -> list[Edge]:
+    """Edges that block, or may take back what a feedback gave, in a cycle without a delay that says why.
+
+    Cycles within a tick are other errors and left out.
+    """
     edges = [
         e
         for e in graph.edges()
         if graph.port(e).delay is Delay.NONE or graph.nodes[e.target].operator.guard() is None
     ]
     reached = reach(len(graph.nodes), edges)
-    return [e for e in edges if graph.port(e).blocking and e.source in reached[e.target] | {e.target}]
+    at_once = reach(len(graph.nodes), graph.same_tick_edges())
+    return [
+        e
+        for e in edges
+        if (graph.port(e).blocking or (is_feedback(graph, e.target) and not facts[e.source].append))
+        and e.source in reached[e.target] | {e.target}
+        and e.source not in at_once[e.target] | {e.target}
+    ]
+
+
+def is_feedback(graph: FlowGraph, node: int) -> bool:
+    return isinstance(graph.nodes[node].operator, Feedback)

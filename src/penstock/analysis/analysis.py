@@ -57,8 +57,8 @@ def analyse(graph: FlowGraph) -> Analysis:
     Raises `CycleThroughBlockingInput`, `GuardMissing` and `NeedNotMet`, in this order.
     """
     check_cycles(graph)
-    check_guards(graph)
     facts = find_facts(graph)
+    check_guards(graph, facts)
     check_needs(graph, facts)
     order = find_order(graph)
     activation = find_activation(graph, order)

@@ -37,10 +37,12 @@ def check_cycles(graph: FlowGraph) -> None:
         )
 
 
-def check_guards(graph: FlowGraph) -> None:
-    """Raises `GuardMissing` for a cycle through a blocking input whose delay says no reason.
+def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
+    """Raises `GuardMissing` for a cycle that is broken by a delay without a reason, and needs one.
 
-    A flow of given ticks needs no reasons. Only after `check_cycles`.
+    It needs one where it passes a blocking input, and where rows that went
+    round may be taken back: then what followed from them a tick later may hold
+    itself up. A flow of given ticks needs no reasons. Only after `check_cycles`.
     """
     if graph.given_ticks:
         return
@@ -50,31 +52,64 @@ def check_guards(graph: FlowGraph) -> None:
         if graph.port(e).delay is Delay.NONE or graph.nodes[e.target].operator.guard() is None
     ]
     for edge in _blocking_inside(graph, unguarded):
-        node, port = graph.nodes[edge.target], graph.port(edge)
-        cycle = [graph.nodes[i] for i in cycle_through(edge, unguarded, len(graph.nodes))]
-        notes = {n.id: "a tick later: no nondet=" for n in cycle if _delays(n)}
-        notes[node.id] = f"{port.name!r} must be complete first"
-        raise GuardMissing(
-            f"the answer of {called(graph, node)} depends on how the input is cut into ticks",
-            where=steps((n, notes.get(n.id, "")) for n in cycle),
-            why="It answers from its own earlier answers, and ticks decide what is earlier;\n"
-            "nothing says why that is right.",
-            fix='say it, .defer_tick(nondet="why that is right"),\n'
-            f'or make the ticks part of the input: Flow({graph.name!r}, ticks="given").',
-            flow=graph.name,
-            cycle=tuple(n.name for n in cycle),
-            port=port.name,
+        raise _guard_missing(
+            graph,
+            cycle_through(edge, unguarded, len(graph.nodes)),
+            graph.port(edge).name,
+            "must be complete first",
+            "It answers from its own earlier answers, and ticks decide what is earlier;",
         )
+    within_a_tick = {node for loop in find_loops(graph) for node in loop}
+    for edge, _ in _unmet_in_cycles(graph, facts, unguarded):
+        if edge.target not in within_a_tick:
+            raise _guard_missing(
+                graph,
+                cycle_through(edge, unguarded, len(graph.nodes)),
+                graph.port(edge).name,
+                "may take back what went round",
+                "What followed from a row a tick later may hold itself up when the row is taken back;",
+            )
+
+
+def _guard_missing(graph: FlowGraph, path: Sequence[int], port: str, role: str, why: str) -> GuardMissing:
+    cycle = [graph.nodes[i] for i in path]
+    notes = {n.id: "a tick later: no nondet=" for n in cycle if _delays(n)}
+    notes[cycle[-1].id] = f"{port!r} {role}"
+    return GuardMissing(
+        f"the answer of {called(graph, cycle[-1])} depends on how the input is cut into ticks",
+        where=steps((n, notes.get(n.id, "")) for n in cycle),
+        why=f"{why}\nnothing says why that is right.",
+        fix='say it, .defer_tick(nondet="why that is right"),\n'
+        f'or make the ticks part of the input: Flow({graph.name!r}, ticks="given").',
+        flow=graph.name,
+        cycle=tuple(n.name for n in cycle),
+        port=port,
+    )
 
 
 def check_needs(graph: FlowGraph, facts: Sequence[Facts]) -> None:
     """Raises `NeedNotMet` for a need of an operator that its input does not meet."""
-    in_loop = {node for loop in find_loops(graph) for node in loop}
     for node in graph.nodes:
         for need in node.operator.needs():
-            asked = node.id in in_loop or not need.only_in_loop
-            if asked and not getattr(facts[node.inputs[need.port]], need.fact):
+            if not need.only_in_loop and not _meets(facts, node, need):
                 raise _need_not_met(graph, facts, node, need)
+    for edge, need in _unmet_in_cycles(graph, facts, list(graph.same_tick_edges())):
+        raise _need_not_met(graph, facts, graph.nodes[edge.target], need)
+
+
+def _unmet_in_cycles(
+    graph: FlowGraph, facts: Sequence[Facts], edges: Sequence[Edge]
+) -> Iterator[tuple[Edge, Need]]:
+    """The edges inside cycles of `edges` that do not meet a need which is asked in cycles."""
+    for edge in _inside(graph, edges):
+        node = graph.nodes[edge.target]
+        for need in node.operator.needs():
+            if need.only_in_loop and need.port == edge.port and not _meets(facts, node, need):
+                yield edge, need
+
+
+def _meets(facts: Sequence[Facts], node: Node, need: Need) -> bool:
+    return bool(getattr(facts[node.inputs[need.port]], need.fact))
 
 
 def _need_not_met(graph: FlowGraph, facts: Sequence[Facts], node: Node, need: Need) -> NeedNotMet:
@@ -106,9 +141,14 @@ _WORDS = {
 
 def _blocking_inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
     """Of `edges`, the blocking ones that are part of a cycle of `edges`."""
+    return (e for e in _inside(graph, edges) if graph.port(e).blocking)
+
+
+def _inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
+    """The edges that are part of a cycle of `edges`."""
     following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
     part_of = {node: at for at, part in enumerate(components(following)) for node in part}
-    return (e for e in edges if graph.port(e).blocking and part_of[e.source] == part_of[e.target])
+    return (e for e in edges if part_of[e.source] == part_of[e.target])
 
 
 def _delays(node: Node) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Facts:
     """Five facts of an edge. Stronger is True; unrelated inputs meet by `and`.
 
-    bounded: all of its rows come with the first tick in which it has any.
+    bounded: all of its rows come with the first tick.
     append:  no row is ever taken back; weights are +1.
     ordered: the order of rows means something and is kept.
     once:    no row is delivered twice.
@@ -81,7 +81,8 @@ class Need:
     """A fact that an operator needs of one of its inputs, with reason and way out.
 
     `why` finishes "it is needed because ...". `only_in_loop`: asked only of an
-    operator that is part of a cycle within a tick.
+    operator that is part of a cycle; where every way round passes a delay, the
+    user's reason for that (`Operator.guard`) does instead.
     """
 
     port: int
