@@ -12,7 +12,7 @@ from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
 from penstock.io.arrow import rows_to_table, table_to_rows
-from penstock.spark.batch import run_batch
+from penstock.spark.batch import lower_flow
 from penstock.spark.batch_errors import told_errors
 from penstock.testing import answers
 
@@ -52,7 +52,7 @@ def batch_bags(spark: SparkSession, flow: Flow, inputs: Mapping[str, list[Change
         assert isinstance(operator, Source)
         frames[name] = frame_of(spark, operator.schema, inputs.get(name, []), weighted=not operator.append)
     with told_errors():
-        sinks = run_batch(graph, frames)
+        sinks = lower_flow(graph, frames)
         return {n: bag_of_frame(frame, graph.nodes[graph.sinks[n]].schema) for n, frame in sinks.items()}
 
 

@@ -12,10 +12,16 @@ Expressions are native columns. What is opaque (callables) and what goes round
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
+from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.flow.operators.union import Union
 from penstock.graph.order import components, is_cyclic, successors
 from penstock.spark import batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources
 from penstock.spark.batch_engine import run_loop
@@ -30,12 +36,19 @@ THEMES = (batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources)
 """The modules that say how each operator is lowered: they register with `lower`."""
 
 
-def run_batch(graph: FlowGraph, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+Share = Callable[["DataFrame"], "DataFrame"]
+
+
+def lower_flow(
+    graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share = lambda frame: frame
+) -> dict[str, DataFrame]:
     """The rows of every sink, as DataFrames that are computed when they are read.
 
     frames: per source its rows, columns by name and of the types declared; further columns
             are left out. For a table source a column `weight`, a long, says how often a row
             comes (or is taken back); without it each row comes once.
+    share:  applied to what several sinks are made of, where computing it twice would cost;
+            `DataFrame.persist`, for one.
 
     The rows are those that an engine's output adds up to when all input comes in one tick and
     what is deferred is waited for. Raises what the analysis of the flow raises, `BadInput` and
@@ -44,13 +57,45 @@ def run_batch(graph: FlowGraph, frames: Mapping[str, DataFrame]) -> dict[str, Da
     """
     analyse(graph)
     after = successors(len(graph.nodes), ((e.source, e.target) for e in graph.edges()))
+    forks = costly_forks(graph, after)
     made: dict[int, DataFrame] = {}
     for group in reversed(components(after)):
         if is_cyclic(group, after):
-            made.update(run_loop(graph, group, made))
-        else:
-            node = graph.nodes[group[0]]
-            inputs = tuple(made[i] for i in node.inputs)
-            schemas = tuple(graph.nodes[i].schema for i in node.inputs)
-            made[node.id] = lower(node.operator, Site(node, inputs, schemas, frames))
+            made.update(run_loop(graph, group, made, share))
+            continue
+        node = graph.nodes[group[0]]
+        inputs = tuple(made[i] for i in node.inputs)
+        schemas = tuple(graph.nodes[i].schema for i in node.inputs)
+        frame = lower(node.operator, Site(node, inputs, schemas, frames))
+        made[node.id] = share(frame) if node.id in forks else frame
     return {name: made[node] for name, node in graph.sinks.items()}
+
+
+_CHEAP = (DeferTick, Filter, Select, Sink, Source, Union)
+
+
+def costly_forks(graph: FlowGraph, after: Sequence[Sequence[int]]) -> frozenset[int]:
+    """Nodes read by several others on the way to different sinks, behind more than filters and selections.
+
+    after: per node the nodes that read it. Loops are none: they share their answers themselves.
+    """
+    reached: list[set[int]] = [set() for _ in graph.nodes]
+    costly = [False] * len(graph.nodes)
+    groups = components(after)
+    for group in groups:
+        sinks = {n for n in group if isinstance(graph.nodes[n].operator, Sink)}
+        sinks.update(s for n in group for m in after[n] for s in reached[m])
+        for n in group:
+            reached[n] = sinks
+    for group in reversed(groups):
+        hard = any(not isinstance(graph.nodes[n].operator, _CHEAP) for n in group) or any(
+            costly[i] for n in group for i in graph.nodes[n].inputs
+        )
+        for n in group:
+            costly[n] = hard
+    alone = {group[0] for group in groups if not is_cyclic(group, after)}
+    return frozenset(
+        n
+        for n in alone
+        if costly[n] and len(set(after[n])) > 1 and len({frozenset(reached[m]) for m in after[n]}) > 1
+    )

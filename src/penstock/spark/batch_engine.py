@@ -19,6 +19,7 @@ from penstock.flow.operators.source import Source
 from penstock.graph.node import FlowGraph, Node
 from penstock.spark.batch_errors import told
 from penstock.spark.batch_operators import Site, named
+from penstock.spark.plan import pickled
 from penstock.spark.types import spark_schema, spark_type
 
 if TYPE_CHECKING:
@@ -35,22 +36,24 @@ _PORT = "port"
 
 def run_per_batch(site: Site) -> DataFrame:
     """An operator of which each row is answered alone: batch by batch, wherever the rows are."""
-    node, schema = site.node, site.schemas[0]
+    node, schema, made = site.node, site.schemas[0], site.node.schema
     entry = Node(0, "in", Source("in", schema), (), schema, node.place)
     inside = replace(node, id=1, inputs=(0,))
     leave = Node(2, "out", Sink("out"), (1,), node.schema, node.place)
     part = FlowGraph(node.name, (entry, inside, leave), {"in": 0}, {"out": 2}, given_ticks=True)
 
+    shipped = pickled(part)
+
     @told
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from penstock.io.arrow import rows_to_table, table_to_rows
 
-        machine = _machine(part)
+        machine = _machine(shipped)
         for batch in batches:
             rows = machine.tick({"in": table_to_rows(batch, schema)}).get("out", [])
-            yield from rows_to_table(rows, node.schema).to_batches(max_chunksize=_BATCH)
+            yield from rows_to_table(rows, made).to_batches(max_chunksize=_BATCH)
 
-    return site.inputs[0].mapInArrow(task, spark_schema(node.schema))
+    return site.inputs[0].mapInArrow(task, spark_schema(made))
 
 
 # --- loops -------------------------------------------------------------------------
@@ -65,9 +68,15 @@ class Part:
     exits: tuple[int, ...]
 
 
-def run_loop(graph: FlowGraph, group: Sequence[int], made: Mapping[int, DataFrame]) -> dict[int, DataFrame]:
+def run_loop(
+    graph: FlowGraph,
+    group: Sequence[int],
+    made: Mapping[int, DataFrame],
+    share: Callable[[DataFrame], DataFrame],
+) -> dict[int, DataFrame]:
     """The bags of the nodes of a loop that are read outside of it.
 
+    share: applied to what the loop answers where more than one of its nodes is read.
     All rows that enter the loop come to one task, whose memory must hold them with what follows from them.
     """
     part = cut_out(graph, group)
@@ -80,6 +89,8 @@ def run_loop(graph: FlowGraph, group: Sequence[int], made: Mapping[int, DataFram
     assert whole is not None, "a loop that nothing enters has no rows"
     task = _loop_task(part, entering, leaving)
     answer = whole.repartition(1).mapInArrow(task, _ports_type(leaving))
+    if len(leaving) > 1:
+        answer = share(answer)
     return {node: _of_port(answer, port, leaving[port]) for port, node in enumerate(part.exits)}
 
 
@@ -113,24 +124,28 @@ def cut_out(graph: FlowGraph, group: Sequence[int]) -> Part:
 
 
 def _loop_task(part: Part, entering: list[Schema], leaving: list[Schema]) -> Callable[..., Any]:
+    shipped = pickled(part.graph)
+
     @told
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         inputs: dict[str, Rows] = {f"in{port}": [] for port in range(len(entering))}
         for batch in batches:
             for port, schema in enumerate(entering):
                 inputs[f"in{port}"] += _rows_of_port(batch, port, schema)
-        answers = _until_quiet(_machine(part.graph), inputs)
+        answers = _until_quiet(_machine(shipped), inputs)
         for port, schema in enumerate(leaving):
             yield from _batches_of_port(answers[f"out{port}"], port, schema, leaving)
 
     return task
 
 
-def _machine(graph: FlowGraph) -> Machine:
+def _machine(shipped: bytes) -> Machine:
+    from pyspark import cloudpickle
+
     from penstock.engine.machine import Machine
     from penstock.engine.program import compile_program
 
-    program = compile_program(graph)
+    program = compile_program(cloudpickle.loads(shipped))
     return Machine(program, {slot.name: {} for slot in program.slots})
 
 
@@ -178,11 +193,12 @@ def _of_port(frame: DataFrame, port: int, schema: Schema) -> DataFrame:
 
 def _rows_of_port(batch: pa.RecordBatch, port: int, schema: Schema) -> Rows:
     import pyarrow
-    import pyarrow.compute
+    from pyarrow import compute
 
     from penstock.io.arrow import table_to_rows
 
-    mine = pyarrow.compute.equal(batch.column(_PORT), port)
+    arrow: Any = compute  # its functions are made when it is imported; type checkers know none of them
+    mine = arrow.equal(batch.column(_PORT), port)
     structs = batch.column(f"row{port}").filter(mine)
     table = pyarrow.Table.from_arrays(structs.flatten(), names=list(schema.names))
     return table_to_rows(table, schema)

@@ -104,4 +104,5 @@ def _over_lists(number: Callable[[list[float]], float]) -> Callable[[Column], Co
 
     # PySpark reads these to learn that whole arrays come and go.
     numbers.__annotations__ = {"lists": pyarrow.Array, "return": pyarrow.Array}
-    return f.arrow_udf(numbers, "double")
+    arrow_udf: Any = f.arrow_udf  # its declared types know only its use as a decorator
+    return arrow_udf(numbers, "double")

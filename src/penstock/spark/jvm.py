@@ -112,10 +112,10 @@ def start_jvm(
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address),
     }
     # A group of its own, where the system has them: Ctrl-C is for Python, which may still need the JVM.
-    group: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
+    group = 0 if os.name == "posix" else None
     with log.open("ab") as sink:
-        process: subprocess.Popen[bytes] = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=environment, **group
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=environment, process_group=group
         )
     try:
         port, secret = _await(address, process, log, java)

@@ -15,6 +15,7 @@ from penstock.engine.ends import as_sink, check_names, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.run import RunResult
+from penstock.errors import BadInput
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.spark.drain import bucket_route, is_written_by_tasks
 from penstock.spark.outlet import open_outlets
@@ -73,6 +74,11 @@ def run(
     graph = flow.graph()
     check_names(graph, sources, sinks or {})
     if mode == "batch":
+        if checkpoint is not None or follow:
+            raise BadInput(
+                "a batch keeps no state: it takes neither a checkpoint nor follow=True",
+                fix='run it with mode="stream", or without them',
+            )
         from penstock.spark.batch_run import run_batch
 
         return run_batch(flow, spark or session(), sources=sources, sinks=sinks or {}, on_tick=on_tick)
