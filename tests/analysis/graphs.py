@@ -81,17 +81,35 @@ class Draft:
         return FlowGraph("random", nodes, sources, sinks, given_ticks)
 
 
+KINDS = (
+    "source",
+    "distinct",
+    "aggregate",
+    "union",
+    "union",
+    "difference",
+    "defer",
+    "defer",
+    "feedback",
+    "feedback",
+)
+
+
 @st.composite
 def drafts(draw: st.DrawFn, *, legal: bool) -> Draft:
-    """A draft of up to 25 operators; a legal one has no cycle within a tick through a blocking input."""
+    """A draft of up to 25 operators; a legal one has no cycle within a tick through a blocking input.
+
+    Operators read what was written shortly before, and feedbacks are closed by
+    what follows from them, so that loops are frequent.
+    """
     draft = Draft()
     draft.source(bounded=draw(st.booleans()), append=draw(st.booleans()))
     feedbacks: list[int] = []
-    choices = ["source", "distinct", "aggregate", "union", "difference", "defer", "feedback"]
-    for kind in draw(st.lists(st.sampled_from(choices), min_size=1, max_size=25)):
-        ids = st.integers(0, len(draft.operators) - 1)
+    for kind in draw(st.lists(st.sampled_from(KINDS), min_size=draw(st.integers(1, 12)), max_size=25)):
+        count = len(draft.operators)
+        ids = st.integers(max(0, count - 4), count - 1)
         if kind == "source":
-            draft.source(bounded=draw(st.booleans()), append=draw(st.booleans()))
+            draft.source(bounded=draw(st.booleans()), append=draw(st.sampled_from([True, True, False])))
         elif kind == "distinct":
             draft.distinct(draw(ids))
         elif kind == "aggregate":
@@ -107,7 +125,9 @@ def drafts(draw: st.DrawFn, *, legal: bool) -> Draft:
     for _ in range(draw(st.integers(1, 3))):
         draft.sink(draw(st.integers(0, len(draft.operators) - 1)))
     for feedback in feedbacks:
-        draft.close(feedback, draw(st.integers(0, len(draft.operators) - 1)))
+        following = sorted(reach(len(draft.operators), draft.graph().edges())[feedback])
+        anything = range(len(draft.operators))
+        draft.close(feedback, draw(st.sampled_from(following or anything) | st.sampled_from(anything)))
         if legal and blocked_cycles(draft.graph()):
             draft.close(feedback, 0)
     return draft
