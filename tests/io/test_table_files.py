@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import BadInput, CheckpointDamaged
@@ -131,6 +131,7 @@ def test_after_a_crash_the_version_of_the_commit_is_the_current_one(tmp_path: Pa
     assert len(seen(Path(out.path))) == (8 if committed == 2 else 7)
 
 
+@settings(max_examples=30)  # of files written
 @given(st.data())
 def test_the_table_is_the_sum_of_all_changes(data: st.DataObject) -> None:
     schema: Schema = data.draw(SCHEMAS)

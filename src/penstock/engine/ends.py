@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -52,6 +53,15 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
                 f"nothing is given for source {name!r}",
                 where=[graph.nodes[node].place],
                 fix=f'sources={{"{name}": ...}} with JsonFiles(...), other files, or rows',
+                source=name,
+            )
+        if isinstance(sources[name], str | bytes | PathLike | Mapping):
+            # They can be iterated over, and never mean their characters or keys.
+            raise BadInput(
+                f"source {name!r} is given as {type(sources[name]).__name__}, which is no source",
+                where=[graph.nodes[node].place],
+                fix="give JsonFiles(path), CsvFiles(path), ParquetFiles(path), a list of rows, "
+                "or what penstock.io.parse_source makes of a text such as 'json:path'",
                 source=name,
             )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from penstock.errors import BadRow
 from penstock.io.source import Batch, Feed, Reader, Source, open_source
 
 _BATCHES = "batches"
@@ -33,7 +34,6 @@ class BatchesReader(Reader):
             pass
 
     def read(self, limit: int | None) -> Batch | None:
-        assert self._feed.from_user is not None, "the engine says how its rows are made"
         rows: list[Any] = []
         before = self._taken
         for batch in islice(self._batches, None if limit is None else 1):
@@ -42,9 +42,9 @@ class BatchesReader(Reader):
         if self._taken == before:
             self.done = True
             return None
-        converted = self._feed.from_user(rows)
+        batch = converted(rows, self._feed, f"{before} batches")
         self._feed.taken[_BATCHES] = self._taken
-        return Batch(converted)
+        return batch
 
 
 class RowsReader(Reader):
@@ -58,15 +58,26 @@ class RowsReader(Reader):
             pass
 
     def read(self, limit: int | None) -> Batch | None:
-        assert self._feed.from_user is not None, "the engine says how its rows are made"
         rows = list(islice(self._rows, limit))
         self.done = limit is None or len(rows) < limit
         if not rows:
             return None
-        converted = self._feed.from_user(rows)
+        batch = converted(rows, self._feed, f"{self._taken} rows")
         self._taken += len(rows)
         self._feed.taken[_ROWS] = self._taken
-        return Batch(converted)
+        return batch
+
+
+def converted(rows: list[Any], feed: Feed, before: str) -> Batch:
+    """Users' rows as a batch. `BadRow` counts them from 0 and says how many batches or rows came before."""
+    assert feed.from_user is not None, "the engine says how its rows are made"
+    try:
+        return Batch(feed.from_user(rows))
+    except BadRow as error:
+        why = f"{error.why}\n{before} of the source were taken before.".strip()
+        raise BadRow(
+            error.what, where=error.where, why=why, fix=error.fix, **{**error.facts, "before": before}
+        ) from error
 
 
 @open_source.register

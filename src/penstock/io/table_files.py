@@ -33,7 +33,7 @@ from penstock.errors import BadInput, CheckpointDamaged
 from penstock.expr.types import Schema
 from penstock.io.bucketing import Bucketing, bucketing
 from penstock.io.changelog import published_ticks, tick_folder
-from penstock.io.publish import STAGING, remove, remove_empty, sync_folder
+from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks
 
 VERSIONS = "versions"
@@ -83,14 +83,18 @@ def create(sink: str, target: TableFiles, schema: Schema) -> None:
     """Make an empty table where there is none yet. Raises `BadInput` for one with other buckets."""
     from penstock.io.parts import write_part
 
+    number = Path(target.path, "buckets")
     if newest(target.path) is None:
-        folder = version(target.path, 0)
-        folder.mkdir(parents=True, exist_ok=True)
+        Path(target.path, VERSIONS).mkdir(parents=True, exist_ok=True)
+        write_file(number, f"{target.buckets}\n".encode(), durable=True)
+        staged = Path(target.path, STAGING, tick_folder(0))
+        remove(staged)
+        staged.mkdir(parents=True)
         # Bucket 0 has a file even when it is empty, so that any reader finds the columns.
-        write_part(folder / bucket_file(0), [], schema, weighted=False)
-        Path(target.path, "buckets").write_text(f"{target.buckets}\n")
+        write_part(staged / bucket_file(0), [], schema, weighted=False, durable=True)
+        move_folder(staged, version(target.path, 0), durable=True)
         publish(target.path, 0)
-    found = int(Path(target.path, "buckets").read_text())
+    found = int(number.read_text())
     if found != target.buckets:
         raise BadInput(
             f"sink {sink!r}: the table at {target.path} has {found} buckets, not {target.buckets}",
@@ -183,11 +187,7 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
     for file in version(path, base).iterdir():
         if not (folder / file.name).exists():
             take_over(file, folder / file.name)
-    if durable:
-        sync_folder(folder)
-    os.rename(folder, version(path, tick))
-    if durable:
-        sync_folder(Path(path, VERSIONS))
+    move_folder(folder, version(path, tick), durable=durable)
 
 
 def take_over(old: Path, new: Path) -> None:
