@@ -110,7 +110,7 @@ decimals = st.one_of(
     st.integers(-(10**10) + 1, 10**10 - 1).map(lambda n: Decimal(n).scaleb(-2)),
 )
 long_decimals = st.one_of(
-    st.sampled_from(["0", "1", "-0.000001", "99999999999999.999999", "33.333333"]).map(Decimal),
+    st.sampled_from(["0.000000", "1.000000", "-0.000001", "99999999999999.999999", "33.333333"]).map(Decimal),
     st.integers(-(10**20) + 1, 10**20 - 1).map(lambda n: Decimal(n).scaleb(-6)),
 )
 dates = st.one_of(

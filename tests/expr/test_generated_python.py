@@ -7,9 +7,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
-import penstock as ps
 import pytest
 from hypothesis import given
+
+import penstock as ps
 from penstock import col
 from penstock.errors import EvaluationError
 from penstock.expr.annotations import Int32
@@ -21,7 +22,6 @@ from penstock.expr.rows import schema_of
 from penstock.expr.runtime import NAN
 from penstock.expr.tree import Expr
 from penstock.expr.types import BOOL, DecimalType
-
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 
 MAX64, MIN64 = 2**63 - 1, -(2**63)
@@ -236,7 +236,11 @@ def test_sources_work_in_comprehensions_and_lambdas() -> None:
     exec(code, names)
     some = [DEFAULT._replace(n=n, m=m) for n, m in [(1, 1), (2, None), (3, 4)]]
     assert names["run"](some) == [None, 11]
-    assert eval(f"[(lambda {unpacked}: {computed})(*row) for row in rows]", {**names, "rows": some}) == [3, None, 11]
+    assert eval(f"[(lambda {unpacked}: {computed})(*row) for row in rows]", {**names, "rows": some}) == [
+        3,
+        None,
+        11,
+    ]
 
 
 def test_constants_are_shared_and_named_apart() -> None:

@@ -70,7 +70,7 @@ def as_type(wanted: Any) -> DataType:
             return _valid(DecimalType(int(decimal[1]), int(decimal[2])))
         if wanted in _NAMES:
             return _NAMES[wanted]
-        raise _unknown(f"there is no type {wanted!r}", wanted)
+        raise _unknown(f"there is no type {wanted!r}", "")
     return as_field("", wanted).type
 
 

@@ -60,11 +60,13 @@ class Strict(Function):
               or in brackets; `Emitter.name` binds one that is used twice.
     fallible: whether it can raise on some row, for all calls or for one.
     keeps_nan: floats in the result are as canonical as those of the arguments.
+    last_first: the last argument is evaluated first (Spark looks at divisors first).
     """
 
     python: Callable[[Emitter, CallTerm, tuple[str, ...]], str]
     fallible: bool | Callable[[CallTerm], bool] = False
     keeps_nan: bool = False
+    last_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from functools import singledispatch
 
 from penstock.errors import Place, UnknownColumn, WrongType
 from penstock.expr.catalogue import Mismatch
-from penstock.expr.coercion import converted
+from penstock.expr.coercion import as_constant, converted
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.literals import canonical, type_of
 from penstock.expr.tree import Call, Column, Expr, Literal
@@ -81,17 +81,23 @@ def _literal(expr: Literal, schema: Schema) -> Term:
         )
     try:
         value = canonical(expr.value)
-        adapts = expr.type is None and isinstance(value, int) and not isinstance(value, bool)
-        term = LiteralTerm(found, value is None, value, adapts)
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ValueError("it does not fit int64.")
-        return term if expr.type is None else converted(term, expr.type)
-    except (ValueError, Mismatch) as error:
-        raise WrongType(
-            f"{expr.value!r} cannot be a constant{'' if expr.type is None else f' of type {expr.type}'}",
-            where=[Place.of_caller()],
-            why=error.what if isinstance(error, Mismatch) else str(error),
-        ) from None
+    except ValueError as error:
+        raise _no_constant(expr, str(error)) from None
+    is_int = isinstance(value, int) and not isinstance(value, bool)
+    if is_int and not -(2**63) <= value < 2**63:
+        raise _no_constant(expr, "It does not fit int64.")
+    term = LiteralTerm(found, value is None, value, adapts=expr.type is None and is_int)
+    if expr.type is None:
+        return term
+    typed = as_constant(term, expr.type)
+    if typed is None:
+        raise _no_constant(expr, "It would be another value.")
+    return typed
+
+
+def _no_constant(expr: Literal, why: str) -> WrongType:
+    wanted = "" if expr.type is None else f" of type {expr.type}"
+    return WrongType(f"{expr.value!r} cannot be a constant{wanted}", where=[Place.of_caller()], why=why)
 
 
 @_term.register(Call)

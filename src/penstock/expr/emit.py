@@ -113,8 +113,9 @@ class Emitter:
             return self._guarded(term, function.python(self, term))
         assert isinstance(function, Strict)
         codes = [self.code(a) for a in term.arguments]
-        sources, guards = self._joined(term.arguments, codes)
-        source = function.python(self, term, sources)
+        step = -1 if function.last_first else 1
+        sources, guards = self._joined(term.arguments[::step], codes[::step])
+        source = function.python(self, term, sources[::step])
         canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
         return Code(source, guards, canonical)
 

@@ -78,7 +78,7 @@ def canonical(value: object) -> object:
         return float(value) if value == value else NAN
     if isinstance(value, datetime):
         if value.utcoffset() is None:
-            raise ValueError("it has no time zone: give one, such as tzinfo=timezone.utc.")
+            raise ValueError("It has no time zone: give one, such as tzinfo=timezone.utc.")
         return value.astimezone(UTC)
     if isinstance(value, Decimal):
         type = _decimal_type(value)

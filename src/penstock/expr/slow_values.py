@@ -31,12 +31,26 @@ from penstock.expr.types import (
 
 
 class _Refused(Exception):
-    """A value that its type cannot hold: what would be right, and where inside the column."""
+    """A value that its type cannot hold: why, what was asked for, and where inside the column."""
 
-    def __init__(self, reason: str, path: str = "") -> None:
+    def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
-        self.path = path
+        self.path = ""
+        self.expected: str | None = None
+        self.value: object = None
+
+    def of(self, type: DataType, nullable: bool, value: object) -> _Refused:
+        """The same, with the innermost type and value that it is about."""
+        if self.expected is None:
+            self.expected = f"{type}{' or None' if nullable else ''}"
+            self.value = value
+        return self
+
+    def inside(self, path: str) -> _Refused:
+        """The same, with `path` in front of where it happened."""
+        self.path = path + self.path
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +77,7 @@ class SlowRows:
         raise BadRow(
             f"{self.what}, row {number}: the weight must be int,"
             f" got {type(weight).__name__} {_shown(weight)}",
-            why="a weight says how many copies of the row come (positive) or go (negative).",
+            why="A weight says how many copies of the row come (positive) or go (negative).",
             row=number,
             field="weight",
             expected="int",
@@ -74,18 +88,18 @@ class SlowRows:
         try:
             return _converted(field.type, field.nullable, value)
         except _Refused as refused:
-            raise self._bad_value(field, value, number, refused) from None
+            raise self._bad_value(field, number, refused) from None
 
-    def _bad_value(self, field: Field, value: object, number: int, refused: _Refused) -> BadRow:
-        expected = f"{field.type}{'' if not field.nullable else ' or None'}"
-        found = type(value).__name__
+    def _bad_value(self, field: Field, number: int, refused: _Refused) -> BadRow:
+        found = type(refused.value).__name__
         name = field.name + refused.path
+        got = "None" if refused.value is None else f"{found} {_shown(refused.value)}"
         return BadRow(
-            f"{self.what}, row {number}: {name!r} must be {expected}, got {found} {_shown(value)}",
+            f"{self.what}, row {number}: {name!r} must be {refused.expected}, got {got}",
             why=refused.reason,
             row=number,
             field=name,
-            expected=expected,
+            expected=refused.expected,
             found=found,
         )
 
@@ -95,7 +109,7 @@ class SlowRows:
         size = f" of {len(cast('tuple[Any, ...]', row))}" if isinstance(row, tuple) else ""
         return BadRow(
             f"{self.what}, row {number} must be {wanted}, got {found}{size} {_shown(cast('object', row))}",
-            why=f"its columns are {self.schema}.",
+            why=f"Its columns are {self.schema}.",
             row=number,
             field=None,
             expected=wanted,
@@ -128,11 +142,14 @@ def _fields_of(row: object, fields: tuple[Field, ...]) -> tuple[object, ...] | N
 
 
 def _converted(type: DataType, nullable: bool, value: object) -> object:
-    if value is None:
-        if not nullable:
-            raise _Refused("the column is not nullable; `T | None` in the row class would make it so.")
-        return None
-    return _convert(type, value)
+    try:
+        if value is not None:
+            return _convert(type, value)
+        if nullable:
+            return None
+        raise _Refused("It is not nullable; `T | None` in the row class would make it so.")
+    except _Refused as refused:
+        raise refused.of(type, nullable, value) from None
 
 
 @singledispatch
@@ -144,7 +161,7 @@ def _convert(type: DataType, value: object) -> object:
 def _bool(type: BoolType, value: object) -> object:
     if value is True or value is False:
         return value
-    raise _Refused("only True and False are bool.")
+    raise _Refused("Only True and False are bool.")
 
 
 @_convert.register(Int32Type)
@@ -160,17 +177,17 @@ def _int64(type: Int64Type, value: object) -> object:
 def _integer(value: object, bits: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _Refused(
-            "a bool or a float is no int; convert it before." if isinstance(value, bool | float) else ""
+            "A bool or a float is no int; convert it before." if isinstance(value, bool | float) else ""
         )
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise _Refused(f"it does not fit {bits} bits.")
+        raise _Refused(f"It does not fit {bits} bits.")
     return int(value)
 
 
 @_convert.register(Float64Type)
 def _float64(type: Float64Type, value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _Refused("")
+        raise _Refused
     number = float(value)
     return number if number == number else NAN
 
@@ -178,7 +195,7 @@ def _float64(type: Float64Type, value: object) -> object:
 @_convert.register(DecimalType)
 def _decimal(type: DecimalType, value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise _Refused("a float is no exact decimal." if isinstance(value, float) else "")
+        raise _Refused("A float is no exact decimal." if isinstance(value, float) else "")
     number = Decimal(value)
     if not number.is_finite():
         raise _Refused("NaN and infinities are no decimals.")
@@ -187,44 +204,44 @@ def _decimal(type: DecimalType, value: object) -> object:
     unscaled = int("".join(map(str, digits)))
     shift = exponent + type.scale
     if shift < 0 and unscaled % 10**-shift:
-        raise _Refused(f"it has more than {type.scale} digits after the point; round it before.")
+        raise _Refused(f"It has more than {type.scale} digits after the point; round it before.")
     unscaled = unscaled * 10**shift if shift >= 0 else unscaled // 10**-shift
     if unscaled >= 10**type.precision:
-        raise _Refused(f"it has more than {type.precision} digits.")
+        raise _Refused(f"It has more than {type.precision} digits.")
     return Decimal((sign if unscaled else 0, tuple(map(int, str(unscaled))), -type.scale))
 
 
 @_convert.register(StrType)
 def _str(type: StrType, value: object) -> object:
     if not isinstance(value, str):
-        raise _Refused("")
+        raise _Refused
     return str(value)
 
 
 @_convert.register(BytesType)
 def _bytes(type: BytesType, value: object) -> object:
     if not isinstance(value, bytes | bytearray):
-        raise _Refused("")
+        raise _Refused
     return bytes(value)
 
 
 @_convert.register(DateType)
 def _date(type: DateType, value: object) -> object:
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise _Refused("a datetime is no date; take its .date()." if isinstance(value, datetime) else "")
+        raise _Refused("A datetime is no date; take its .date()." if isinstance(value, datetime) else "")
     return date(value.year, value.month, value.day)
 
 
 @_convert.register(TimestampType)
 def _timestamp(type: TimestampType, value: object) -> object:
     if not isinstance(value, datetime):
-        raise _Refused("")
+        raise _Refused
     if value.tzinfo is None or value.utcoffset() is None:
-        raise _Refused("it has no time zone: give one, such as tzinfo=timezone.utc.")
+        raise _Refused("It has no time zone: give one, such as tzinfo=timezone.utc.")
     try:
         moved = value.astimezone(UTC)
     except OverflowError:
-        raise _Refused("it lies outside the years 1 to 9999 in UTC.") from None
+        raise _Refused("It lies outside the years 1 to 9999 in UTC.") from None
     return moved if datetime is moved.__class__ else datetime.combine(moved.date(), moved.timetz())
 
 
@@ -232,7 +249,7 @@ def _timestamp(type: TimestampType, value: object) -> object:
 def _struct(type: StructType, value: object) -> object:
     values = _fields_of(value, type.fields)
     if values is None:
-        raise _Refused(f"its fields must be {type}.")
+        raise _Refused
     return tuple(
         _inside(f.type, f.nullable, v, f".{f.name}") for f, v in zip(type.fields, values, strict=True)
     )
@@ -241,7 +258,7 @@ def _struct(type: StructType, value: object) -> object:
 @_convert.register(ListType)
 def _list(type: ListType, value: object) -> object:
     if not isinstance(value, list | tuple):
-        raise _Refused("")
+        raise _Refused
     items = cast("list[object] | tuple[object, ...]", value)
     return tuple(_inside(type.element, type.nullable, v, f"[{at}]") for at, v in enumerate(items))
 
@@ -250,4 +267,4 @@ def _inside(type: DataType, nullable: bool, value: object, path: str) -> object:
     try:
         return _converted(type, nullable, value)
     except _Refused as refused:
-        raise _Refused(refused.reason or f"{path} must be {type}.", path + refused.path) from None
+        raise refused.inside(path) from None

@@ -199,7 +199,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Strict("add", _rule("+", _sum_type), _plain("+", "x_decimal_add"), fallible=True),
     Strict("subtract", _rule("-", _sum_type), _plain("-", "x_decimal_subtract"), fallible=True),
     Strict("multiply", _rule("*", _product_type), _plain("*", "x_decimal_multiply"), fallible=True),
-    Strict("divide", _rule("/", _quotient_type), _divide, fallible=True),
-    Strict("div", _div_rule, _div, fallible=True),
-    Strict("modulo", _rule("%", _remainder_type), _modulo, fallible=True),
+    Strict("divide", _rule("/", _quotient_type), _divide, fallible=True, last_first=True),
+    Strict("div", _div_rule, _div, fallible=True, last_first=True),
+    Strict("modulo", _rule("%", _remainder_type), _modulo, fallible=True, last_first=True),
 )

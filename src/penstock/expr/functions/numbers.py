@@ -105,8 +105,9 @@ def _whole_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signatur
     def rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         (argument,) = arguments
         if isinstance(argument.type, DecimalType):
-            whole = argument.type.precision - argument.type.scale + 1
-            return Signature((argument.type,), DecimalType(min(whole, MAX_PRECISION), 0))
+            precision, scale = argument.type.precision, argument.type.scale
+            whole = precision - scale + 1 if scale else precision
+            return Signature((argument.type,), DecimalType(whole, 0))
         if not is_number(argument.type):
             raise Mismatch(f"{what} needs a number, got {argument.type}")
         return Signature((FLOAT64 if argument.type == FLOAT64 else INT64,), INT64)

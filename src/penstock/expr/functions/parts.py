@@ -26,7 +26,7 @@ def _field_of(arguments: Arguments, name: object) -> tuple[StructType, Field]:
     at = _position(argument.type, name)
     if at is None:
         names = ", ".join(f.name for f in argument.type.fields)
-        raise Mismatch(f"no field {name!r}", why=f"the fields are {names}.")
+        raise Mismatch(f"no field {name!r}", why=f"The fields are {names}.")
     return argument.type, argument.type.fields[at]
 
 

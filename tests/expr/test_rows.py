@@ -1,0 +1,195 @@
+"""Row types, and rows on their way in and out."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+from hypothesis import given
+
+from penstock.errors import BadRow, UnknownRowType
+from penstock.expr.annotations import Int32, as_type
+from penstock.expr.rows import derived_schema, from_user, row_class, schema_of, to_user
+from penstock.expr.runtime import NAN
+from penstock.expr.types import (
+    BOOL,
+    FLOAT64,
+    INT32,
+    INT64,
+    STR,
+    DecimalType,
+    Field,
+    ListType,
+    StructType,
+)
+from tests.expr.random_expressions import SCHEMA, Wide, internal, rows
+
+
+class Point(NamedTuple):
+    x: float
+    y: float | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    name: str
+    at: Point
+    tags: list[str]
+    size: Int32 | None = None
+
+
+class Money(NamedTuple):
+    amount: Annotated[Decimal, DecimalType(5, 2)]
+    when: datetime
+
+
+def test_a_row_class_becomes_a_schema() -> None:
+    schema = schema_of(Place)
+    assert schema.fields == (
+        Field("name", STR),
+        Field("at", StructType((Field("x", FLOAT64), Field("y", FLOAT64, nullable=True)))),
+        Field("tags", ListType(STR)),
+        Field("size", INT32, nullable=True),
+    )
+    assert schema.row_class is Place
+    assert not schema.scalar
+
+
+def test_a_scalar_is_a_row_of_one_column() -> None:
+    assert schema_of(int).fields == (Field("value", INT64),)
+    assert schema_of(int).scalar
+    assert schema_of(float | None).fields == (Field("value", FLOAT64, nullable=True),)
+
+
+def test_types_have_names_and_annotations() -> None:
+    assert as_type("int32") == as_type(Int32) == INT32
+    assert as_type("decimal(12,2)") == as_type(Annotated[Decimal, DecimalType(12, 2)]) == DecimalType(12, 2)
+    assert as_type(bool) == as_type("bool") == as_type(BOOL) == BOOL
+
+
+class TwoTypes(NamedTuple):
+    a: int | str
+
+
+class Untyped(NamedTuple):
+    a: object
+
+
+class TooLong(NamedTuple):
+    a: Annotated[Decimal, DecimalType(39, 2)]
+
+
+@pytest.mark.parametrize(
+    "rows", [TwoTypes, Untyped, TooLong, dict, set[int], "int33", "decimal(3,4)"], ids=str
+)
+def test_what_is_no_row_type_is_refused(rows: Any) -> None:
+    with pytest.raises(UnknownRowType):
+        as_type(rows) if isinstance(rows, str) else schema_of(rows)
+
+
+def test_valid_rows_pass_as_they_are() -> None:
+    good = [Point(1.0, None), Point(-0.0, NAN)]
+    converted = from_user(schema_of(Point), what="points")(good)
+    assert all(a is b for a, b in zip(converted, good, strict=True))
+
+
+def test_rows_are_made_right_where_that_loses_nothing() -> None:
+    convert = from_user(schema_of(Point), what="points")
+    assert convert([Point(1, 2)]) == [(1.0, 2.0)]
+    assert type(convert([Point(1)])[0][0]) is float
+    assert convert([(float("nan"), None)])[0][0] is NAN
+    assert convert([{"x": 1.0}]) == [(1.0, None)]
+    east = timezone(timedelta(hours=2))
+    money = from_user(schema_of(Money), what="money")
+    row = (Decimal("1.5"), datetime(2001, 1, 1, 2, tzinfo=east))
+    ((amount, when),) = money([row])
+    assert (str(amount), when) == ("1.50", datetime(2001, 1, 1, tzinfo=UTC))
+    assert when.tzinfo is UTC
+    places = from_user(schema_of(Place), what="places")
+    assert places([Place("here", Point(1, 2), ["a"])]) == [("here", (1.0, 2.0), ("a",), None)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "bad", "number", "field"),
+    [
+        (Point, (1.0, "2"), 0, "y"),
+        (Point, (True, None), 0, "x"),
+        (Point, (None, None), 0, "x"),
+        (Point, (1.0,), 0, None),
+        (Point, "ab", 0, None),
+        (Point, {"x": 1.0, "z": 1.0}, 0, None),
+        (int, 2**63, 0, "value"),
+        (int, 1.0, 0, "value"),
+        (int, True, 0, "value"),
+        (int, None, 0, "value"),
+        (Int32, -(2**31) - 1, 0, "value"),
+        (Money, (Decimal("1.005"), datetime(2001, 1, 1, tzinfo=UTC)), 0, "amount"),
+        (Money, (Decimal("1000"), datetime(2001, 1, 1, tzinfo=UTC)), 0, "amount"),
+        (Money, (1.5, datetime(2001, 1, 1, tzinfo=UTC)), 0, "amount"),
+        (Money, (Decimal("NaN"), datetime(2001, 1, 1, tzinfo=UTC)), 0, "amount"),
+        (Money, (Decimal(1), datetime(2001, 1, 1)), 0, "when"),
+        (Money, (Decimal(1), date(2001, 1, 1)), 0, "when"),
+        (date, datetime(2001, 1, 1, tzinfo=UTC), 0, "value"),
+        (Place, Place("a", (1.0, "b"), []), 0, "at.y"),
+        (Place, Place("a", Point(1.0), ["b", 3]), 0, "tags[1]"),
+        (str, b"abc", 0, "value"),
+    ],
+)
+def test_bad_rows_are_refused_with_their_place(rows: Any, bad: Any, number: int, field: str | None) -> None:
+    convert = from_user(schema_of(rows), what="source 'a'")
+    with pytest.raises(BadRow) as caught:
+        convert([bad])
+    assert caught.value.row == number
+    assert caught.value.field == field
+    assert "source 'a', row 0" in str(caught.value)
+
+
+def test_the_number_of_a_bad_row_counts_all_rows() -> None:
+    with pytest.raises(BadRow) as caught:
+        from_user(schema_of(int), what="numbers")([1, 2, 3, "4", 5])
+    assert caught.value.row == 3
+
+
+def test_users_see_their_classes() -> None:
+    assert to_user(schema_of(Point))((1.0, None)) == Point(1.0, None)
+    assert type(to_user(schema_of(Point))((1.0, None))) is Point
+    place = to_user(schema_of(Place))(("here", (1.0, None), ("a", "b"), 3))
+    assert place == Place("here", Point(1.0, None), ["a", "b"], 3)
+    assert type(place.at) is Point
+    assert to_user(schema_of(int))((3,)) == 3
+    assert to_user(schema_of(list[int]))(((1, 2),)) == [1, 2]
+
+
+def test_derived_rows_get_a_class_when_it_is_asked_for() -> None:
+    schema = derived_schema((Field("total", INT64), Field("class", STR)))
+    row = to_user(schema)((3, "a"))
+    assert row.total == 3
+    assert row == (3, "a")
+    assert row_class(schema) is row_class(derived_schema((Field("total", STR), Field("class", STR))))
+    assert pickle.loads(pickle.dumps(row)) == row
+    assert repr(row).startswith("Row(total=3")
+
+
+@given(rows)
+def test_rows_come_back_from_inside_as_they_went_in(row: Wide) -> None:
+    (inside,) = internal([row])
+    assert repr(to_user(SCHEMA)(inside)) == repr(row)
+    assert internal([to_user(SCHEMA)(inside)]) == [inside]
+
+
+def test_rows_with_nan_are_equal_and_hash_equal_inside() -> None:
+    (a,), (b,) = (internal([_with_nan()]), internal([_with_nan()]))
+    assert a == b
+    assert hash(a) == hash(b)
+
+
+def _with_nan() -> Wide:
+    from hypothesis import find
+
+    row = find(rows, lambda _: True)
+    return row._replace(x=math.nan * 1, xs_=[math.nan * 1, None])
