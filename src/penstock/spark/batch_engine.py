@@ -179,9 +179,11 @@ def _tagged(frame: DataFrame, port: int, schemas: Sequence[Schema]) -> DataFrame
     """The rows of one stream, each as a struct in the column of its port; the other columns are null."""
     columns = [f.lit(port).alias(_PORT)]
     for at, schema in enumerate(schemas):
-        kind = spark_schema(schema)
-        row = f.struct(*(named(n) for n in schema.names)) if at == port else f.lit(None)
-        columns.append(row.cast(kind).alias(f"row{at}"))
+        # No cast of the rows that are there: Spark takes a column for nullable where it cannot tell, and
+        # refuses to cast such a one to one that is not.
+        row = f.struct(*(named(n) for n in schema.names))
+        none = f.lit(None).cast(spark_schema(schema))
+        columns.append((row if at == port else none).alias(f"row{at}"))
     return frame.select(*columns)
 
 

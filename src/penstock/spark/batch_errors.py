@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):")
-_BAD_ROW = re.compile(r"P201 BadRow: ([^\n]*)")
+# As Spark says it when it happened; a plan that Spark shows for another reason holds the text too.
+_BAD_ROW = re.compile(r"\[USER_RAISED_EXCEPTION\] P201 BadRow: ([^\n]*)")
 
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
