@@ -193,3 +193,27 @@ def _with_nan() -> Wide:
 
     row = find(rows, lambda _: True)
     return row._replace(x=math.nan * 1, xs_=[math.nan * 1, None])
+
+
+class Cents(NamedTuple):
+    amount: Annotated[Decimal, DecimalType(5, 2)]
+
+
+@pytest.mark.parametrize("text", ["1.50", "-999.99", "0.00"])
+def test_decimals_of_the_right_scale_pass_as_they_are(text: str) -> None:
+    row = Cents(Decimal(text))
+    assert from_user(schema_of(Cents), what="cents")([row])[0] is row
+
+
+@pytest.mark.parametrize(
+    ("given", "inside"), [("1.5", "1.50"), ("-0.00", "0.00"), ("1E+2", "100.00"), ("0", "0.00")]
+)
+def test_decimals_get_the_scale_of_their_column(given: str, inside: str) -> None:
+    ((amount,),) = from_user(schema_of(Cents), what="cents")([Cents(Decimal(given))])
+    assert str(amount) == inside
+
+
+@pytest.mark.parametrize("text", ["1000.00", "-1000.00", "NaN", "sNaN", "Infinity", "0.001"])
+def test_decimals_that_do_not_fit_are_refused(text: str) -> None:
+    with pytest.raises(BadRow):
+        from_user(schema_of(Cents), what="cents")([Cents(Decimal(text))])

@@ -15,6 +15,7 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any, cast
 
+from penstock.expr.decimals import Shape
 from penstock.expr.runtime import NAN
 from penstock.expr.slow_values import SlowRows
 from penstock.expr.types import (
@@ -59,6 +60,10 @@ def from_user(
         "Change": change,
         "Row": schema.row_class if not schema.scalar and schema.row_class is not None else tuple,
     }
+    for at, field in enumerate(schema.fields):
+        if isinstance(field.type, DecimalType):
+            shape = Shape.of(field.type)
+            names |= {f"c{at}_step": shape.step, f"c{at}_bound": shape.bound}
     exec(compile(source, f"<rows of {what}>", "exec"), names)
     return cast("Callable[[Iterable[object]], list[tuple[Any, ...]]]", names["convert"])
 
@@ -137,8 +142,9 @@ def _float64(type: Float64Type, v: str) -> str:
 
 @_exact.register(DecimalType)
 def _decimal(type: DecimalType, v: str) -> str:
-    # Not worth a fast path: the digits must be counted.
-    return "False"
+    # `same_quantum` says: so many digits after the point, and no NaN. A zero must not be negative.
+    digits = f"{v}.same_quantum({v}_step) and -{v}_bound < {v} < {v}_bound"
+    return f"type({v}) is Decimal and {digits} and ({v} or not {v}.is_signed())"
 
 
 @_exact.register(StrType)
