@@ -9,7 +9,7 @@ import operator
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,51 @@ class Adder:
 
     def add(self, n: int) -> int:
         return n + self.by
+
+
+class Scale:
+    def __init__(self, by: int) -> None:
+        self.by = by
+
+    def __call__(self, n: int) -> int:
+        return n * self.by
+
+
+@dataclass(frozen=True)
+class Shift:
+    by: int
+
+    def __call__(self, n: int) -> int:
+        return n + self.by
+
+
+def test_callable_objects_count_with_their_plain_attributes() -> None:
+    assert same(Scale(1), Scale(1))
+    assert not same(Scale(1), Scale(2))
+    assert not same(Shift(1), Shift(2))
+    assert not same(Shift(1), Scale(1))
+    assert same(Adder(1).add, Adder(1).add)
+    assert not same(Adder(1).add, Adder(2).add)
+
+
+def test_the_code_of_a_callable_object_counts() -> None:
+    source = "class f:\n    def __call__(self, n):\n        return n + 1\n"
+    assert same(function(source)(), function(source)())
+    assert not same(function(source)(), function(source.replace("1", "2"))())
+
+
+def test_callables_that_are_not_written_in_python_count_by_what_makes_them() -> None:
+    assert same(operator.itemgetter(1), operator.itemgetter(1))
+    assert not same(operator.itemgetter(1), operator.itemgetter(2))
+    assert not same(operator.itemgetter(1), operator.attrgetter("x"))
+
+
+def test_a_cached_function_counts_as_what_it_caches() -> None:
+    def cached(by: int) -> Any:
+        return functools.lru_cache(adder(by))
+
+    assert same(cached(1), cached(1))
+    assert not same(cached(1), cached(2))
 
 
 def test_what_a_function_closes_over_counts() -> None:

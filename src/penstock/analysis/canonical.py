@@ -27,13 +27,9 @@ Json: TypeAlias = Any
 def canonical(value: object) -> Json:
     """Plain data that is equal for equal values and different for different ones.
 
-    Of an object that is nothing known (no plain value, dataclass or function) only its type counts.
+    Of an object that is no plain value, dataclass or function, its type and its plain attributes count.
     """
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"is": type(value).__name__} | parameters(value)
-    if callable(value):
-        return _callable_object(value)
-    return {"is": _qualified(type(value))}
+    return _callable_object(value) if callable(value) else _object(value)
 
 
 def parameters(value: object) -> dict[str, Json]:
@@ -120,7 +116,7 @@ def _partial(value: functools.partial[object]) -> Json:
 
 @canonical.register(types.MethodType)
 def _method(value: types.MethodType) -> Json:
-    return _callable(_name(value), [canonical(value.__func__), _state(value.__self__)])
+    return _callable(_name(value), [canonical(value.__func__), _object(value.__self__)])
 
 
 @canonical.register(types.FunctionType)
@@ -130,7 +126,32 @@ def _function(value: types.FunctionType) -> Json:
 
 def _callable_object(value: object) -> Json:
     call = type(value).__call__  # pyright: ignore[reportFunctionMemberAccess, reportUnknownVariableType, reportUnknownMemberType, reportAttributeAccessIssue]
-    return _callable(_qualified(type(value)), [canonical(call), _state(value)])
+    if isinstance(call, types.FunctionType):
+        return _callable(_qualified(type(value)), [canonical(call), _object(value)])
+    if (wrapped := getattr(value, "__wrapped__", None)) is not None:
+        return canonical(wrapped)
+    return _callable(_qualified(type(value)), _pickled(value))
+
+
+def _pickled(value: object) -> Json:
+    """What makes a callable that is not written in Python, such as `itemgetter(1)`."""
+    try:
+        made = value.__reduce__()
+    except TypeError:
+        return _object(value)
+    return made if isinstance(made, str) else canonical(made[:2])
+
+
+def _object(value: object) -> Json:
+    """A dataclass by its fields; of another object its type, and the plain values that it has."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"is": type(value).__name__} | parameters(value)
+    attributes: dict[str, object] = getattr(value, "__dict__", {})
+    plain = {name: canonical(v) for name, v in sorted(attributes.items()) if isinstance(v, _PLAIN)}
+    return {"is": _qualified(type(value))} | ({"has": plain} if plain else {})
+
+
+_PLAIN = (type(None), bool, int, float, str, bytes, Decimal, datetime.date, datetime.timedelta, Enum)
 
 
 def _callable(name: str, parts: Json) -> Json:
