@@ -39,8 +39,8 @@ def _load_module(where: str) -> ModuleType:
     except PenstockError:
         raise
     except Exception as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name is not None
-        if missing and (where == error.name or where.startswith(f"{error.name}.")):
+        missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+        if missing and (where == missing or where.startswith(f"{missing}.")):
             raise FlowNotFound(
                 f"there is no module {where!r}",
                 why=f"it was looked for in {Path.cwd()} and where Python looks",
@@ -80,11 +80,10 @@ def _attribute(module: ModuleType, where: str, path: str) -> object:
     found: object = module
     for part in path.split("."):
         if not hasattr(found, part):
+            flows = ", ".join(_flows(module))
             raise FlowNotFound(
                 f"{where} has no {path!r}",
-                fix=f"it has the flows {', '.join(_flows(module))}"
-                if _flows(module)
-                else "it has no flow at all",
+                fix=f"the flows there: {flows}" if flows else "there is no flow in it at all",
                 name=f"{where}:{path}",
             )
         found = getattr(found, part)

@@ -1,0 +1,81 @@
+"""The commands that only look at a flow, and what all commands share."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from penstock.cli.main import app
+from tests.cli.conftest import ENVIRONMENT, Run
+
+
+def test_explain_says_what_waits_and_shows_code_if_asked(penstock: Run) -> None:
+    short, long = penstock("explain", "flows:flow"), penstock("explain", "flows:flow", "--code")
+    assert short.returncode == long.returncode == 0
+    assert "Flow 'totals'" in short.stdout
+    assert "waits for source 'sales'" in short.stdout
+    assert "def " not in short.stdout
+    assert "def tick(" in long.stdout
+
+
+def test_draw_writes_text_for_two_tools(penstock: Run, folder: Path) -> None:
+    assert "flowchart LR" in penstock("draw", "flows:flow").stdout
+    assert penstock("draw", "flows:flow", "--format", "dot", "--out", "flow.dot").stdout == ""
+    assert (folder / "flow.dot").read_text().startswith("digraph")
+
+
+def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert all(command in result.stdout for command in ("run", "explain", "draw"))
+    code = (
+        "import sys; from penstock.cli.main import app; "
+        "sys.exit(' '.join({'pyarrow', 'pyspark', 'msgpack', 'penstock.engine'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert done.stderr.strip() == ""
+
+
+def test_without_typer_a_sentence_says_what_to_install() -> None:
+    code = "import sys; sys.modules['typer'] = None; import penstock.cli.main"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "the command line needs two more packages: pip install 'penstock[cli]'\n"
+
+
+def test_on_a_terminal_a_line_shows_the_pace_and_standard_output_stays_clean(folder: Path) -> None:
+    screen, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "run", "flows:flow", "--source", "sales=json:in"],
+        cwd=folder,
+        env={**ENVIRONMENT, "TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+    ) as running:
+        os.close(terminal)
+        shown = b""
+        while chunk := _read(screen):
+            shown += chunk
+        assert running.stdout is not None
+        printed = running.stdout.read()
+    os.close(screen)
+    assert running.returncode == 0
+    assert sorted(printed.splitlines()) == ["1 totals + shop=a total=4", "1 totals + shop=b total=2"]
+    assert "tick 1   3 rows in, 2 changes out" in shown.decode()
+
+
+def _read(screen: int) -> bytes:
+    try:
+        return os.read(screen, 4096)
+    except OSError:  # what Linux says when the other end is closed
+        return b""

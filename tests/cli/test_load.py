@@ -1,0 +1,54 @@
+"""Which flow a command means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.load import load_flow
+from penstock.errors import FlowNotFound, WrongType
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.mark.parametrize("name", ["flows:flow", "flows:totals", "flows.py:flow", "flows", "./flows.py"])
+def test_a_flow_is_found(name: str) -> None:
+    assert load_flow(name).name == "totals"
+
+
+def test_a_file_imports_what_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "beside.py").write_text((tmp_path / "flows.py").read_text())
+    (tmp_path / "sub" / "other.py").write_text("from beside import flow")
+    assert load_flow("sub/other.py:flow").name == "totals"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nothing:flow", "there is no module 'nothing'"),
+        ("flows.inner:flow", "there is no module 'flows.inner'"),
+        ("nothing.py:flow", "there is no file nothing.py"),
+        ("flows:flaw", "flows has no 'flaw'\n\nFix: the flows there: flow"),
+        ("flows:number", "'number' of flows is int, not a flow"),
+        ("flows:failing", "flows:failing cannot be loaded: KeyError: 'nothing'\n\n  flows.py:27   return {}"),
+        ("broken", "broken cannot be loaded: SyntaxError"),
+        ("broken.py:flow", "broken.py:1   def f(:"),
+        ("needy:flow", "needy cannot be loaded: ModuleNotFoundError: No module named 'not_there'"),
+        ("two", "two has 2 flows: a, b"),
+    ],
+)
+def test_what_is_wrong_is_said(folder: Path, name: str, text: str) -> None:
+    (folder / "broken.py").write_text("def f(:\n")
+    (folder / "needy.py").write_text("import not_there\n")
+    (folder / "two.py").write_text("import penstock as ps\na = ps.Flow('a')\nb = ps.Flow('b')\n")
+    with pytest.raises(FlowNotFound) as raised:
+        load_flow(name)
+    assert text in str(raised.value)
+
+
+def test_a_mistake_in_the_flow_is_told_as_what_it_is(folder: Path) -> None:
+    (folder / "wrong.py").write_text((folder / "flows.py").read_text().replace("col.price", "col.shop + 1"))
+    with pytest.raises(WrongType):
+        load_flow("wrong:flow")

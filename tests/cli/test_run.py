@@ -1,0 +1,122 @@
+"""`penstock run`."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from typer.testing import CliRunner
+
+from penstock.cli.main import app
+from tests.cli.conftest import ENVIRONMENT, Run
+
+
+def current(folder: Path) -> list[tuple[Any, ...]]:
+    return duckdb.sql(f"select * from '{folder}/out/current/*.parquet' order by shop").fetchall()
+
+
+def test_without_a_sink_the_changes_are_printed(penstock: Run) -> None:
+    done = penstock("run", "flows:flow", "--source", "sales=in/1.json", "--tick-rows", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == [
+        "1 totals + shop=a total=1",
+        "1 totals + shop=b total=2",
+        "2 totals + shop=a total=4",
+        "2 totals - shop=a total=1",
+    ]
+
+
+def test_a_checkpoint_makes_the_next_run_go_on(penstock: Run, folder: Path) -> None:
+    command = (
+        "run", "flows.py:totals", "--source", "sales=json:in", "--sink", "totals=table:out?key=shop",
+        "--checkpoint", "state",
+    )  # fmt: skip
+    assert penstock(*command).returncode == 0
+    assert current(folder) == [("a", 4), ("b", 2)]
+    (folder / "in" / "2.json").write_text('{"shop": "a", "price": 10}\n')
+    assert penstock(*command).returncode == 0
+    assert current(folder) == [("a", 14), ("b", 2)]
+
+
+def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> None:
+    (folder / "in" / "2.json").write_text("?\n")
+    done = penstock("run", "flows:flow", "--source", "sales=json:in?dead_letter=dead", "--sink", "totals=-")
+    assert (done.returncode, done.stderr) == (0, "1 rows could not be read and were set aside\n")
+    assert len(list((folder / "dead").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["flows:flow"], 2, "P202 BadInput: nothing is given for source 'sales'"),
+        (["flows:flow", "--source", "sales"], 2, "P302 BadUri: --source sales: that is not NAME=URI"),
+        (["flows:flow", "--source", "sales=in"], 2, "P302 BadUri: 'in' does not say which kind"),
+        (["flows:flow", "--source", "sales=json:in", "--source", "sales=json:in"], 2, "is given twice"),
+        (["flows:flow", "--source", "sales=json:in", "--sink", "x=-"], 2, "has no sink 'x'"),
+        (["flows:flow", "--source", "sales=json:in", "--shards", "2"], 2, "--shards is for --on spark"),
+        (["flows:flow", "--source", "sales=json:nowhere"], 1, "P301 UnreadableSource: "),
+        (["flows:inverse", "--source", "sales=json:zero.json"], 1, "P020 EvaluationError: "),
+        (["flows:flow", "--source", "sales=json:bad.json"], 1, "P201 BadRow: "),
+        (
+            ["flows:flow", "--source", "sales=json:in", "--on", "moon"],
+            2,
+            "'moon' is not one of 'here', 'spark'",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_errors_are_messages_with_an_exit_code(
+    folder: Path, arguments: list[str], code: int, text: str
+) -> None:
+    (folder / "zero.json").write_text('{"shop": "a", "price": 0}')
+    (folder / "bad.json").write_text('{"shop": "a"}')
+    done = CliRunner(env={"COLUMNS": "120"}).invoke(app, ["run", *arguments])
+    assert done.exit_code == code
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_another_flow_on_a_checkpoint_is_refused(penstock: Run) -> None:
+    ends = ("--source", "sales=json:in", "--checkpoint", "state")
+    assert penstock("run", "flows:totals", *ends).returncode == 0
+    done = penstock("run", "flows:inverse", *ends)
+    assert done.returncode == 2
+    assert done.stderr.startswith("P310 FlowChanged: ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_a_signal_ends_a_run_that_follows_and_says_where_to_go_on(
+    penstock: Run, folder: Path, number: signal.Signals, checkpoint: bool
+) -> None:
+    options = ["--checkpoint", "state"] if checkpoint else []
+    command = ["run", "flows:flow", "--source", "sales=json:in", "--sink", "totals=-", *options]
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "penstock.cli", *command, "--follow"],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout is not None
+        first = [running.stdout.readline() for _ in range(2)]
+        running.send_signal(number)
+        rest, errors = running.communicate(timeout=60)
+    assert sorted(first) == ["1 totals + shop=a total=4\n", "1 totals + shop=b total=2\n"]
+    assert rest == ""
+    assert running.returncode == 128 + number
+    if not checkpoint:
+        assert errors == "stopped after tick 1; nothing is kept: there was no --checkpoint\n"
+        return
+    assert errors == "stopped after tick 1; state is saved in state: the same command goes on from there\n"
+    (folder / "in" / "2.json").write_text('{"shop": "b", "price": 1}\n')
+    assert sorted(penstock(*command).stdout.splitlines()) == [
+        "2 totals + shop=b total=3",
+        "2 totals - shop=b total=2",
+    ]
