@@ -10,8 +10,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
-from penstock.expr.build import coalesce, col, concat, greatest, hash, least, left, lit, right, timestamp, when
+from penstock.expr.annotations import Int32
+from penstock.expr.build import (
+    coalesce,
+    col,
+    concat,
+    date,
+    greatest,
+    hash,
+    least,
+    left,
+    lit,
+    right,
+    timestamp,
+    when,
+)
 from penstock.expr.tree import Expr
+from penstock.expr.types import DecimalType
 from penstock.flow.aggregates import collect, count, count_distinct, first, last, max, mean, min, sum
 from penstock.flow.flow import Flow
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
@@ -51,9 +66,11 @@ __all__ = [
     "Bounded",
     "Change",
     "Changes",
+    "DecimalType",
     "Engine",
     "Expr",
     "Flow",
+    "Int32",
     "NoOrder",
     "Ordered",
     "PenstockError",
@@ -66,6 +83,7 @@ __all__ = [
     "concat",
     "count",
     "count_distinct",
+    "date",
     "delete",
     "explain",
     "first",

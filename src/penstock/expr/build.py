@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+import datetime
 from typing import Any
 
 from penstock.errors import Place, WrongType
@@ -97,17 +97,17 @@ def hash(*values: object) -> Call:
 def timestamp(text: str) -> Literal:
     """A constant timestamp from ISO-8601 text; UTC where it names no zone."""
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise WrongType(f"{text!r} is no timestamp: {error}", where=[Place.of_caller()]) from None
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return Literal(moment.astimezone(UTC))
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return Literal(moment.astimezone(datetime.UTC))
 
 
-def day(text: str) -> Literal:
+def date(text: str) -> Literal:
     """A constant date from text such as "2001-09-30"."""
     try:
-        return Literal(date.fromisoformat(text))
+        return Literal(datetime.date.fromisoformat(text))
     except ValueError as error:
         raise WrongType(f"{text!r} is no date: {error}", where=[Place.of_caller()]) from None
