@@ -72,10 +72,10 @@ class Expr:
     # -- comparison -------------------------------------------------------------------
 
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
-        return Call("eq", (self, operand(other)))
+        return Call("eq", (self, _comparable(other)))
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
-        return Call("ne", (self, operand(other)))
+        return Call("ne", (self, _comparable(other)))
 
     def __lt__(self, other: object) -> Expr:
         return Call("lt", (self, operand(other)))
@@ -418,6 +418,17 @@ class Ordering:
 def operand(value: object) -> Expr:
     """An expression as it is, any other value as a constant."""
     return value if isinstance(value, Expr) else Literal(value)
+
+
+def _comparable(value: object) -> Expr:
+    if value is None:
+        raise WrongType(
+            "an expression is compared with None",
+            where=[Place.of_caller()],
+            why="Null equals nothing, not even null, so the answer would always be null.",
+            fix=".is_null() or .is_not_null()",
+        )
+    return operand(value)
 
 
 def columns_of(expr: Expr) -> tuple[str, ...]:

@@ -62,6 +62,16 @@ def check_aggregations(named: dict[str, Any], place: Place) -> None:
             check_expression(f"{str(value).partition('(')[0]} of column {name!r}", argument, place)
 
 
+def check_name(what: str, name: object, place: Place) -> None:
+    """Raises `WrongType` for a name that is no text."""
+    if not isinstance(name, str) or not name:
+        raise WrongType(
+            f"the name of a {what} is text, got {shown(name)}",
+            where=[place],
+            fix='flow.sink("name", stream)' if what == "sink" else f'"my {what}", say',
+        )
+
+
 def check_expression(what: str, value: object, place: Place) -> None:
     """Raises `WrongType` for what is no expression."""
     if not isinstance(value, Expr):

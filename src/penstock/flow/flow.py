@@ -11,6 +11,7 @@ from penstock.errors import BadFlow, Place, Step
 from penstock.expr.rows import schema_of
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
+from penstock.flow.columns import check_name
 from penstock.flow.feedback_stream import ChangingFeedbackStream, FeedbackStream
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.operators.feedback import Feedback
@@ -67,6 +68,7 @@ class Flow:
 
     def _source(self, name: str, rows: type[T], *, bounded: bool, append: bool) -> Stream[T, Any, Any, Any]:
         place = Place.of_caller()
+        check_name("source", name, place)
         if name in self._sources:
             first = self._nodes[self._sources[name]].place
             raise BadFlow(
@@ -82,6 +84,7 @@ class Flow:
     def sink(self, name: str, stream: Stream[Any, Any, Any, Any]) -> None:
         """Let the changes of `stream` leave the flow under a name."""
         place = Place.of_caller()
+        check_name("sink", name, place)
         check_stream(stream, f"sink {name!r}", place)
         if name in self._sinks:
             first = self._nodes[self._sinks[name]].place
@@ -150,6 +153,8 @@ class Flow:
             if stream.flow is not self:
                 raise self.foreign(operator.kind, stream, place)
         node_id = len(self._nodes)
+        if name is not None:
+            check_name(operator.kind, name, place)
         if name is None:
             name = f"{operator.kind}_{node_id}"
         elif name in self._names:

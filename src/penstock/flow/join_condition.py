@@ -16,6 +16,7 @@ from penstock.expr.check import check
 from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Call, Column, Expr
 from penstock.expr.types import BOOL, Field, Schema
+from penstock.flow.columns import shown
 from penstock.flow.operators.join import How, Join
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _as_condition(on: object, place: Place) -> list[Expr]:
     names = [name for name in listed if isinstance(name, str)]
     if not names or len(names) < len(listed):
         raise WrongType(
-            f"a join is on a condition or on names of columns, got {on!r}",
+            f"a join is on a condition or on names of columns, got {shown(cast('object', on))}",
             where=[place],
             fix='on=ps.left.a == ps.right.b, or on="key", or on=["key", "day"]',
         )

@@ -130,7 +130,12 @@ class Stream(Generic[T_co, B, G, O]):
             raise WrongType(
                 f"filter needs an expression or a function, got {shown(predicate)}",
                 where=[place],
-                fix="filter(ps.col.price > 10)",
+                why="`is`, `is not` and `not` are decided by Python, before there are rows."
+                if isinstance(predicate, bool)
+                else "",
+                fix=".is_null(), .is_not_null(), ~"
+                if isinstance(predicate, bool)
+                else "filter(ps.col.price > 10)",
             )
         return self._add(Filter(predicate), self._schema, name, place)
 
