@@ -293,10 +293,7 @@ class RegionWriter:
         entering = sorted(
             {s for n in loop for s in self.graph.nodes[n].inputs if s not in loop and s not in self._inlined}
         )
-        # Only the first round sees what enters; what comes after the loop may want to see it too.
-        read_again = [n for n in entering if any(e.target not in loop for e in self._consumers[n])]
-        for node in read_again:
-            code.line(f"given_{node} = {self.buffer(node)}")
+        # Whatever else reads what enters is not in this region: a loop is a junction.
         rounds = self.fresh("rounds")
         bound = min(getattr(self.graph.nodes[n].operator, "max_iterations", 0) for n in feedbacks)
         for node in leaving:
@@ -327,8 +324,6 @@ class RegionWriter:
                 code.line(f"x_no_fixpoint({rounds}, {sizes})")
         for node in leaving:
             code.line(f"{self.buffer(node)} = all_{node}")
-        for node in read_again:
-            code.line(f"{self.buffer(node)} = given_{node}")
 
     def _closes_a_round(self, node: int) -> bool:
         return self._steps[node].closes_a_round
