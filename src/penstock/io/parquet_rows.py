@@ -219,7 +219,7 @@ def _(data_type: TimestampType, array: pa.Array) -> list[Any]:
 def _(data_type: ListType, array: pa.Array) -> list[Any]:
     # flatten() leaves out what lies behind null lists, and their lengths are null.
     elements = iter(values(array.flatten(), data_type.element, nullable=data_type.nullable))
-    lengths = pc.list_value_length(array).to_pylist()
+    lengths = pc.call_function("list_value_length", [array]).to_pylist()
     return [None if length is None else tuple(islice(elements, length)) for length in lengths]
 
 
