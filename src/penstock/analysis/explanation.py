@@ -26,6 +26,31 @@ def explain(flow: Flow | FlowGraph, *, code: str = "") -> str:
 
     code: generated source to be shown at the end (engines make it; `penstock explain --code`).
     Raises the errors of `analyse`, and `BadFlow` for a flow that is not complete.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("numbers")
+    >>> flow.sink("count", flow.source("numbers", int).group_by().agg(count=ps.count()))
+    >>> print(explain(flow))
+    Flow 'numbers': 3 operators, 2 strata, 1 region
+    <BLANKLINE>
+    Stratum 0: streams
+      source 'numbers'                        append, ordered  ...
+    <BLANKLINE>
+    Stratum 1: when stratum 0 is complete
+      aggregate         by (): count=count()  changes          ...
+        waits for source 'numbers': a further row could change a group's answer
+      sink 'count'                            changes          ...
+    <BLANKLINE>
+    Active together
+      1  source 'numbers', aggregate, sink 'count'
+    <BLANKLINE>
+    Loops: none: nothing goes round within a tick
+    Guards: none: no answer depends on how the input is cut into ticks
+    Opaque: none: every function is an expression
+    <BLANKLINE>
+    Sinks
+      count  deterministic and live: the same however the input is cut; rows may be taken back
+    <BLANKLINE>
     """
     graph = flow.graph() if isinstance(flow, Flow) else flow
     analysis = analyse(graph)

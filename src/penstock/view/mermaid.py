@@ -39,6 +39,24 @@ def to_mermaid(picture: Picture) -> str:
     """The text of a `flowchart`.
 
     Thin arrows carry rows that stay, thick ones also take rows back; crossed ones wait, dotted ones are late.
+
+    >>> import penstock as ps
+    >>> from penstock.view import picture_of
+    >>> flow = ps.Flow("numbers")
+    >>> flow.sink("seen", flow.source("numbers", int).distinct())
+    >>> print(to_mermaid(picture_of(flow)))  # doctest: +ELLIPSIS
+    ---
+    title: "numbers"
+    ---
+    flowchart LR
+      subgraph stratum0["stratum 0"]
+        n0(["source 'numbers'"]):::source
+        n1["distinct"]:::operator
+        n2[/"sink 'seen'"/]:::sink
+      end
+      n0 --> n1
+      n1 --> n2
+    ...
     """
     return "\n".join(_lines(picture)) + "\n"
 
