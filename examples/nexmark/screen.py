@@ -39,7 +39,7 @@ class Screen:
             console=console,
         )
         self._task = self._progress.add_task("", total=ticks)
-        self._live = Live(self._picture(), console=console, auto_refresh=False, transient=False)
+        self._live = Live(self._picture(), console=console)
 
     def __enter__(self) -> Screen:
         if self._console.is_terminal:
@@ -73,7 +73,7 @@ class Screen:
         self._seconds.append(seconds)
         self._progress.update(self._task, advance=1, description=self.speed)
         if self._console.is_terminal:
-            self._live.update(self._picture(), refresh=True)
+            self._live.update(self._picture())
         else:
             first = ", ".join(f"{c}: {a / 100:,.2f}" for c, a in sorted(self.averages.items())[:2])
             self._console.print(
