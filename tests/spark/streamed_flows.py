@@ -46,7 +46,11 @@ class Example:
 def closing_prices() -> Flow:
     flow = Flow("closing prices")
     bids, auctions = flow.source("bids", Bid), flow.source("auctions", Auction)
-    final = bids.join(auctions, on=col.auction == col.id).group_by(col.id, col.category).agg(final=ps.max(col.price))
+    final = (
+        bids.join(auctions, on=col.auction == col.id)
+        .group_by(col.id, col.category)
+        .agg(final=ps.max(col.price))
+    )
     flow.sink("averages", final.group_by(col.category).agg(average=ps.mean(col.final)))
     flow.sink("high", bids.filter(col.price > 60))
     return flow
@@ -75,7 +79,9 @@ def corrected_orders() -> Flow:
 
 
 def orders_and_corrections() -> list[dict[str, list[Any]]]:
-    orders = [Order(n, None if n % 7 == 0 else f"c{n % 5}", float("nan") if n == 3 else n / 4) for n in range(20)]
+    orders = [
+        Order(n, None if n % 7 == 0 else f"c{n % 5}", float("nan") if n == 3 else n / 4) for n in range(20)
+    ]
     return [
         {"orders": [ps.insert(o) for o in orders]},
         {"orders": [ps.delete(orders[3]), ps.delete(orders[8])], "blocked": [Order(0, "c1", 0.0)]},

@@ -14,10 +14,9 @@ from penstock import Engine, Flow
 from penstock.flow.operators.source import Source
 from penstock.spark import task
 from penstock.spark.intake import Spooled
-from penstock.spark.outcome import Outcome, gathered
 from penstock.spark.messages import TO_DRIVER, from_batches, results_of, to_batches
-from penstock.spark.plan import Output, Plan, ShippedPlan, compiled
-from penstock.spark.plan import Input
+from penstock.spark.outcome import Outcome, gathered
+from penstock.spark.plan import Input, Output, Plan, ShippedPlan, compiled
 from penstock.spark.stages import cut
 from penstock.spark.task import TickOrder
 from penstock.state.chain import Chain
@@ -41,7 +40,7 @@ class InProcessTasks:
             operator = graph.nodes[node].operator
             assert isinstance(operator, Source)
             append = self.engine.program.source_append[name]
-            inputs.append(Input(name, operator.schema, append, Spooled(str(folder))))
+            inputs.append(Input(name, operator.schema, append, Spooled()))
         outputs = {name: Output(name, graph.nodes[node].schema, None) for name, node in graph.sinks.items()}
         self.stages = cut(graph, shards)
         plan = Plan(self.stages, tuple(inputs), outputs, str(folder), False)
@@ -90,7 +89,11 @@ class InProcessTasks:
                 file.write_bytes(encode(rows[part :: self.parts]))
                 paths.append((tag, f"file:{file}"))
         return [
-            [pa.RecordBatch.from_pylist([{"tag": t, "path": p} for t, p in paths[n :: self.parts]], schema=_TAGGED)]
+            [
+                pa.RecordBatch.from_pylist(
+                    [{"tag": t, "path": p} for t, p in paths[n :: self.parts]], schema=_TAGGED
+                )
+            ]
             for n in range(self.parts)
         ]
 

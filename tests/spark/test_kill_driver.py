@@ -38,7 +38,10 @@ flow = closing_prices()
 penstock.spark.run(
     flow, spark, shards=2, checkpoint=folder / "checkpoint", way=sys.argv[2],
     sources={name: io.JsonFiles(folder / name, files_per_tick=1) for name in flow.graph().sources},
-    sinks={"averages": io.TableFiles(folder / "averages", key="category", buckets=2), "high": io.Changelog(folder / "high")},
+    sinks={
+        "averages": io.TableFiles(folder / "averages", key="category", buckets=2),
+        "high": io.Changelog(folder / "high"),
+    },
     on_tick=lambda progress: print("tick", progress.tick, flush=True),
 )
 print("done", flush=True)
@@ -73,9 +76,13 @@ class Driver:
     def __init__(self, folder: Path, way: str) -> None:
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, str(folder), way], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            cwd=ROOT, env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
+            [sys.executable, "-c", DRIVER, str(folder), way],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": path},
+        )
         self.jvm = int(self.line().split()[1])
 
     def line(self) -> str:

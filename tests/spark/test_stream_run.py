@@ -14,11 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock import Engine, Flow, col, io
+from penstock import Engine, Flow, col, io, lit
 from penstock.errors import (
     BadRow,
     CheckpointDamaged,
     CheckpointInUse,
+    EvaluationError,
     FlowChanged,
     UnreadableSource,
     UserFunctionFailed,
@@ -172,7 +173,9 @@ def test_bad_rows_are_set_aside_where_the_source_says_so(spark: Any, tmp_path: P
     )  # fmt: skip
     assert (result.rows_in, result.set_aside) == (12, 2)
     assert published(tmp_path / "out") == best_of(range(1, 2))
-    letters = [json.loads(line) for f in (tmp_path / "dead").glob("*.jsonl") for line in f.read_text().splitlines()]
+    letters = [
+        json.loads(line) for f in (tmp_path / "dead").glob("*.jsonl") for line in f.read_text().splitlines()
+    ]
     assert sorted(letter["row"] for letter in letters) == [13, 14]
 
 
@@ -184,7 +187,9 @@ def test_a_folder_that_is_not_there_is_named(spark: Any, tmp_path: Path) -> None
 # --- DataFrames --------------------------------------------------------------------------
 
 
-def test_any_streaming_dataframe_is_a_source_and_a_static_one_is_there_at_once(spark: Any, tmp_path: Path) -> None:
+def test_any_streaming_dataframe_is_a_source_and_a_static_one_is_there_at_once(
+    spark: Any, tmp_path: Path
+) -> None:
     class Item(NamedTuple):
         id: int
         label: str | None
@@ -201,6 +206,34 @@ def test_any_streaming_dataframe_is_a_source_and_a_static_one_is_there_at_once(s
     labels = {1: (1, "one"), 2: (2, None), 3: (3, "three")}
     expected = Counter((*b, *labels.get(b.auction, (None, None))) for n in (1, 2) for b in bids_of(n))
     assert Counter(tuple(row) for row in kept.rows()) == expected
+
+
+def test_filters_and_projections_behind_a_dataframe_are_sparks_own(spark: Any, tmp_path: Path) -> None:
+    flow = Flow("native part")
+    bids = flow.table("bids", Bid).filter(col.price > 3).select(col.auction, half=col.price / 2)
+    flow.sink("halves", bids)
+    flow.sink("sums", bids.group_by(col.auction).agg(total=ps.sum(col.half)))
+    for number in (1, 2):
+        write_bids(tmp_path / "in", number, bids_of(number))
+    frame = spark.readStream.schema("auction long, price long").json(str(tmp_path / "in"))
+    weighted = frame.selectExpr("*", "case when auction = 1 then -1L else 1L end as weight")
+    halves, sums = io.Memory(), io.Memory()
+    result = run(flow, spark, sources={"bids": Frame(weighted)}, sinks={"halves": halves, "sums": sums})
+    changes = [ps.Change(b, -1 if b.auction == 1 else 1) for n in (1, 2) for b in bids_of(n)]
+    expected = {name: Counter(c.raw) for name, c in Engine(flow).tick(bids=changes).items()}
+    assert Counter((*c.row, c.weight) for c in halves.changes()) == expected["halves"]
+    assert Counter((*c.row, c.weight) for c in sums.changes()) == expected["sums"]
+    # What Spark drops never came.
+    assert result.rows_in == sum(change.row.price > 3 for change in changes)
+
+
+def test_what_the_native_part_refuses_is_an_error_of_ours(spark: Any) -> None:
+    flow = Flow("native failure")
+    flow.sink("out", flow.source("bids", Bid).select(share=lit(1) / col.price))
+    for price, error in ((0, EvaluationError), (None, BadRow)):
+        frame = spark.createDataFrame([(1, price)], "auction long, price long")
+        with pytest.raises(error):
+            run(flow, spark, sources={"bids": Frame(frame)}, sinks={"out": io.Memory()})
 
 
 def test_a_dataframe_of_other_types_is_refused_before_it_is_read(spark: Any) -> None:
@@ -271,7 +304,9 @@ def test_a_damaged_state_file_is_named(spark: Any, tmp_path: Path, harm: str) ->
     shutil.rmtree(tmp_path / "checkpoint" / "work")
     for victim in (tmp_path / "checkpoint" / "state").glob("*/*"):
         data = victim.read_bytes()
-        victim.unlink() if harm == "delete" else victim.write_bytes(data[:-5] if harm == "tear" else data[:-5] + b"WRONG")
+        victim.unlink() if harm == "delete" else victim.write_bytes(
+            data[:-5] if harm == "tear" else data[:-5] + b"WRONG"
+        )
     write_bids(tmp_path / "in", 2, bids_of(2))
     with pytest.raises(CheckpointDamaged, match="checkpoint/state/"):
         run_best(spark, tmp_path / "checkpoint")
@@ -317,7 +352,9 @@ def test_deferred_rows_are_waited_for_by_a_following_run_too(spark: Any, tmp_pat
     assert (result.stopped_by, seen) == (signal.SIGTERM, [0, 2])
 
 
-def test_a_temporary_checkpoint_is_removed(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_checkpoint_is_removed(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     run(closing_prices(), spark, sources={"bids": [Bid(1, 2)], "auctions": []})
     assert list(tmp_path.iterdir()) == []

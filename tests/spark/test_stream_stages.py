@@ -33,7 +33,11 @@ class Bid(NamedTuple):
 def stages_of(plan: StagePlan) -> list[list[str]]:
     """Per stage the kinds of its operators, borders left out."""
     return [
-        [node.operator.kind for node, origin in zip(s.graph.nodes, s.origins, strict=True) if origin is not None]
+        [
+            node.operator.kind
+            for node, origin in zip(s.graph.nodes, s.origins, strict=True)
+            if origin is not None
+        ]
         for s in plan.stages
     ]
 
@@ -45,7 +49,11 @@ def routes_of(plan: StagePlan) -> list[str]:
 def closing_prices() -> Flow:
     flow = Flow("closing prices")
     bids, auctions = flow.source("bids", Bid), flow.source("auctions", Auction)
-    final = bids.join(auctions, on=col.auction == col.id).group_by(col.id, col.category).agg(final=ps.max(col.price))
+    final = (
+        bids.join(auctions, on=col.auction == col.id)
+        .group_by(col.id, col.category)
+        .agg(final=ps.max(col.price))
+    )
     flow.sink("averages", final.group_by(col.category).agg(average=ps.mean(col.final)))
     return flow
 

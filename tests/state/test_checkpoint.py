@@ -177,7 +177,9 @@ def test_a_killed_writer_leaves_exactly_its_commits(tmp_path: Path) -> None:
     print("seed", seed)
     choice = random.Random(seed)
     for _ in range(5):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
         assert writer.stdout is not None
         for _ in range(choice.randrange(1, 40)):
             writer.stdout.readline()

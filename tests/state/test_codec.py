@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -65,7 +66,9 @@ def test_a_string_that_looks_like_nan_stays_a_string() -> None:
     assert decode(value_encoder()((text, 0.5))) == (text, 0.5)
 
 
-@pytest.mark.parametrize("pair", [("1.0", "1.00"), ("0", "-0.0"), ("1E+2", "100"), ("9" * 38 + ".0", "9" * 38)])
+@pytest.mark.parametrize(
+    "pair", [("1.0", "1.00"), ("0", "-0.0"), ("1E+2", "100"), ("9" * 38 + ".0", "9" * 38)]
+)
 def test_equal_decimals_are_one_key_but_keep_their_scale_as_values(pair: tuple[str, str]) -> None:
     one, other = map(Decimal, pair)
     assert key_encoder()((one, 1)) == key_encoder()((other, 1))
@@ -74,10 +77,8 @@ def test_equal_decimals_are_one_key_but_keep_their_scale_as_values(pair: tuple[s
 
 @given(st.binary(max_size=60))
 def test_hostile_bytes_decode_or_are_refused(data: bytes) -> None:
-    try:
+    with contextlib.suppress(CheckpointDamaged):
         decode(data)
-    except CheckpointDamaged:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_bytes_not_made_here_are_refused(data: bytes) -> None:
         decode(data)
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, datetime(2001, 1, 1), lambda: 1, 1j])  # noqa: DTZ001
+@pytest.mark.parametrize("value", [object(), {1, 2}, datetime(2001, 1, 1), lambda: 1, 1j])
 def test_only_plain_data_is_encoded(value: object) -> None:
     with pytest.raises(TypeError, match="not plain data"):
         value_encoder()(value)

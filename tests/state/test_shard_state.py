@@ -21,7 +21,8 @@ SLOTS = {"1.counts": None, "2.rows": dict}
 
 keys = st.integers(0, 12) | st.tuples(st.integers(0, 3), st.sampled_from(["a", "b"]))
 edits = st.lists(
-    st.tuples(st.sampled_from(["set", "grow", "delete", "look"]), st.sampled_from(sorted(SLOTS)), keys), max_size=12
+    st.tuples(st.sampled_from(["set", "grow", "delete", "look"]), st.sampled_from(sorted(SLOTS)), keys),
+    max_size=12,
 )
 # What happens after a tick's edits: it is committed; its attempt is lost before or after writing files;
 # or it is committed and a copy is lost, or kept behind from an older version.
@@ -47,7 +48,9 @@ def apply(slots: Any, edits: Any, stamp: int) -> None:
 
 def shown(state: ShardState) -> Model:
     every = [*range(13), *((n, s) for n in range(4) for s in "ab")]
-    return {name: {k: v for k in every if (v := slot.get(k)) is not None} for name, slot in state.slots.items()}
+    return {
+        name: {k: v for k in every if (v := slot.get(k)) is not None} for name, slot in state.slots.items()
+    }
 
 
 @settings(max_examples=60, deadline=None)
@@ -115,7 +118,9 @@ def test_files_and_bytes_written_follow_the_changes(tmp_path: Path) -> None:
             state.slots["s"][tick] = ("x" * 200,)
             chain = state.finish(tick, "a")
             state.advance(chain)
-            written += sum((tmp_path / f).stat().st_size for f in {r.name for r in chain.files()} if f"{tick:012d}" in f)
+            written += sum(
+                (tmp_path / f).stat().st_size for f in {r.name for r in chain.files()} if f"{tick:012d}" in f
+            )
             assert len(chain.links) <= 8 * 3
     assert written < 300 * 260 * 20
 

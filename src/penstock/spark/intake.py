@@ -3,7 +3,7 @@
     tag int, path string, row_0 struct<...>, ...
 
 `tag` is the number of the source; below 0 there is nothing to read. A source of
-files sends paths, which are read here by the readers of `penstock.io`: so a
+files sends paths (or tickets of paths), which are read here by the readers of `penstock.io`: so a
 file means the same on both engines, errors and dead letters included. Any
 other DataFrame sends its rows, in the column of its tag.
 """
@@ -17,23 +17,30 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.errors import BadRow
 from penstock.io.arrow import table_to_rows
 from penstock.io.files import Files
-from penstock.io.listing import finished
 from penstock.io.source import BadRecord, Feed, open_source
+from penstock.spark.arrivals import path_of
 from penstock.spark.plan import Input
 from penstock.state.codec import decode
 
+_compute: Any = pc
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Spooled:
-    """Python rows that the driver wrote down as encoded files of a folder."""
+    """Python rows that the driver wrote down; a path is of one batch of them."""
 
-    folder: str
+
+@dataclass(frozen=True, slots=True)
+class Ticketed:
+    """Files that the driver found; a path is of the ticket of one of them."""
+
+    files: Files
 
 
 @dataclass(slots=True)
@@ -73,16 +80,21 @@ def read_file(reading: object, path: Path, source: Input, taken: Taken) -> Rows:
 
 @read_file.register
 def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
-    if not finished(path.name):
-        return []
     feed = Feed(source.name, source.schema, append=source.append)
     reader = open_source(replace(reading, path=str(path)), feed)
     try:
         batch = reader.read(None)
     finally:
         reader.close()
+    if batch is None:
+        return []
     taken.bad.extend((source.name, record) for record in batch.bad)
     return batch.rows
+
+
+@read_file.register
+def _(reading: Ticketed, path: Path, source: Input, taken: Taken) -> Rows:
+    return read_file(reading.files, path_of(path), source, taken)
 
 
 @read_file.register
@@ -92,7 +104,7 @@ def _(reading: Spooled, path: Path, source: Input, taken: Taken) -> Rows:
 
 def _frame_rows(batch: pa.RecordBatch, tag: int, source: Input) -> Rows:
     column = batch.column(f"row_{tag}")
-    mine = pa.compute.equal(batch.column("tag"), tag)
+    mine = _compute.equal(batch.column("tag"), tag)
     struct = column.filter(mine)
     table = pa.Table.from_arrays(struct.flatten(), names=[f.name for f in struct.type])
     for f in source.schema.fields:

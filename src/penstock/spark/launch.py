@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -18,10 +19,11 @@ from penstock.engine.run import RunResult
 from penstock.errors import BadInput
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.spark.drain import bucket_route, is_written_by_tasks
+from penstock.spark.native import Chain, native_parts, without_native
 from penstock.spark.outlet import open_outlets
 from penstock.spark.plan import Output, Plan, compiled, layout
 from penstock.spark.query import Query
-from penstock.spark.sources import Opened, Opening, open_on_spark
+from penstock.spark.sources import Frame, Opened, Opening, open_on_spark
 from penstock.spark.stages import cut
 from penstock.spark.tick import Progress, Ticker, Way
 from penstock.state.checkpoint import Checkpoint
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.flow.flow import Flow
-    from penstock.graph.node import FlowGraph
+    from penstock.io.dead_letter import DeadLetters
 
 
 def run(
@@ -83,11 +85,9 @@ def run(
 
         return run_batch(flow, spark or session(), sources=sources, sinks=sinks or {}, on_tick=on_tick)
     with ExitStack() as closing:
-        running = _Run(flow, graph, spark or session(), closing)
         folder = _checkpoint_folder(checkpoint, closing)
-        ticker, query = running.open(
-            folder, sources, sinks or {}, shards, follow, on_tick, way, durable=checkpoint is not None
-        )
+        running = _Run(flow, spark or session(), folder, closing, durable=checkpoint is not None)
+        ticker, query = running.open(sources, sinks or {}, shards, follow, on_tick, way)
         interrupt = closing.enter_context(Interrupt())
         query.until_done(interrupt)
         return RunResult(ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal)
@@ -104,73 +104,91 @@ def _checkpoint_folder(checkpoint: str | PathLike[str] | None, closing: ExitStac
 class _Run:
     """Puts the parts of a run together; whatever is opened is closed by `closing`."""
 
-    def __init__(self, flow: Flow, graph: FlowGraph, spark: SparkSession, closing: ExitStack) -> None:
+    def __init__(
+        self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack, *, durable: bool
+    ) -> None:
         self._engine = Engine(flow)
-        self._graph = graph
+        self._graph = flow.graph()
         self._spark = spark
+        self._folder = folder
         self._closing = closing
+        self._durable = durable
 
     def open(
         self,
-        folder: Path,
         sources: Mapping[str, Any],
         sinks: Mapping[str, Any],
         shards: int | None,
         follow: bool,
         on_tick: Callable[[Progress], object] | None,
         way: Way | Literal["auto"],
-        *,
-        durable: bool,
     ) -> tuple[Ticker, Query]:
+        plan = self._plan(sinks, shards)
+        checkpoint = self._checkpoint(plan, shards)
+        frames = [name for name, source in sources.items() if isinstance(source, Frame)]
+        native = native_parts(self._graph, frames)
+        opened = self._open_sources(sources, follow, native)
+        inputs = tuple(source.input for source in opened)
+        ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
+        letters = self._open_dead_letters(sources, checkpoint.tick)
+        outlets = open_outlets(
+            self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing
+        )
+        master = self._spark.sparkContext.master or ""
+        local = master == "local" or master.startswith("local[")
+        ticker = Ticker(ready, checkpoint, outlets, letters, way, local, on_tick)
+        return ticker, Query(self._spark, ticker, opened, follow)
+
+    def _plan(self, sinks: Mapping[str, Any], shards: int | None) -> Plan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}
-        tables = {name: r for name, t in targets.items() if (r := bucket_route(t)) is not None}
-        found = _shards_of(folder)
-        count = found or shards or self._spark.sparkContext.defaultParallelism
+        tables = {name: route for name, t in targets.items() if (route := bucket_route(t)) is not None}
+        count = _shards_of(self._folder) or shards or self._spark.sparkContext.defaultParallelism
         stages = cut(self._graph, count, tables)
         outputs = {name: self._output(name, target) for name, target in targets.items()}
-        bare = compiled(Plan(stages, (), outputs, str(folder), durable))
-        checkpoint = Checkpoint.open(
-            folder,
-            fingerprint=fingerprint(self._graph),
-            description=describe(self._graph),
-            shards=shards or count,
-            layout=layout(bare),
-            diff=diff,
-            durable=durable,
-        )
-        self._closing.callback(checkpoint.close)
-        if checkpoint.last is None:
-            # What an interrupted start left; nothing of it counts.
-            shutil.rmtree(folder / "source", ignore_errors=True)
-            shutil.rmtree(folder / "rows", ignore_errors=True)
-        opened = self._open_sources(sources, folder, follow)
-        inputs = tuple(source.input for source in opened)
-        plan = compiled(Plan(stages, inputs, outputs, str(folder), durable))
-        letters = {
-            name: found
-            for name, source in sources.items()
-            if (found := dead_letters_of(name, source, durable)) is not None
-        }
-        for found in letters.values():
-            found.recover(checkpoint.tick)
-            self._closing.callback(found.close)
-        outlets = open_outlets(self._graph, sinks, folder, checkpoint.tick, durable, self._closing)
-        local = self._spark.sparkContext.master.startswith("local[") or self._spark.sparkContext.master == "local"
-        ticker = Ticker(plan, checkpoint, outlets, letters, way, local, on_tick)
-        return ticker, Query(self._spark, ticker, opened, follow)
+        return Plan(stages, (), outputs, str(self._folder), self._durable)
 
     def _output(self, name: str, target: object) -> Output:
         schema = self._graph.nodes[self._graph.sinks[name]].schema
         return Output(name, schema, target if is_written_by_tasks(target) else None)
 
-    def _open_sources(self, sources: Mapping[str, Any], folder: Path, follow: bool) -> list[Opened]:
+    def _checkpoint(self, plan: Plan, shards: int | None) -> Checkpoint:
+        checkpoint = Checkpoint.open(
+            self._folder,
+            fingerprint=fingerprint(self._graph),
+            description=describe(self._graph),
+            shards=shards or plan.stages.shards,
+            layout=layout(compiled(plan)),
+            diff=diff,
+            durable=self._durable,
+        )
+        self._closing.callback(checkpoint.close)
+        if checkpoint.last is None:
+            # What an interrupted start left; nothing of it counts.
+            for leftover in ("source", "arrived"):
+                shutil.rmtree(self._folder / leftover, ignore_errors=True)
+        return checkpoint
+
+    def _open_sources(
+        self, sources: Mapping[str, Any], follow: bool, native: Mapping[str, Chain]
+    ) -> list[Opened]:
         opened: list[Opened] = []
         for tag, (name, node) in enumerate(self._graph.sources.items()):
             operator = cast("SourceOperator", self._graph.nodes[node].operator)
+            spool = self._folder / "arrived" / name
             opening = Opening(
-                self._spark, self._engine, name, operator, tag, folder / "rows" / name, follow
+                self._spark, self._engine, name, operator, tag, spool, follow, native.get(name, ())
             )
             opened.append(open_on_spark(sources[name], opening))
+        return opened
+
+    def _open_dead_letters(self, sources: Mapping[str, Any], tick: int) -> dict[str, DeadLetters]:
+        opened: dict[str, DeadLetters] = {}
+        for name, source in sources.items():
+            letters = dead_letters_of(name, source, self._durable)
+            if letters is not None:
+                letters.recover(tick)
+                self._closing.callback(letters.close)
+                opened[name] = letters
         return opened
 
 

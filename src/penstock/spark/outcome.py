@@ -1,11 +1,11 @@
 """What a task tells the driver: names and numbers, and rows only where a sink of the driver asks for them.
 
-    chain   (cell, chain as JSON text, pending)    the version of a cell that the tick would make
-    file    (sink, staged name, rows)              a file written for a sink
-    rows    (sink, rows)                           changes for a sink that lives in the driver
-    taken   (source, rows)                         rows read
-    bad     (source, record)                       a row set aside
-    error   (stage, pickled error)                 why the tick cannot be
+chain   (cell, chain as JSON text, pending)    the version of a cell that the tick would make
+file    (sink, staged name, rows)              a file written for a sink
+rows    (sink, rows)                           changes for a sink that lives in the driver
+taken   (source, rows)                         rows read
+bad     (source, record)                       a row set aside
+error   (stage, pickled error)                 why the tick cannot be
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def error_result(stage: int, error: PenstockError) -> Result:
 
     try:
         content: bytes = cloudpickle.dumps(error)
-    except Exception:  # noqa: BLE001  a fact that cannot travel: the text still can
+    except Exception:
         plain = type(error)(error.what, where=error.where, why=error.why, fix=error.fix)
         content = cloudpickle.dumps(plain)
     return Result("error", (stage, content))
@@ -82,5 +82,5 @@ def gathered(results: Iterable[Result]) -> Outcome:
                 raise AssertionError(f"a task told something unknown: {result.kind}")
     if errors:
         # Later stages ran on half of the rows; what they say follows from the first error.
-        raise pickle.loads(min(errors)[1])  # noqa: S301  made by our own task, came over Spark's socket
+        raise pickle.loads(min(errors)[1])
     return outcome

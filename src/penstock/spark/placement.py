@@ -236,7 +236,9 @@ def matched(spread: Spread, keys: Sequence[Expr]) -> list[set[int]] | None:
     """Per position of the spread the numbers of the keys that are equal to it; None if one has none."""
     if spread.positions is None:
         return None
-    found = [{at for at, key in enumerate(keys) if any(key.same(e) for e in same)} for same in spread.positions]
+    found = [
+        {at for at, key in enumerate(keys) if any(key.same(e) for e in same)} for same in spread.positions
+    ]
     return found if all(found) else None
 
 
@@ -246,4 +248,3 @@ def common(one: list[set[int]] | None, other: list[set[int]] | None) -> list[int
         return None
     both = [a & b for a, b in zip(one, other, strict=True)]
     return [min(b) for b in both] if all(both) else None
-

@@ -39,7 +39,10 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A sink of the flow as tasks write it; `target` is data of `penstock.io`, None where the driver wants the rows."""
+    """A sink of the flow as tasks write it.
+
+    target: data of `penstock.io`; None where the driver wants the rows.
+    """
 
     name: str
     schema: Schema
@@ -59,7 +62,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class CompiledStage:
-    """slots: per slot of the program, its name for the whole flow. leaving: exchanges with number and divider."""
+    """A stage as a worker runs it.
+
+    slots:   per slot of the program its name for the whole flow.
+    leaving: exchanges with their numbers and dividers.
+    """
 
     stage: Stage
     program: Program

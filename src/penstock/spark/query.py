@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from penstock.engine.interrupt import Interrupt
 
+_LOOK_EVERY = "100 milliseconds"
+"""How often Spark looks for new input."""
+
 _LOOK_AGAIN = 0.1
 """Seconds between two looks at signals and at a query that has nothing to do."""
 
@@ -35,12 +38,16 @@ class Query:
         self._shape = shape_of(opened)
         self._static = union_of((s.frame for s in opened if s.static), self._shape)
         self._arriving = union_of((s.frame for s in opened if not s.static), self._shape)
+        self._tickets = [s.tickets for s in opened if s.tickets is not None] if follow else []
         self._follow = follow
         self._failure: BaseException | None = None
         self._stopping = False
 
     def until_done(self, interrupt: Interrupt) -> None:
-        """Run ticks until the sources end and nothing is deferred, or a signal comes. Raises what a tick raises."""
+        """Run ticks until the sources end and nothing is deferred, or a signal comes.
+
+        Raises what a tick raises.
+        """
         if self._arriving is not None:
             self._stream(self._arriving, interrupt)
         elif self._static is not None and self._ticker.checkpoint.last is None:
@@ -58,7 +65,7 @@ class Query:
         self._check_positions_are_there()
         writer = arriving.writeStream.foreachBatch(self._batch).option("checkpointLocation", str(location))
         if self._follow:
-            writer = writer.trigger(processingTime="0 seconds")
+            writer = writer.trigger(processingTime=_LOOK_EVERY)
         else:
             writer = writer.trigger(availableNow=True)
         with self._told_once():
@@ -72,7 +79,9 @@ class Query:
     def _told_once(self) -> Iterator[None]:
         # What a tick raises goes through Java and back: Py4J would log it on the way, and `run` raises it.
         def is_other(record: logging.LogRecord) -> bool:
-            return record.exc_info is None or not isinstance(record.exc_info[1], (_Stopped, type(self._failure)))
+            return record.exc_info is None or not isinstance(
+                record.exc_info[1], (_Stopped, type(self._failure))
+            )
 
         logger = logging.getLogger("py4j.clientserver")
         logger.addFilter(is_other)
@@ -86,6 +95,8 @@ class Query:
             idle = 0
             while query.isActive and interrupt.signal is None and self._failure is None:
                 interrupt.wait(_LOOK_AGAIN)
+                for tickets in self._tickets:
+                    tickets.look(may_be_none=True)
                 idle = 0 if query.status["isTriggerActive"] and query.status["isDataAvailable"] else idle + 1
                 if self._follow and idle > 1 and self._ticker.pending:
                     with self._ticker.lock:
@@ -144,5 +155,5 @@ class Query:
         )
 
 
-class _Stopped(Exception):  # noqa: N818
+class _Stopped(Exception):
     """Ends the query's thread between two ticks."""

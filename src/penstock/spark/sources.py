@@ -21,9 +21,10 @@ from penstock.io import Source
 from penstock.io.files import Files
 from penstock.io.listing import Listing, finished
 from penstock.io.source import WEIGHT
-from penstock.spark.intake import Spooled
+from penstock.spark.arrivals import Tickets, spool_batches
+from penstock.spark.intake import Spooled, Ticketed
+from penstock.spark.native import Chain, computed
 from penstock.spark.plan import Input
-from penstock.state.codec import value_encoder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,16 +51,25 @@ class Frame(Source):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A source of a run. static: all of it comes with the first tick."""
+    """A source of a run.
+
+    static:  all of it comes with the first tick.
+    tickets: where the driver has to look for new files, if it has.
+    """
 
     input: Input
     frame: DataFrame
     static: bool
+    tickets: Tickets | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a source is opened with. spool: a folder for what the driver writes down for tasks."""
+    """What a source is opened with.
+
+    spool:  the folder of the source's arrivals.
+    native: for a DataFrame, the source's node and those behind it that Spark does.
+    """
 
     spark: SparkSession
     engine: Engine
@@ -68,6 +78,7 @@ class Opening:
     tag: int
     spool: Path
     follow: bool
+    native: Chain = ()
 
     @property
     def append(self) -> bool:
@@ -96,11 +107,13 @@ def open_on_spark(source: object, opening: Opening) -> Opened:
 @open_on_spark.register
 def _(source: Files, opening: Opening) -> Opened:
     listing = Listing(opening.name, os.path.abspath(source.path))
-    files = [str(path) for _, path in listing.files(may_be_none=opening.follow)]
     if opening.operator.bounded:
+        files = [str(path) for _, path in listing.files(may_be_none=False)]
         return Opened(opening.input(source), _paths(opening, files), static=True)
-    frame = _arriving(opening.spark, listing.path, source.files_per_tick)
-    return Opened(opening.input(source), opening.listed(frame), static=False)
+    tickets = Tickets(listing, opening.spool)
+    tickets.look(may_be_none=opening.follow)
+    frame = _arriving(opening, source.files_per_tick)
+    return Opened(opening.input(Ticketed(source)), frame, static=False, tickets=tickets)
 
 
 @open_on_spark.register
@@ -114,37 +127,26 @@ def _(source: Iterable[Any], opening: Opening) -> Opened:
 
 
 def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
-    spool_rows(batches, opening)
-    reading = Spooled(str(opening.spool))
+    inside = (opening.engine.internal_rows(opening.name, list(batch)) for batch in batches)
+    spool_batches(inside, opening.spool)
+    reading = Spooled()
     if opening.operator.bounded:
         files = sorted(str(path) for path in opening.spool.iterdir() if finished(path.name))
         return Opened(opening.input(reading), _paths(opening, files), static=True)
-    frame = _arriving(opening.spark, str(opening.spool), 1)
-    return Opened(opening.input(reading), opening.listed(frame), static=False)
-
-
-def spool_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> None:
-    """Write each batch to a file of its own, once. Raises `BadRow`."""
-    opening.spool.mkdir(parents=True, exist_ok=True)
-    encode = value_encoder()
-    for number, batch in enumerate(batches):
-        file = opening.spool / f"{number:08d}.rows"
-        if not file.exists():
-            aside = opening.spool / f".{number:08d}.rows"
-            aside.write_bytes(encode(opening.engine.internal_rows(opening.name, list(batch))))
-            # Spark takes files in the order of their times.
-            os.utime(aside, (1_000_000_000 + number, 1_000_000_000 + number))
-            aside.rename(file)
+    return Opened(opening.input(reading), _arriving(opening, 1), static=False)
 
 
 @open_on_spark.register
 def _(source: Frame, opening: Opening) -> Opened:
     from pyspark.sql import functions as f
 
-    columns = _checked_columns(source.frame, opening)
-    row = f.struct(*columns).alias(f"row_{opening.tag}")
-    frame = source.frame.select(f.lit(opening.tag).alias("tag"), f.lit(None).cast("string").alias("path"), row)
-    return Opened(opening.input(None), frame, static=not source.frame.isStreaming)
+    checked = source.frame.select(*_checked_columns(source.frame, opening))
+    made = computed(checked, opening.native, weighted=not opening.append)
+    row = f.struct(*(made[name] for name in made.columns)).alias(f"row_{opening.tag}")
+    frame = made.select(f.lit(opening.tag).alias("tag"), f.lit(None).cast("string").alias("path"), row)
+    schema = opening.native[-1].schema
+    sent = Input(opening.name, schema, opening.append, None)
+    return Opened(sent, frame, static=not source.frame.isStreaming)
 
 
 def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
@@ -160,28 +162,39 @@ def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
             there = found.get(field.name)
             raise WrongType(
                 f"source {opening.name!r}: its DataFrame has "
-                + (f"no column {field.name!r}" if there is None else f"{field.name!r} as {there.simpleString()}"),
+                + (
+                    f"no column {field.name!r}"
+                    if there is None
+                    else f"{field.name!r} as {there.simpleString()}"
+                ),
                 why=f"the flow declares {field}, which is {wanted.simpleString()} on Spark.",
                 fix="select and cast in the DataFrame, or change the row type of the flow's source",
                 source=opening.name,
                 column=field.name,
             )
-        columns.append(f.col(f"`{field.name}`"))
+        column = f.col(f"`{field.name}`")
+        if len(opening.native) > 1 and not field.nullable:
+            column = _never_null(column, opening.name, field.name)
+        columns.append(column.alias(field.name))
     if not opening.append:
         weight = f.col(WEIGHT).cast("long") if WEIGHT in found else f.lit(1).cast("long")
         columns.append(weight.alias(WEIGHT))
     return columns
 
 
-def _arriving(spark: SparkSession, path: str, files_per_tick: int | None) -> DataFrame:
-    reader = spark.readStream.format("binaryFile").schema(_LISTED)
+def _never_null(column: Any, source: str, name: str) -> Any:
+    # Where Spark goes on with the rows, a null must be found before; `batch_errors` knows this text.
+    from pyspark.sql import functions as f
+
+    told = f"P201 BadRow: source {source!r}: column {name!r} of its DataFrame is null"
+    return f.when(column.isNull(), f.raise_error(f.lit(told))).otherwise(column)
+
+
+def _arriving(opening: Opening, files_per_tick: int | None) -> DataFrame:
+    reader = opening.spark.readStream.format("binaryFile").schema(_LISTED)
     if files_per_tick is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_tick)
-    if os.path.isfile(path):
-        # A stream of files wants a folder: this one file is all that counts in it.
-        folder, name = os.path.split(path)
-        return reader.option("pathGlobFilter", _GLOB.sub(r"\\\1", name)).load(folder)
-    return reader.load(path)
+    return opening.listed(reader.load(str(opening.spool)))
 
 
 def _paths(opening: Opening, files: list[str]) -> DataFrame:

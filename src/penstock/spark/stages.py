@@ -273,7 +273,9 @@ class _Cutter:
         return exchanges
 
     def _crossings(self) -> Iterable[tuple[int, int, Route]]:
-        return ((node, port, route) for (node, port), route in sorted(self.routes.items(), key=lambda i: i[0]))
+        return (
+            (node, port, route) for (node, port), route in sorted(self.routes.items(), key=lambda i: i[0])
+        )
 
     def _stage(
         self, number: int, exchanges: Mapping[tuple[int, int, str], Exchange], facts: tuple[Facts, ...]
@@ -294,7 +296,9 @@ class _Cutter:
         for e in leaving:
             origin = self.graph.nodes[e.node]
             inputs = (ids["node", str(e.node)],)
-            nodes.append(Node(len(nodes), f"{origin.name} ({e.name})", Sink(e.name), inputs, e.schema, origin.place))
+            nodes.append(
+                Node(len(nodes), f"{origin.name} ({e.name})", Sink(e.name), inputs, e.schema, origin.place)
+            )
         origins = (*(None for _ in arriving), *(node.id for node in own), *(None for _ in leaving))
         return _finished(number, self.graph, tuple(nodes), origins, arriving, leaving)
 

@@ -88,7 +88,9 @@ class _Attempt:
             if name in self.plan.plan.outputs:
                 self.sinks[name].extend(rows)
 
-    def cell(self, stage: int, shard: int, inputs: dict[str, Rows], send: Callable[..., None]) -> Result | None:
+    def cell(
+        self, stage: int, shard: int, inputs: dict[str, Rows], send: Callable[..., None]
+    ) -> Result | None:
         """Run a cell if there is anything for it to do."""
         number = cell_number(stage, shard, self.plan.plan.stages.shards)
         if not inputs and number not in self.order.pending:
@@ -121,7 +123,9 @@ def _guarded(
         yield error_result(stage, error).message(0)
 
 
-def _read(attempt: _Attempt, batches: Iterable[pa.RecordBatch], send: Callable[..., None]) -> Iterator[Result]:
+def _read(
+    attempt: _Attempt, batches: Iterable[pa.RecordBatch], send: Callable[..., None]
+) -> Iterator[Result]:
     taken = Taken()
     of = attempt.plan.stages[0]
     for source, rows in read_inputs(batches, attempt.plan.plan.inputs, taken):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.spark import task
+from penstock.spark.batch_errors import told_errors
 from penstock.spark.messages import SCHEMA, results_of
 from penstock.spark.outcome import Outcome, gathered
 from penstock.spark.plan import Compiled, ShippedPlan
@@ -123,4 +124,6 @@ class Ticker:
             for number in range(1, len(stages.stages)):
                 placed = messages.repartitionById(stages.shards, messages.shard)
                 messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
-        return gathered(results_of(messages.toArrow()))
+        with told_errors():
+            table = messages.toArrow()
+        return gathered(results_of(table))

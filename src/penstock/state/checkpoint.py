@@ -112,7 +112,7 @@ class Checkpoint:
         Raises `CheckpointInUse` if another driver has taken over.
         """
         self._lease.check()
-        before = {} if self.last is None else self.last.chains
+        before: Mapping[int, Chain] = self.last.chains if self.last else {}
         after = {**before, **{shard: chain for shard, chain in chains.items() if chain.links}}
         commit = Commit(
             self.tick + 1, self._lease.number, self._fingerprint, after, positions, outputs, watermark,

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, cast
 
-import msgpack
+import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.errors import CheckpointDamaged
 from penstock.expr.runtime import NAN
@@ -20,6 +20,7 @@ from penstock.expr.runtime import NAN
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_msgpack: Any = msgpack
 _BIG_INT, _DECIMAL, _DATE, _TIMESTAMP = 1, 2, 3, 4
 _EXACT = Context(prec=1000)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,22 +29,22 @@ _NAN = b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"
 _NEGATIVE_NAN = b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00"
 
 
-def _extension(value: object) -> msgpack.ExtType:
+def _extension(value: object) -> Any:
     match value:
         case int():
-            return msgpack.ExtType(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+            return _msgpack.ExtType(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
         case Decimal():
-            return msgpack.ExtType(_DECIMAL, str(value).encode())
+            return _msgpack.ExtType(_DECIMAL, str(value).encode())
         case datetime() if value.tzinfo is not None:
             micros = (value - _EPOCH) // _MICROSECOND
-            return msgpack.ExtType(_TIMESTAMP, micros.to_bytes(8, "big", signed=True))
+            return _msgpack.ExtType(_TIMESTAMP, micros.to_bytes(8, "big", signed=True))
         case date() if not isinstance(value, datetime):
-            return msgpack.ExtType(_DATE, value.toordinal().to_bytes(4, "big"))
+            return _msgpack.ExtType(_DATE, value.toordinal().to_bytes(4, "big"))
         case _:
             raise TypeError(f"{type(value).__name__} is not plain data: {value!r}")
 
 
-def _key_extension(value: object) -> msgpack.ExtType:
+def _key_extension(value: object) -> Any:
     # Decimal("1.0") and Decimal("1.00") are one dict key, so they must be one key here too.
     if isinstance(value, Decimal):
         value = _EXACT.normalize(value) if value else Decimal(0)
@@ -76,18 +77,18 @@ def key_encoder() -> Callable[[object], bytes]:
     return _pack(_key_extension)
 
 
-def _pack(extension: Callable[[object], msgpack.ExtType]) -> Callable[[object], bytes]:
-    packer = msgpack.Packer(default=extension, unicode_errors="surrogatepass")
+def _pack(extension: Callable[[object], Any]) -> Callable[[object], bytes]:
+    packer = _msgpack.Packer(default=extension, unicode_errors="surrogatepass")
     return cast("Callable[[object], bytes]", packer.pack)
 
 
 def decode(data: bytes) -> Any:
     """The value that was encoded. Raises `CheckpointDamaged` for anything else."""
     try:
-        value = msgpack.unpackb(
+        value = _msgpack.unpackb(
             data, use_list=False, strict_map_key=False, ext_hook=_value_of, unicode_errors="surrogatepass"
         )
-    except (ValueError, TypeError, ArithmeticError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, ArithmeticError, _msgpack.UnpackException) as error:
         raise CheckpointDamaged(
             "bytes are not encoded state", why=f"{type(error).__name__}: {error}", file=None
         ) from error

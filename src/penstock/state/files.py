@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
-import msgpack
+import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.errors import CheckpointDamaged
 
 Entry: TypeAlias = tuple[str, bytes, bytes | None]
 
+_msgpack: Any = msgpack
 _MAGIC = b"PENSTATE1\n"
 _HEAD = struct.Struct(">II")
 _END = struct.Struct(">IQ")
@@ -57,7 +58,7 @@ def write_entries(folder: Path, name: str, entries: Iterable[Entry]) -> FileRef:
         count = 0
         for block in _blocks(entries):
             count += len(block)
-            body = cast("bytes", msgpack.packb(block))
+            body = cast("bytes", _msgpack.packb(block))
             sink.write(_HEAD.pack(len(body), zlib.crc32(body)))
             sink.write(body)
         sink.write(_END.pack(0, count))
@@ -165,11 +166,11 @@ def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
 
 def _block(body: bytes, path: Path) -> list[Entry]:
     try:
-        block = msgpack.unpackb(body)
+        block = _msgpack.unpackb(body)
         for slot, key, value in block:
             if not (isinstance(slot, str) and isinstance(key, bytes) and isinstance(value, bytes | None)):
                 raise TypeError("an entry is not a slot, a key and a value")
-    except (ValueError, TypeError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, _msgpack.UnpackException) as error:
         raise damaged(path, f"a block cannot be decoded: {error}") from error
     return cast("list[Entry]", block)
 

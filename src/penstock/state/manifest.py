@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from penstock.errors import FlowChanged
 from penstock.state.commit import read_checked, write_checked
@@ -22,7 +22,10 @@ Compatible: TypeAlias = Callable[[Any, Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """id: of the checkpoint. shards: their number. description: of the flow, as JSON. layout: of its state."""
+    """id: of the checkpoint. shards: their number.
+
+    description: of the flow; layout: of its state; both as JSON.
+    """
 
     id: str
     shards: int
@@ -78,5 +81,5 @@ def _line_diff(old: Any, new: Any) -> str:
 
 
 def _lines(description: Any) -> list[str]:
-    items: list[Any] = description if isinstance(description, list) else [description]
+    items = cast("list[Any]", description) if isinstance(description, list) else [description]
     return [item if isinstance(item, str) else json.dumps(item, sort_keys=True) for item in items]
