@@ -15,7 +15,6 @@ from penstock.expr.types import BOOL, Field, Schema
 from penstock.flow.columns import (
     all_columns,
     as_class,
-    check_aggregations,
     check_expression,
     computed_columns,
     named_columns,
@@ -23,9 +22,9 @@ from penstock.flow.columns import (
     result_schema,
     shown,
 )
+from penstock.flow.grouped import Grouped
 from penstock.flow.join_condition import plan_join
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
-from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
@@ -39,13 +38,11 @@ from penstock.flow.operators.union import Union
 from penstock.flow.operators.with_columns import with_columns
 
 if TYPE_CHECKING:
-    from penstock.flow.aggregates import Aggregation
     from penstock.flow.flow import Flow
     from penstock.graph.node import Operator
 
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
-R = TypeVar("R")
 B = TypeVar("B", bound=Unbounded, covariant=True, default=Unbounded)
 G = TypeVar("G", bound=Changes, covariant=True, default=Changes)
 O = TypeVar("O", bound=NoOrder, covariant=True, default=NoOrder)
@@ -412,60 +409,6 @@ class Stream(Generic[T_co, B, G, O]):
 
 
 Table: TypeAlias = Stream[T_co, Unbounded, Changes, NoOrder]
-
-
-class Grouped(Generic[B]):
-    """A stream with group keys, waiting for `agg`."""
-
-    __slots__ = ("_keys", "_stream")
-
-    def __init__(self, stream: Stream[Any, B, Any, Any], keys: tuple[tuple[str, Expr], ...]) -> None:
-        self._stream = stream
-        self._keys = keys
-
-    @overload
-    def agg(
-        self, *, into: type[R], name: str | Aggregation | None = None, **named: Aggregation
-    ) -> Stream[R, B, Changes, NoOrder]: ...
-    @overload
-    def agg(
-        self, *, name: str | Aggregation | None = None, **named: Aggregation
-    ) -> Stream[Any, B, Changes, NoOrder]: ...
-    def agg(self, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
-        """One row per group: the keys, then these aggregates (see `operators.aggregate`).
-
-        `into` and `name` are as in `Stream.select`.
-        """
-        place = Place.of_caller()
-        schema = self._stream.schema
-        into, name = own_keywords(named)
-        check_aggregations(named, place)
-        fields: list[Field] = []
-        for key, expr in self._keys:
-            typed = check(expr, schema)
-            fields.append(Field(key, typed.type, typed.nullable))
-        fields.extend(aggregation.field(column, schema) for column, aggregation in named.items())
-        names = [f.name for f in fields]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise WrongType(
-                f"column {twice[0]!r} is made twice",
-                where=[place],
-                why="The group keys are columns of the answer too.",
-                fix="give one of them another name",
-                column=twice[0],
-            )
-        if not named:
-            raise WrongType(
-                "agg needs at least one aggregate",
-                where=[place],
-                fix="agg(rows=ps.count()); for the keys alone, select() them and use distinct()",
-            )
-        result = derived_schema(tuple(fields))
-        if into is not None:
-            result = as_class(result, into, place)
-        operator = Aggregate(self._keys, tuple(named.items()))
-        return self._stream.flow.add(operator, result, (self._stream,), name, place)
 
 
 def check_stream(given: object, what: str, place: Place) -> None:

@@ -1,0 +1,77 @@
+"""A stream with group keys: half of an aggregation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, overload
+
+from typing_extensions import TypeVar
+
+from penstock.errors import Place, WrongType
+from penstock.expr.check import check
+from penstock.expr.rows import derived_schema
+from penstock.expr.tree import Expr
+from penstock.expr.types import Field
+from penstock.flow.columns import as_class, check_aggregations, own_keywords
+from penstock.flow.markers import Changes, NoOrder, Unbounded
+from penstock.flow.operators.aggregate import Aggregate
+
+if TYPE_CHECKING:
+    from penstock.flow.aggregates import Aggregation
+    from penstock.flow.stream import Stream
+
+R = TypeVar("R")
+B = TypeVar("B", bound=Unbounded, covariant=True, default=Unbounded)
+
+
+class Grouped(Generic[B]):
+    """A stream with group keys, waiting for `agg`."""
+
+    __slots__ = ("_keys", "_stream")
+
+    def __init__(self, stream: Stream[Any, B, Any, Any], keys: tuple[tuple[str, Expr], ...]) -> None:
+        self._stream = stream
+        self._keys = keys
+
+    @overload
+    def agg(
+        self, *, into: type[R], name: str | Aggregation | None = None, **named: Aggregation
+    ) -> Stream[R, B, Changes, NoOrder]: ...
+    @overload
+    def agg(
+        self, *, name: str | Aggregation | None = None, **named: Aggregation
+    ) -> Stream[Any, B, Changes, NoOrder]: ...
+    def agg(self, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
+        """One row per group: the keys, then these aggregates (see `operators.aggregate`).
+
+        `into` and `name` are as in `Stream.select`.
+        """
+        place = Place.of_caller()
+        schema = self._stream.schema
+        into, name = own_keywords(named)
+        check_aggregations(named, place)
+        fields: list[Field] = []
+        for key, expr in self._keys:
+            typed = check(expr, schema)
+            fields.append(Field(key, typed.type, typed.nullable))
+        fields.extend(aggregation.field(column, schema) for column, aggregation in named.items())
+        names = [f.name for f in fields]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise WrongType(
+                f"column {twice[0]!r} is made twice",
+                where=[place],
+                why="The group keys are columns of the answer too.",
+                fix="give one of them another name",
+                column=twice[0],
+            )
+        if not named:
+            raise WrongType(
+                "agg needs at least one aggregate",
+                where=[place],
+                fix="agg(rows=ps.count()); for the keys alone, select() them and use distinct()",
+            )
+        result = derived_schema(tuple(fields))
+        if into is not None:
+            result = as_class(result, into, place)
+        operator = Aggregate(self._keys, tuple(named.items()))
+        return self._stream.flow.add(operator, result, (self._stream,), name, place)
