@@ -34,7 +34,7 @@ def flow(start: str = "ADK") -> ps.Flow:
       delays     average delay per state of departure
       worst      the five states with the greatest average
       reachable  airports to which one can get from `start`, by any number of flights of the timetable
-      unserved   those of them where none of the flights so far was bound for
+      unserved   those of them for which no flight so far was bound
     """
     flow = ps.Flow("US flights of 2001")
     flights = flow.table("flights", Flight)
@@ -48,15 +48,13 @@ def flow(start: str = "ADK") -> ps.Flow:
     flow.sink("delays", delays)
     flow.sink("worst", delays.top_k(5, by=col.average.desc()))
 
-    def one_flight_further(
-        reached: ps.Stream[Reached, ps.Unbounded, ps.Append, ps.NoOrder],
-    ) -> ps.Stream[Reached, ps.Unbounded, ps.Append, ps.NoOrder]:
-        return reached.join(routes, on=col.airport == col.origin).select(
-            airport=col.destination, into=Reached
-        )
-
     first = routes.filter(col.origin == start).select(airport=col.destination, into=Reached)
-    reached = flow.fixpoint(one_flight_further, first)
+    reached = flow.fixpoint(
+        lambda reached: reached.join(routes, on=col.airport == col.origin).select(
+            airport=col.destination, into=Reached
+        ),
+        first,
+    )
     reachable = reached.join(airports, on=col.airport == col.iata).select(
         "airport", "name", "state", into=Destination
     )
