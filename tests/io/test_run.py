@@ -267,6 +267,14 @@ def test_another_flow_on_a_checkpoint_is_refused(tmp_path: Path) -> None:
         ps.run(other, {"sales": SALES}, checkpoint=tmp_path / "c")
 
 
+@pytest.mark.parametrize("sink", [Changelog, TableFiles])
+def test_output_that_would_begin_in_the_middle_is_refused(tmp_path: Path, sink: Any) -> None:
+    ps.run(totals(), {"sales": SALES[:5]}, checkpoint=tmp_path / "c")
+    with pytest.raises(BadInput, match="is new, and the checkpoint ends with tick 1"):
+        ps.run(totals(), {"sales": SALES}, {"totals": sink(tmp_path / "out")}, checkpoint=tmp_path / "c")
+    assert not (tmp_path / "out").exists()
+
+
 class Stop(Exception):
     pass
 

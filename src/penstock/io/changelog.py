@@ -32,7 +32,7 @@ from typing import Any
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder
-from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks
+from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 from penstock.io.source import WEIGHT
 
 TICK = "tick"
@@ -143,9 +143,10 @@ class ChangelogWriter(Writer):
         check_columns(drain.name, drain.schema)
         self._path = Path(target.path)
         self._drain = drain
-        self._path.mkdir(parents=True, exist_ok=True)
 
     def recover(self, tick: int) -> None:
+        refuse_new(self._drain.name, self._path, tick, self._path.is_dir())
+        self._path.mkdir(parents=True, exist_ok=True)
         refuse_later_ticks(self._drain.name, self._path, max(published_ticks(self._path), default=0), tick)
         recover(self._path, tick, durable=self._drain.durable)
 

@@ -62,7 +62,8 @@ class Writer(ABC):
     def recover(self, tick: int) -> None:
         """Called once, first. `tick` is the last committed one, 0 for a new run.
 
-        Raises `BadInput` where the sink holds ticks that this run cannot have written.
+        Raises `BadInput` where the sink holds ticks that this run cannot have written,
+        or is new while the run has ticks behind it.
         """
 
     def close(self) -> None:
@@ -97,5 +98,19 @@ def refuse_later_ticks(sink: str, path: Path, found: int, tick: int) -> None:
         sink=sink,
         path=str(path),
         found=found,
+        tick=tick,
+    )
+
+
+def refuse_new(sink: str, path: Path, tick: int, is_there: bool) -> None:
+    """Raises `BadInput` for output that would begin in the middle of a run: its sums would be wrong."""
+    if is_there or tick == 0:
+        return
+    raise BadInput(
+        f"sink {sink!r}: {path} is new, and the checkpoint ends with tick {tick}",
+        why=f"the changes of ticks 1 to {tick} were not written there and will not come again.",
+        fix="give the path that the runs before had, or begin again with an empty checkpoint folder",
+        sink=sink,
+        path=str(path),
         tick=tick,
     )

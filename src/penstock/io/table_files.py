@@ -34,7 +34,7 @@ from penstock.expr.types import Schema
 from penstock.io.bucketing import Bucketing, bucketing
 from penstock.io.changelog import published_ticks, tick_folder
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
-from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks
+from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 
 VERSIONS = "versions"
 CURRENT = "current"
@@ -236,6 +236,7 @@ class TableWriter(Writer):
     def recover(self, tick: int) -> None:
         path = Path(self._target.path)
         current = path / CURRENT
+        refuse_new(self._drain.name, path, tick, newest(path) is not None)
         if current.is_symlink():
             published = int(os.readlink(current).rpartition("=")[2])
             refuse_later_ticks(self._drain.name, path, published, tick)
