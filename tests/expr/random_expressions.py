@@ -85,7 +85,14 @@ numerals = st.one_of(
         ["2001-01-02", "2001-1-2 3:4", "2001-02-29", "2000-02-29T23:59:59.9999999Z", "1999-12-31 23:59:60"]
     ),
     st.sampled_from(
-        ["2001-01-02 03:04:05+01:30", "2001", "2001-13", "0001-01-01", "9999-12-31 23:59:59.999999"]
+        [
+            "2001-01-02 03:04:05+01:30",
+            "2001",
+            "2001-13",
+            "0001-01-01",
+            "2001-01-02 3:4Z",
+            "2001-01-02 03:04:05 +1",
+        ]
     ),
     st.integers(MIN64, MAX64).map(str),
 )
@@ -272,13 +279,17 @@ class _Drawing:
         ]
 
     def _int32(self, d: int) -> list[Any]:
-        day_field = self.pick("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year")
-        time_field = self.pick("hour", "minute", "second", "microsecond")
+        def day_field(name: str) -> Any:
+            return lambda: getattr(self.of(self.pick("date", "timestamp"), d), name)()
+
+        def time_field(name: str) -> Any:
+            return lambda: getattr(self.of("timestamp", d), name)()
+
         return [
             *self._arithmetic("int32", lambda: self.draw(_SMALL), d),
             lambda: self.of(self.pick("str", "bytes"), d).length(),
-            lambda: getattr(self.of(self.pick("date", "timestamp"), d), day_field)(),
-            lambda: getattr(self.of("timestamp", d), time_field)(),
+            *map(day_field, ("year", "quarter", "month", "day", "day_of_week", "weekday", "day_of_year")),
+            *map(time_field, ("hour", "minute", "second", "microsecond")),
             lambda: self.of("date", d).days_since(self.of("date", d)),
             lambda: self.of(self.pick("int64", "float", "decimal", "bool"), d).cast(Int32),
             lambda: Column("number").cast(Int32),

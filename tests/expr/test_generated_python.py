@@ -54,6 +54,11 @@ def source(expr: Expr) -> str:
     return lower(expr, Scope(ROW, tuple(Row._fields), {}))
 
 
+def keeps(expr: Expr, p: bool | None, q: bool | None) -> bool:
+    scope = Scope(ROW, Row._fields, {})
+    return bool(eval(predicate(expr, scope), {**RUNTIME, "p": p, "q": q}))
+
+
 # -- integers ---------------------------------------------------------------------------
 
 
@@ -133,6 +138,8 @@ def test_both_zeros_are_one_key_and_so_are_all_nan() -> None:
     assert math.copysign(1, positive) == math.copysign(1, negative) == 1
     assert compute(0, math.inf * 0) is NAN
     assert compute(0, None) is None
+    (zero,) = (eval(key(col.x, Scope(ROW, Row._fields, {})), {**RUNTIME, "x": -0.0}),)
+    assert math.copysign(1, zero) == 1
 
 
 def test_floats_round_halves_away_from_zero_as_they_are_shown() -> None:
@@ -183,6 +190,11 @@ def test_truth_has_three_values() -> None:
             assert value(col.p & col.q, p=p, q=q) is both
             assert value(col.p | col.q, p=p, q=q) is either
             assert value(~(col.p & col.q), p=p, q=q) is (None if both is None else not both)
+            assert keeps(col.p & col.q, p, q) is (both is True)
+            assert keeps(~(col.p & col.q), p, q) is (both is False)
+            assert keeps(col.p | col.q, p, q) is (either is True)
+            assert keeps(~(col.p | col.q), p, q) is (either is False)
+            assert keeps(~~(~col.p | col.q), p, q) is (p is False or q is True)
 
 
 def test_null_goes_through_functions_but_not_through_null_safe_ones() -> None:
@@ -214,6 +226,12 @@ def test_what_raises_on_the_left_is_evaluated_before_a_null_on_the_right() -> No
     assert value(col.m + col.n // 0) is None
     with pytest.raises(EvaluationError):
         value((col.n + 1) * col.m, n=MAX64)
+
+
+def test_divisors_are_evaluated_first() -> None:
+    assert value((col.n + 1) // col.m, n=MAX64) is None
+    with pytest.raises(EvaluationError):
+        value(col.m // (col.n + 1), n=MAX64)
 
 
 def test_only_the_chosen_branch_is_evaluated() -> None:

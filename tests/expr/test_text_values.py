@@ -59,6 +59,8 @@ def write(number: float) -> str:
         ("2001-01-02 03:04:05+0130", datetime, datetime(2001, 1, 2, 1, 34, 5, tzinfo=UTC)),
         ("2001-01-02 03:04:05+013015", datetime, datetime(2001, 1, 2, 1, 33, 50, tzinfo=UTC)),
         ("2001-01-02 03:04:05.", datetime, datetime(2001, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        ("02001-01-02 03", datetime, datetime(2001, 1, 2, 3, tzinfo=UTC)),
+        ("2001-01-02 03:04:05.12   +1", datetime, datetime(2001, 1, 2, 2, 4, 5, 120000, UTC)),
         ("2001-01", datetime, datetime(2001, 1, 1, tzinfo=UTC)),
     ],
 )
@@ -94,6 +96,14 @@ def test_text_is_read_as_spark_reads_it(text: str, type: Any, expected: object) 
         ("2001-01-02 03:04:05+19:00", datetime),
         ("2001-01-02T", datetime),
         ("T12:00", datetime),
+        ("2001-01-02 foo", datetime),
+        ("2001-01-02 03:04Z", datetime),
+        ("2001-01-02 03:04+01:00", datetime),
+        ("2001-01-02 03:04:", datetime),
+        ("2001-01-02 03:04:05+", datetime),
+        ("2001-01-02 03:04:05+1:", datetime),
+        ("2001-01-02 03:04:05+001:00", datetime),
+        ("2001-01-02 03:04:05+100", datetime),
     ],
 )
 def test_text_that_spark_refuses_raises(text: str, type: Any) -> None:

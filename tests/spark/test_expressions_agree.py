@@ -245,6 +245,18 @@ def test_types_and_nullability_agree(table: Table, outcomes: list[Outcome]) -> N
                 assert None not in outcome.values, str(outcome.expr)
 
 
+@pytest.fixture
+def unoptimized(spark: SparkSession) -> Iterator[None]:
+    """Lets Spark evaluate everything: the optimizer leaves out what cannot change an answer, errors too."""
+    rules = "BooleanSimplification ConstantFolding ConvertToLocalRelation NullPropagation OptimizeIn"
+    rules += " PushFoldableIntoBranches SimplifyBinaryComparison SimplifyConditionals"
+    package = "org.apache.spark.sql.catalyst.optimizer"
+    spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(f"{package}.{r}" for r in rules.split()))
+    yield
+    spark.conf.unset("spark.sql.optimizer.excludedRules")
+
+
+@pytest.mark.usefixtures("unoptimized")
 def test_what_raises_in_python_raises_on_spark(table: Table, outcomes: list[Outcome]) -> None:
     raising = [(o.expr, o.rows_bad_everywhere[0]) for o in outcomes if o.rows_bad_everywhere]
     step = max(1, len(raising) // RAISING_CHECKED)

@@ -28,14 +28,12 @@ _BOOLS = {
     **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
     **dict.fromkeys(("f", "false", "n", "no", "0"), False),
 }
-_DATE = r"(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})"
-_DAY = re.compile(rf"\+?{_DATE}(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
-_MOMENT = re.compile(
-    rf"\+?{_DATE}(?:[ T](\d{{1,2}})(?::(\d{{1,2}})(?::(\d{{1,2}})(?:\.(\d*))?)?)?"
-    r"(?: *(Z|UTC|GMT|[+-][\d:]+))?)?)?)?",
-    re.ASCII,
-)
-_ZONE = re.compile(r"([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{1,2}))?)?", re.ASCII)
+_DAY = re.compile(r"\+?(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
+# A zone may stand only after seconds.
+_TIME = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(?: *(Z|UTC|GMT|[+-][\d:]+))?)?)?"
+_MOMENT = re.compile(rf"\+?(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_TIME})?)?)?", re.ASCII)
+_ZONE = re.compile(r"(\d{1,2})(?::(\d{1,2})|:(\d{2}):(\d{2})|)", re.ASCII)
+_ZONE_OF_DIGITS = re.compile(r"(\d{2})(\d{2})(\d{2})?", re.ASCII)
 _MAX_ZONE = timedelta(hours=18)
 
 
@@ -126,14 +124,15 @@ def to_timestamp(text: str) -> datetime:
 def _offset(zone: str | None) -> timedelta:
     if zone is None or zone in ("Z", "UTC", "GMT"):
         return timedelta()
-    found = _ZONE.fullmatch(zone)
+    found = _ZONE.fullmatch(zone, 1) or _ZONE_OF_DIGITS.fullmatch(zone, 1)
     if found is None:
         raise ValueError(zone)
-    hours, minutes, seconds = (int(part or 0) for part in found.groups()[1:])
+    hours, *rest = (int(part) for part in found.groups() if part is not None)
+    minutes, seconds = (*rest, 0, 0)[:2]
     offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
     if minutes > 59 or seconds > 59 or offset > _MAX_ZONE:
         raise ValueError(zone)
-    return -offset if found[1] == "-" else offset
+    return -offset if zone[0] == "-" else offset
 
 
 NAMES: dict[str, Any] = {

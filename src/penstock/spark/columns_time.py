@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 
 _DAY = 86_400_000_000
 _WIDTHS = {"second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": _DAY}
-# A date, a time and a zone: this has no business with the session's zone.
-_DATE_AND_TIME = r"^[\x00-\x20]*\+?\d{4}-\d{1,2}-\d{1,2}[ T]\d"
-_ZONED = _DATE_AND_TIME + r"[\d:.]* *(Z|UTC|GMT|[+-][\d:]+)[\x00-\x20]*$"
+# The texts that are read as moments: with a zone, which then decides, and without, in UTC. Spark would
+# read more (a time of today, zones by name), in ways that depend on the session.
+_BLANK = r"[\x00-\x20\x7f-\x9f]*"
+_DATE = rf"^{_BLANK}\+?\d{{4,6}}-\d{{1,2}}-\d{{1,2}}"
+_ZONED = rf"{_DATE}[ T]\d{{1,2}}:\d{{1,2}}:\d{{1,2}}(\.\d*)? *(Z|UTC|GMT|[+-][\d:]+){_BLANK}$"
+_LOCAL = rf"({_DATE}([ T]\d[\d:.]*)?|^{_BLANK}\+?\d{{4,6}}(-\d{{1,2}})?){_BLANK}$"
 
 
 def _micros(span: object) -> int:
@@ -126,12 +129,20 @@ def _text_of_moment(value: Column, target: DataType) -> Column:
 
 
 def _moment_of_text(text: Column, target: DataType) -> Column:
-    in_utc = F.concat(F.rtrim(text), F.lit("Z")).cast("timestamp")
-    return (
-        F.when(text.rlike(_ZONED), text.cast("timestamp"))
-        .when(text.rlike(_DATE_AND_TIME), in_utc)
-        .otherwise(_midnight(text.cast("date")))
-    )
+    message = F.concat(F.lit("'"), text, F.lit("' cannot be read as timestamp"))
+    failed = F.raise_error(message).cast("timestamp")
+    in_utc = _moment_in_utc(text.cast("timestamp_ntz"))
+    zoned = F.when(text.rlike(_ZONED), text.cast("timestamp"))
+    return zoned.when(text.rlike(_LOCAL), in_utc).otherwise(F.when(text.isNotNull(), failed))
+
+
+def _moment_in_utc(wall: Column) -> Column:
+    """The moment at which clocks in UTC show a timestamp without zone."""
+    day = F.unix_date(wall.cast("date")).cast("bigint") * F.lit(_DAY)
+    hours = F.hour(wall).cast("bigint") * F.lit(_WIDTHS["hour"])
+    minutes = F.minute(wall).cast("bigint") * F.lit(_WIDTHS["minute"])
+    seconds = (F.extract(F.lit("SECOND"), wall) * F.lit(_WIDTHS["second"])).cast("bigint")
+    return F.timestamp_micros(day + hours + minutes + seconds)
 
 
 CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column, DataType], Column]] = {

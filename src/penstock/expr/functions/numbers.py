@@ -127,12 +127,12 @@ def _whole(name: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
 
 
 def _to_int64(value: float) -> int:
-    # As Spark: NaN is 0, and 2**63 itself is taken for the greatest int64.
+    # As Spark: NaN is 0.
     if value != value:
         return 0
-    if not -(2.0**63) <= value <= 2.0**63:
+    if not -(2.0**63) <= value < 2.0**63:
         overflow(value, "int64")
-    return min(int(value), 2**63 - 1)
+    return int(value)
 
 
 def floor_float(value: float) -> int:
