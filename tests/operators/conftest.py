@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import penstock as ps
 from penstock.testing import Backend, InProcess, answers
 from penstock.testing.strategies import Accumulated, Case
 from penstock.testing.ticks import TickInput
+from tests.spark.tasks_in_process import InProcessTasks
 
 
 class FromScratch:
@@ -36,7 +39,28 @@ class FromScratch:
         return out
 
 
-@pytest.fixture(params=["in process", "from scratch"])
+class InShards:
+    """What Spark runs in its tasks, on three shards with shuffles between the stages, without Spark."""
+
+    def changes(
+        self, flow: ps.Flow, ticks: Sequence[TickInput]
+    ) -> list[dict[str, list[tuple[tuple[Any, ...], int]]]]:
+        with tempfile.TemporaryDirectory() as folder:
+            tasks = InProcessTasks(flow, shards=3, folder=Path(folder), way="stages")
+            out: list[dict[str, list[tuple[tuple[Any, ...], int]]]] = []
+            for tick in ticks:
+                changes = tasks.tick(tick)
+                out.append({n: [(tuple(row[:-1]), row[-1]) for row in rows] for n, rows in changes.items()})
+            return out
+
+
+ENGINES: dict[str, Callable[[], Backend]] = {
+    "in process": InProcess,
+    "in shards": InShards,
+    "from scratch": FromScratch,
+}
+
+
+@pytest.fixture(params=ENGINES)
 def backend(request: pytest.FixtureRequest) -> Backend:
-    engines: dict[str, Backend] = {"in process": InProcess(), "from scratch": FromScratch()}
-    return engines[request.param]
+    return ENGINES[request.param]()
