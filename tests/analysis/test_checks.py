@@ -153,3 +153,29 @@ def test_the_shortest_cycle_is_shown() -> None:
     with pytest.raises(CycleThroughBlockingInput) as error:
         analyse(draft.graph())
     assert error.value.facts["cycle"] == ("feedback_1", "union_4", "aggregate_5")
+
+
+def test_a_loop_over_rows_that_may_be_taken_back_is_refused_with_the_way_from_where_that_begins() -> None:
+    draft = Draft()
+    table, again = draft.source(append=False), draft.feedback()
+    shown = draft.distinct(table)
+    draft.close(again, draft.union(again, shown))
+    with pytest.raises(NeedNotMet) as error:
+        analyse(draft.graph())
+    assert error.value.facts["way"] == ("source_0", "distinct_2", "union_3")
+    assert [step.note for step in error.value.where] == [
+        "from here on rows may be taken back",
+        "",
+        "",
+        "'closing' must be append-only",
+    ]
+
+
+def test_the_way_begins_at_the_operator_that_makes_rows_be_taken_back() -> None:
+    draft = Draft()
+    source, again = draft.source(), draft.feedback()
+    counted = draft.aggregate(draft.distinct(source))
+    draft.close(again, draft.union(again, counted))
+    with pytest.raises(NeedNotMet) as error:
+        analyse(draft.graph())
+    assert error.value.facts["way"] == ("aggregate_3", "union_4")
