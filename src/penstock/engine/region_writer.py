@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from penstock.graph.node import Edge, FlowGraph, Node
 
 
+# Python nests no more than 20 loops and 100 levels in one function; each operator may add a level.
+_LONGEST_RUN = 12
+
+
 class RegionWriter:
     """Code of one part of a plan.
 
@@ -334,6 +338,7 @@ class RegionWriter:
         """Nodes whose only consumer's code is written where their rows are made."""
         inlined: set[int] = set()
         ends_heavy: dict[int, bool] = {}
+        run: dict[int, int] = {}
         for node in reversed(self.part.nodes):
             edges = self._consumers[node]
             if len(edges) != 1 or not self._may_inline(edges[0]):
@@ -342,6 +347,10 @@ class RegionWriter:
             heavy = target.heavy or ends_heavy.get(edges[0].target, False)
             if heavy and self._steps[node].sites > 1:
                 continue
+            length = 1 + run.get(edges[0].target, 0)
+            if length > _LONGEST_RUN:
+                continue
+            run[node] = length
             inlined.add(node)
             # A stateful consumer emits elsewhere, or is itself the heavy code.
             ends_heavy[node] = target.heavy or (
