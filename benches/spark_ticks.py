@@ -17,7 +17,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,27 +43,34 @@ def files(spark: SparkSession, folder: Path) -> DataFrame:
     return frames[0].union(frames[1])
 
 
-def batch_seconds(frame: DataFrame, checkpoint: Path, each: Callable[[DataFrame, int], None]) -> list[float]:
-    """Run a query to the end of its files: Spark's own time per micro-batch."""
-    seconds: list[float] = []
+def between(moments: list[float]) -> list[float]:
+    """Seconds from each moment to the next."""
+    return [later - earlier for earlier, later in pairwise(moments)]
+
+
+def batch_seconds(frame: DataFrame, checkpoint: Path, each: Callable[[DataFrame], None]) -> list[float]:
+    """Run a query to the end of its files: seconds from the end of each batch's function to the next."""
+    moments: list[float] = []
+
+    def timed(batch: DataFrame, number: int) -> None:
+        each(batch)
+        moments.append(time.perf_counter())
+
     query = (
-        frame.writeStream.foreachBatch(each)
+        frame.writeStream.foreachBatch(timed)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
     query.awaitTermination()
-    for progress in query.recentProgress:
-        if progress["numInputRows"]:
-            seconds.append(progress["durationMs"]["triggerExecution"] / 1000)
-    return seconds
+    return between(moments)
 
 
-def nothing(batch: DataFrame, number: int) -> None:
+def nothing(batch: DataFrame) -> None:
     """The empty function."""
 
 
-def one_stage(batch: DataFrame, number: int) -> None:
+def one_stage(batch: DataFrame) -> None:
     """One Python stage that hands every row through, and one action."""
 
     def through(batches: Iterator[Any]) -> Iterator[Any]:
@@ -71,12 +80,12 @@ def one_stage(batch: DataFrame, number: int) -> None:
 
 
 def penstock_ticks(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple[list[float], list[str]]:
-    """Seconds per tick, and the way each one took."""
-    seconds: list[float] = []
+    """Seconds from tick to tick, Spark's own part included, and the way each one took."""
+    moments: list[float] = []
     ways: list[str] = []
 
     def ticked(progress: Any) -> None:
-        seconds.append(progress.seconds)
+        moments.append(time.perf_counter())
         ways.append(str(progress.way))
 
     ps.spark.run(
@@ -87,7 +96,7 @@ def penstock_ticks(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple
         checkpoint=checkpoint,
         on_tick=ticked,
     )
-    return seconds, ways
+    return between(moments), ways[1:]
 
 
 def main() -> None:
