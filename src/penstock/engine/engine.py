@@ -41,7 +41,7 @@ class Engine:
             state = in_memory
         self._machine = Machine(self.program, state)
         self._ticks = first_tick
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         graph = self.program.graph
         self._intake: dict[str, Callable[[Iterable[Any]], Rows]] = {
             name: _intake(graph.nodes[node].operator, self.program.source_append[name])
@@ -86,6 +86,8 @@ class Engine:
             intake = self._intake.get(name)
             if intake is None:
                 raise self._unknown_source(name)
+            if type(given) is not list:
+                _check_iterable(name, given)
             rows[name] = intake(given)
         made = self.tick_rows(rows)
         outputs: dict[str, Changes] = {}
@@ -96,16 +98,17 @@ class Engine:
     def tick_rows(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append."""
         if self._failure is not None:
+            failure = str(self._failure) or type(self._failure).__name__
             raise EngineStopped(
                 f"the engine failed in tick {self._ticks}",
-                why=f"its state is half of that tick. The failure was: {self._failure}",
+                why=f"its state is half of that tick. The failure was: {failure}",
                 fix="make a new engine, or restore the last checkpoint",
             ) from self._failure
         if self._ticks and self._bounded:
             self._refuse_late_rows(inputs)
         try:
             outputs = self._machine.tick(inputs)
-        except Exception as error:
+        except BaseException as error:  # Ctrl-C, too, leaves half a tick behind
             self._failure = error
             raise
         self._ticks += 1
@@ -126,12 +129,23 @@ class Engine:
         intake = self._intake.get(name)
         if intake is None:
             raise self._unknown_source(name)
+        _check_iterable(name, rows)
         return intake(rows)
 
     def _unknown_source(self, name: str) -> BadInput:
         return BadInput(
             f"the flow has no source {name!r}",
             fix=f"its sources are {', '.join(map(repr, self._intake)) or 'none'}",
+            source=name,
+        )
+
+
+def _check_iterable(name: str, rows: object) -> None:
+    """Raises `BadInput` for what is no collection of rows; text is one row, not one of letters."""
+    if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
+        raise BadInput(
+            f"source {name!r} takes an iterable of rows, got {type(rows).__name__} {rows!r}",
+            fix=f"tick({name}=[...]); leave a source out to give it nothing",
             source=name,
         )
 

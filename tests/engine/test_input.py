@@ -1,0 +1,40 @@
+"""What an engine takes for rows, and that a broken tick stays broken."""
+
+from __future__ import annotations
+
+import pytest
+
+import penstock as ps
+from penstock.errors import BadInput, EngineStopped
+
+
+def words() -> ps.Engine:
+    flow = ps.Flow("words")
+    flow.sink("out", flow.source("words", str))
+    return ps.Engine(flow)
+
+
+@pytest.mark.parametrize("rows", ["abc", b"abc", None, 5])
+def test_what_is_no_collection_of_rows_is_refused_and_changes_nothing(rows: object) -> None:
+    engine = words()
+    with pytest.raises(BadInput, match="'words' takes an iterable of rows"):
+        engine.tick(words=rows)  # type: ignore[arg-type]
+    assert list(engine.tick(words=["abc"])["out"]) == [ps.insert("abc")]
+
+
+@pytest.mark.parametrize("rows", [["a"], ("a",), {"a"}, iter(["a"]), {"a": 1}])
+def test_any_collection_will_do(rows: object) -> None:
+    assert list(words().tick(words=rows)["out"]) == [ps.insert("a")]  # type: ignore[arg-type]
+
+
+def test_an_engine_that_was_interrupted_in_a_tick_goes_no_further() -> None:
+    def interrupted(n: int) -> int:
+        raise KeyboardInterrupt
+
+    flow = ps.Flow("interrupted")
+    flow.sink("out", flow.source("n", int).map(interrupted))
+    engine = ps.Engine(flow)
+    with pytest.raises(KeyboardInterrupt):
+        engine.tick(n=[1])
+    with pytest.raises(EngineStopped, match="KeyboardInterrupt"):
+        engine.tick()
