@@ -13,6 +13,7 @@ from penstock.errors import EvaluationError
 from penstock.expr.annotations import Int32
 from penstock.expr.python import compile_rows
 from penstock.expr.rows import schema_of
+from penstock.expr.tree import Expr
 from penstock.expr.types import BYTES, FLOAT64, INT32, STR, DecimalType
 from penstock.expr.xxhash64 import SEED, hash_of, hash_values
 
@@ -130,6 +131,30 @@ def test_text_that_spark_refuses_raises(text: str, type: Any) -> None:
 )
 def test_floats_are_written_as_java_writes_them(number: float, shown: str) -> None:
     assert write(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("expr", "shown"),
+    [
+        (col.s.substring(0, 2), "ab"),
+        (col.s.substring(-5, 3), "a"),
+        (col.s.substring(-2, 9), "bc"),
+        (col.s.substring(2, -1), ""),
+        (col.s.substring(2, 1), "b"),
+        (col.s.substring(col.x.cast(int) + 4, 2), ""),
+        (col.s.replace("", "x"), "abc"),
+        (col.s.replace("b", ""), "ac"),
+        (col.s.split_part("b", 1), "a"),
+        (col.s.split_part("b", -1), "c"),
+        (col.s.split_part("b", 3), ""),
+        (col.s.split_part("", 1), "abc"),
+        (col.s.split_part("", 2), ""),
+        ((col.s + "  ").trim().upper(), "ABC"),
+    ],
+    ids=str,
+)
+def test_parts_of_text_are_those_of_spark(expr: Expr, shown: str) -> None:
+    assert compile_rows((expr,), schema_of(Text))(("abc", 0.0)) == (shown,)
 
 
 def test_the_hash_is_spark_s_xxhash64() -> None:

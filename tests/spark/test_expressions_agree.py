@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,13 +24,14 @@ from penstock.io.arrow import column_to_values, rows_to_table
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
 EXPRESSIONS = 2_000
 ROWS = 60
-AT_ONCE = 40
+AT_ONCE = 80
 RAISING_CHECKED = 60
 
 # Spark says "nullable" of everything these make, although null comes only from null. (The fields of
@@ -82,6 +84,12 @@ class Outcome:
     expr: Expr
     values: list[Any]
 
+    @cached_property
+    def column(self) -> SparkColumn:
+        from penstock.spark.columns import to_column
+
+        return to_column(self.expr, SCHEMA)
+
     @property
     def bad_rows(self) -> list[int]:
         return [at for at, value in enumerate(self.values) if isinstance(value, Raised)]
@@ -127,11 +135,9 @@ class Table:
         """Spark's values, expression by expression; null where Python raised."""
         from pyspark.sql import functions as F
 
-        from penstock.spark.columns import to_column
-
         columns = []
         for at, outcome in enumerate(outcomes):
-            column = to_column(outcome.expr, SCHEMA)
+            column = outcome.column
             if outcome.bad_rows:
                 column = F.when(~F.col("row").isin(outcome.bad_rows), column)
             columns.append(column.alias(f"v{at}"))
@@ -147,13 +153,11 @@ class Table:
                     yield outcome.expr, at, mine, its
                     break
 
-    def raises(self, expr: Expr, row: int) -> bool:
+    def raises(self, outcome: Outcome, row: int) -> bool:
         from pyspark.errors import PySparkException
 
-        from penstock.spark.columns import to_column
-
         try:
-            self.frame.where(f"row = {row}").select(to_column(expr, SCHEMA)).toArrow()
+            self.frame.where(f"row = {row}").select(outcome.column).toArrow()
         except PySparkException:
             return True
         return False
@@ -229,11 +233,10 @@ def blame(table: Table, expr: Expr) -> str:
 
 
 def test_types_and_nullability_agree(table: Table, outcomes: list[Outcome]) -> None:
-    from penstock.spark.columns import to_column
     from penstock.spark.types import spark_type
 
     for chunk in chunks(outcomes):
-        fields = table.frame.select(*(to_column(o.expr, SCHEMA) for o in chunk)).schema.fields
+        fields = table.frame.select(*(o.column for o in chunk)).schema.fields
         for outcome, field in zip(chunk, fields, strict=True):
             typed = check(outcome.expr, SCHEMA)
             assert field.dataType == spark_type(typed.type), str(outcome.expr)
@@ -258,12 +261,12 @@ def unoptimized(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("unoptimized")
 def test_what_raises_in_python_raises_on_spark(table: Table, outcomes: list[Outcome]) -> None:
-    raising = [(o.expr, o.rows_bad_everywhere[0]) for o in outcomes if o.rows_bad_everywhere]
+    raising = [(o, o.rows_bad_everywhere[0]) for o in outcomes if o.rows_bad_everywhere]
     step = max(1, len(raising) // RAISING_CHECKED)
     checked = raising[::step][:RAISING_CHECKED]
     assert checked
-    for expr, row in checked:
-        assert table.raises(expr, row), f"{expr}\nrow: {table.inside[row]}"
+    for outcome, row in checked:
+        assert table.raises(outcome, row), f"{outcome.expr}\nrow: {table.inside[row]}"
 
 
 def test_every_function_of_the_catalogue_is_drawn_and_lowered(outcomes: list[Outcome]) -> None:

@@ -12,7 +12,7 @@ from penstock.expr.functions import CATALOGUE
 from penstock.expr.literals import canonical, type_of
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.typed import NULL, CallTerm, ColumnTerm, LiteralTerm, Term, Typed
-from penstock.expr.types import Schema
+from penstock.expr.types import INT64, Schema
 
 __all__ = ["Typed", "check", "elaborate"]
 
@@ -83,10 +83,10 @@ def _literal(expr: Literal, schema: Schema) -> Term:
         value = canonical(expr.value)
     except ValueError as error:
         raise _no_constant(expr, str(error)) from None
-    is_int = isinstance(value, int) and not isinstance(value, bool)
-    if is_int and not -(2**63) <= value < 2**63:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise _no_constant(expr, "It does not fit int64.")
-    term = LiteralTerm(found, value is None, value, adapts=expr.type is None and is_int)
+    adapts = expr.type is None and found == INT64
+    term = LiteralTerm(found, value is None, value, adapts)
     if expr.type is None:
         return term
     typed = as_constant(term, expr.type)
