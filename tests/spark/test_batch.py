@@ -90,6 +90,8 @@ SINGLE: dict[str, Callable[[Any], Any]] = {
     "distinct": lambda s: s.distinct(),
     "deferred": lambda s: s.defer_tick(),
     "top k of all": lambda s: s.top_k(3, by=col.key.desc()),
+    "top k with ties": lambda s: s.top_k(4, by=col.count % 2),
+    "top k with ties per group": lambda s: s.top_k(1, by=col.price.is_null(), per=col.key),
     "top k per group, copies count": lambda s: s.top_k(1, by=[col.count, col.name.desc()], per=col.key),
     "top k per computed group": lambda s: s.top_k(2, by=col.key, per=col.name.is_null()),
     "all aggregates by a float": lambda s: s.group_by(col.key).agg(**AGGREGATES),
@@ -168,6 +170,17 @@ def test_an_operator_of_two_streams_answers_as_it_is_defined(
     assert batch_bags(spark, flow, inputs) == true_bags(flow, inputs)
 
 
+class Cased(NamedTuple):
+    a: int
+    A: int
+
+
+def test_names_that_differ_in_upper_and_lower_case_are_two_columns(spark: SparkSession) -> None:
+    flow = ps.Flow("cased")
+    flow.sink("out", flow.source("cased", Cased).filter(col.a < col.A).select(A=col.a, a=col.A))
+    assert batch_bags(spark, flow, {"cased": once([Cased(1, 2), Cased(2, 1)])})["out"] == {(1, 2): 1}
+
+
 # --- numbers -----------------------------------------------------------------------------
 
 
@@ -186,6 +199,9 @@ HARD = {
     "all at the lower end": [-(2**63)] * 3,
     "just above the exact floats": [2**53, 2**53 + 1, 2**53 + 1],
     "a quotient beside a half": [2**60 + 1, 2**60 + 2, 2**60 + 3, 7, -3, 11, 13],
+    "a quotient that needs bits after the point": [2**53 + 1, 2**53, 3, 0, 0, 0, 0],
+    "a little more than a half": [2**59 + 64, 2**59 + 64, 2**59 + 65],
+    "exactly a half": [2**59 + 64] * 3,
     "small ones": [1, 2, 2],
     "minus": [-(2**61), -(2**61) - 1, -1],
 }

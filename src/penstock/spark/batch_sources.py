@@ -60,11 +60,11 @@ def _bag(frame: DataFrame, operator: Source) -> DataFrame:
     """Each row as often as its weights add up to. A row taken back more often than given is an error."""
     names = operator.schema.names
     total = f.sum(_COPIES).alias(_COPIES)
-    sums = frame.groupBy(*(named(n) for n in names)).agg(total).filter(named(_COPIES) != 0)
+    sums = frame.groupBy(*(named(n) for n in names)).agg(total)
     refusal = f.lit(
         f"P201 BadRow: a row of source {operator.name!r} is taken back more often than it was given"
     )
-    # Most rows are there once; explode gives those one copy, too, and costs them little.
+    # A list of no copies explodes to no row.
     copies = f.when(named(_COPIES) < 0, f.raise_error(refusal).cast("long")).otherwise(named(_COPIES))
     ones = f.array_repeat(f.lit(0), copies.cast("int"))
     return sums.select(*(named(n) for n in names), f.explode(ones).alias(_COPIES)).drop(_COPIES)

@@ -143,7 +143,8 @@ def _settings(master: str, app_name: str, partitions: int | None, folder: Path) 
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
-        # One meaning of expressions and times.
+        # One meaning of names, expressions and times.
+        "spark.sql.caseSensitive": "true",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         # Small ticks: no re-planning, no copies through local relations, no stall of 40 ms per Python
