@@ -127,8 +127,17 @@ def test_after_a_crash_the_version_of_the_commit_is_the_current_one(tmp_path: Pa
     sink.close()
     again = writer(out, committed, spool=spool)
     assert len(seen(Path(out.path))) == (9 if committed == 2 else 8)
+    assert (tmp_path / "out" / "versions" / "tick=3").exists() == (committed == 3)
     run_tick(again, committed + 1, [(8, "a", -1)])
     assert len(seen(Path(out.path))) == (8 if committed == 2 else 7)
+
+
+def test_a_second_attempt_at_a_tick_knows_nothing_of_the_first(tmp_path: Path) -> None:
+    sink = writer(TableFiles(tmp_path, buckets=1))
+    run_tick(sink, 1, [(1, "a", 1), (2, "b", 1)])
+    sink.prepare(2, [(1, "a", -1), (3, "c", 1)])
+    run_tick(sink, 2, [(2, "b", -1)])
+    assert seen(tmp_path) == [(1, "a")]
 
 
 @settings(max_examples=30)  # of files written

@@ -57,6 +57,8 @@ class TableFiles(SinkTarget):
     def __init__(
         self, path: str | os.PathLike[str], key: Iterable[str] | str | None = None, buckets: int = 16
     ) -> None:
+        if buckets < 1:
+            raise BadInput(f"a table has {buckets} buckets", fix="give 1 or more, or leave it out")
         columns = (key,) if isinstance(key, str) else key
         object.__setattr__(self, "path", os.fspath(path))
         object.__setattr__(self, "key", None if columns is None else tuple(columns))
@@ -74,6 +76,13 @@ def version(path: str | os.PathLike[str], tick: int) -> Path:
 def newest(path: str | os.PathLike[str]) -> int | None:
     """The tick of the newest version, published or not; None where there is none."""
     return max(published_ticks(Path(path, VERSIONS)), default=None)
+
+
+def base_of(path: str | os.PathLike[str], tick: int) -> Path:
+    """The version that a tick changes: the newest one before it, whatever an earlier attempt at it left."""
+    before = [t for t in published_ticks(Path(path, VERSIONS)) if t < tick]
+    assert before, "create() comes first"
+    return version(path, before[-1])
 
 
 # --- in parallel tasks ---------------------------------------------------------------
@@ -122,9 +131,7 @@ def stage_bucket(
     """
     from penstock.io.parts import read_part, write_part
 
-    base = newest(target.path)
-    assert base is not None, "create() comes first"
-    file = version(target.path, base) / bucket_file(bucket)
+    file = base_of(target.path, tick) / bucket_file(bucket)
     rows = read_part(file, schema, weighted=False) if file.exists() else []
     rows = applied(sink, target, rows, changes)
     by = bucketing(sink, schema, target.key, target.buckets)
@@ -172,21 +179,15 @@ def check_unique(sink: str, key: tuple[str, ...], by: Bucketing, rows: Rows) -> 
 
 def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
     """Make the version of a tick: the staged buckets, and all others as they were. Not visible yet."""
-    base = newest(path)
-    assert base is not None, "create() comes first"
-    if base >= tick:  # of an attempt that came to nothing
-        remove(version(path, tick))
-        base = newest(path)
-        assert base is not None
-        assert base < tick, "ticks go forward"
     folder = Path(path, STAGING, tick_folder(tick))
     remove(folder)
     folder.mkdir(parents=True)
     for name in names:
-        os.rename(Path(path, STAGING, name), folder / bucket_file(int(name[:4])))
-    for file in version(path, base).iterdir():
+        os.rename(Path(path, STAGING, name), folder / bucket_file(int(name.partition("-")[0])))
+    for file in base_of(path, tick).iterdir():
         if not (folder / file.name).exists():
             take_over(file, folder / file.name)
+    remove(version(path, tick))  # of an attempt that came to nothing
     move_folder(folder, version(path, tick), durable=durable)
 
 
