@@ -12,7 +12,7 @@ from hypothesis import given
 
 import penstock as ps
 from penstock import col
-from penstock.errors import EvaluationError
+from penstock.errors import EvaluationError, WrongType
 from penstock.expr.annotations import Int32
 from penstock.expr.build import lit
 from penstock.expr.check import check
@@ -340,3 +340,25 @@ def test_leaving_the_years_1_to_9999_raises() -> None:
         value(col.t + timedelta(days=1), t=last)
     with pytest.raises(EvaluationError, match="does not fit timestamp"):
         value(col.t.tumble("400 days"), t=datetime(1, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.filterwarnings("error")
+@given(expressions())
+def test_generated_code_compiles_without_a_warning(expr: Expr) -> None:
+    compile(lower(expr, Scope(SCHEMA, SCHEMA.names, {})), "<expression>", "eval")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_constant_before_a_null_needs_no_guard() -> None:
+    assert value((lit(1079).round(1) + col.m) / -3) is None
+
+
+def test_long_sums_work_and_endless_ones_are_refused() -> None:
+    total = col.n
+    for _ in range(60):
+        total = total + 1
+    assert value(total) == 61
+    for _ in range(60):
+        total = total + 1
+    with pytest.raises(WrongType, match="nested too deeply"):
+        lower(total, Scope(ROW, Row._fields, {}))

@@ -135,7 +135,7 @@ class Emitter:
             guards += [g for g in code.guards if g not in guards]
             source = code.source
             nulls_to_come = any(g not in guards for later in codes[at + 1 :] for g in later.guards)
-            if nulls_to_come and may_raise(terms[at]):
+            if nulls_to_come and may_raise(terms[at]) and not _ATOM.fullmatch(source):
                 first, source = self.name(source)
                 guards.append(first)
             sources.append(source)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import Place, WrongType
 from penstock.expr import decimals, formatting, keys, parsing, runtime, xxhash64
 from penstock.expr.check import elaborate
 from penstock.expr.emit import Emitter
@@ -75,17 +76,34 @@ def lower(expr: Expr, scope: Scope) -> str:
 
     Raises what `penstock.expr.check.check` raises.
     """
-    return Emitter(scope).value(elaborate(expr, scope.schema))
+    return _not_too_deep(Emitter(scope).value(elaborate(expr, scope.schema)), expr)
 
 
 def predicate(expr: Expr, scope: Scope) -> str:
     """Source that is truthy exactly where a bool expression is true."""
-    return Emitter(scope).true(elaborate(expr, scope.schema))
+    return _not_too_deep(Emitter(scope).true(elaborate(expr, scope.schema)), expr)
 
 
 def key(expr: Expr, scope: Scope) -> str:
     """Source of the value as a dictionary key: what Spark groups together is equal."""
-    return Emitter(scope).key(elaborate(expr, scope.schema))
+    return _not_too_deep(Emitter(scope).key(elaborate(expr, scope.schema)), expr)
+
+
+# Python reads 200 nested brackets; some are left to the code around.
+_BRACKETS = 160
+
+
+def _not_too_deep(source: str, expr: Expr) -> str:
+    if source.count("(") > _BRACKETS:
+        depth = max(accumulate((c == "(") - (c == ")") for c in source))
+        if depth > _BRACKETS:
+            raise WrongType(
+                f"an expression is nested too deeply: {str(expr)[:60]}...",
+                where=[Place.of_caller()],
+                why="The Python code that it becomes has more nested brackets than Python reads.",
+                fix="compute a part of it first, in with_columns()",
+            )
+    return source
 
 
 def key_of(type: DataType, nullable: bool, source: str, scope: Scope | None = None) -> str:

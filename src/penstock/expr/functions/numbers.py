@@ -126,6 +126,10 @@ def _whole(name: str) -> Callable[[Emitter, CallTerm, tuple[str, ...]], str]:
     return python
 
 
+def _leaves_floats(call: CallTerm) -> bool:
+    return not is_integer(call.arguments[0].type)
+
+
 def _to_int64(value: float) -> int:
     # As Spark: NaN is 0.
     if value != value:
@@ -222,9 +226,9 @@ NAMES: dict[str, Any] = {
 FUNCTIONS: tuple[Function, ...] = (
     Strict("negate", _number("-"), _negate, _may_overflow),
     Strict("abs", _number("abs"), _abs, _may_overflow),
-    Strict("round", _round_rule, _round, fallible=True),
-    Strict("floor", _whole_rule("floor"), _whole("floor"), fallible=True),
-    Strict("ceil", _whole_rule("ceil"), _whole("ceil"), fallible=True),
+    Strict("round", _round_rule, _round, lambda call: call.type != FLOAT64),
+    Strict("floor", _whole_rule("floor"), _whole("floor"), _leaves_floats),
+    Strict("ceil", _whole_rule("ceil"), _whole("ceil"), _leaves_floats),
     Lazy("least", _extreme_rule("least"), _extreme("least", "<=")),
     Lazy("greatest", _extreme_rule("greatest"), _extreme("greatest", ">=")),
 )
