@@ -9,6 +9,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -26,6 +27,7 @@ from penstock.errors import (
     WrongType,
 )
 from penstock.spark import Frame, run
+from penstock.spark.outlet import Outlet
 from penstock.state.checkpoint import Checkpoint
 from tests.spark.streamed_flows import EXAMPLES, Bid, Example, closing_prices
 
@@ -111,6 +113,11 @@ def published(path: Path) -> Counter[Any]:
     return +rows
 
 
+def table_rows(path: Path) -> Counter[Any]:
+    files = (path / "current").glob("*.parquet")
+    return Counter(tuple(r.values()) for f in files for r in pq.ParquetFile(f).read().to_pylist())
+
+
 def bids_of(number: int) -> list[Bid]:
     return [Bid(n % 5, n * number % 17) for n in range(12)]
 
@@ -144,9 +151,62 @@ def test_a_table_holds_the_rows_of_now(spark: Any, tmp_path: Path) -> None:
             sources={"bids": io.JsonFiles(tmp_path / "in")},
             sinks={"best": io.TableFiles(tmp_path / "table", key="auction", buckets=4)},
         )  # fmt: skip
-        files = (tmp_path / "table" / "current").glob("*.parquet")
-        rows = Counter(tuple(r.values()) for f in files for r in pq.ParquetFile(f).read().to_pylist())
-        assert rows == best_of(range(1, number + 1))
+        assert table_rows(tmp_path / "table") == best_of(range(1, number + 1))
+
+
+class Crash(Exception):
+    """What stands for the end of the driver."""
+
+
+def crash_before(module: Any, name: str, at: int) -> Any:
+    """A patch that lets the driver crash instead of the call number `at`."""
+    calls = iter(range(1000))
+    original = getattr(module, name)
+
+    def crashing(*arguments: Any, **options: Any) -> Any:
+        if next(calls) == at:
+            raise Crash
+        return original(*arguments, **options)
+
+    return mock.patch.object(module, name, crashing)
+
+
+@pytest.mark.parametrize("table", [False, True])
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(Outlet, "prepare"), (Checkpoint, "commit"), (Checkpoint, "_forget_old"), (Outlet, "publish")],
+)
+def test_a_crash_at_each_step_of_a_tick_costs_and_doubles_nothing(
+    spark: Any, tmp_path: Path, place: Any, name: str, table: bool
+) -> None:
+    for number in (1, 2, 3):
+        write_bids(tmp_path / "in", number, bids_of(number))
+    out = tmp_path / "out"
+    target = io.TableFiles(out, key="auction", buckets=2) if table else io.Changelog(out)
+
+    def go_on() -> None:
+        sources = {"bids": io.JsonFiles(tmp_path / "in", files_per_tick=1)}
+        run(best_bids(), spark, sources=sources, sinks={"best": target}, checkpoint=tmp_path / "c", shards=2)
+
+    with crash_before(place, name, 1), pytest.raises(Crash):
+        go_on()
+    go_on()
+    assert (table_rows(out) if table else published(out)) == best_of(range(1, 4))
+
+
+def test_a_batch_that_spark_repeats_counts_once(spark: Any, tmp_path: Path) -> None:
+    """Spark's own record of a batch is written after ours, so a crash between the two repeats it."""
+    for last in (2, 3):
+        write_bids(tmp_path / "in", last, bids_of(last))
+        write_bids(tmp_path / "in", 1, bids_of(1))
+        run(
+            best_bids(), spark, checkpoint=tmp_path / "c", shards=2,
+            sources={"bids": io.JsonFiles(tmp_path / "in", files_per_tick=1)},
+            sinks={"best": io.Changelog(tmp_path / "out")},
+        )  # fmt: skip
+        latest = max((tmp_path / "c" / "source" / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+        latest.unlink()
+    assert published(tmp_path / "out") == best_of(range(1, 4))
 
 
 def test_a_bad_row_ends_the_run_by_name_and_nothing_of_its_tick_is_seen(spark: Any, tmp_path: Path) -> None:
