@@ -33,9 +33,7 @@ def consolidate(rows: Rows) -> Rows:
 
 def int64_overflow() -> int:
     """A sum of integers has left the range of its type."""
-    raise EvaluationError(
-        "a sum of integers leaves the range of int64", fix="cast the argument to a decimal"
-    )
+    raise EvaluationError("a sum of integers leaves the range of int64", fix="cast the argument to a decimal")
 
 
 # -- exact float sums -------------------------------------------------------------------
@@ -116,17 +114,47 @@ def count_value(counts: dict[Any, int], value: Any, weight: int) -> int:
     return (after > 0) - (before > 0)
 
 
-def order_value(group: list[Any], at: int, value: Any, weight: int, order_key: OrderKey) -> None:
-    """Add `weight` copies of `value` to [sorted present values, counts] at `group[at:]`."""
-    crossing = count_value(group[at + 1], value, weight)
-    if crossing:
-        values = group[at]
-        key = value if order_key is None else order_key(value)
-        where = bisect_left(values, key, key=order_key)
-        if crossing > 0:
-            values.insert(where, value)
-        else:
-            del values[where]
+def order_value(group: list[Any], at: int, value: Any, weight: int) -> None:
+    """Add `weight` copies of `value` to [sorted present values, counts, moved] at `group[at:]`.
+
+    The values are sorted again by `settle`, once per tick, whatever came and went in it.
+    `moved` remembers which values may have, and whether each was present before.
+    """
+    counts, moved = group[at + 1], group[at + 2]
+    before = counts.get(value, 0)
+    if value not in moved:
+        moved[value] = before > 0
+    after = before + weight
+    if after:
+        counts[value] = after
+    elif before:
+        del counts[value]
+
+
+# From so many moved values on, and this part of all, one sort is cheaper than a place for each.
+_MANY, _PART = 16, 16
+
+
+def settle(group: list[Any], at: int, order_key: OrderKey) -> None:
+    """Bring the sorted values at `group[at]` up to date with the counts."""
+    values, counts, moved = group[at : at + 3]
+    if len(moved) > _MANY and len(moved) * _PART > len(values):
+        come = [v for v, was in moved.items() if not was and counts.get(v, 0) > 0]
+        # What stays is a sorted run, which the sort takes as a whole.
+        values[:] = [v for v in values if counts.get(v, 0) > 0]
+        values += come
+        values.sort(key=order_key)
+    else:
+        for value, was in moved.items():
+            present = counts.get(value, 0) > 0
+            if present != was:
+                key = value if order_key is None else order_key(value)
+                where = bisect_left(values, key, key=order_key)
+                if present:
+                    values.insert(where, value)
+                else:
+                    del values[where]
+    moved.clear()
 
 
 def collected(counts: dict[Any, int], order_key: OrderKey) -> tuple[Any, ...]:
@@ -192,6 +220,7 @@ RUNTIME: dict[str, Any] = {
     "x_decimal_mean": decimal_mean,
     "x_count_value": count_value,
     "x_order_value": order_value,
+    "x_settle": settle,
     "x_collected": collected,
     "x_first_copies": first_copies,
     "x_drop_beyond": drop_beyond,

@@ -78,6 +78,9 @@ class Accumulator:
         """Write the update by one row; no argument in `arguments` is null."""
         raise NotImplementedError
 
+    def settle(self, to: Target) -> None:
+        """Write what is done once per tick with a touched group, after all updates."""
+
     def result(self, to: Target) -> str:
         """Source of the answer, for a group that has rows."""
         raise NotImplementedError
@@ -229,14 +232,14 @@ class BestOnly(Accumulator):
 
 
 class Extreme(Accumulator):
-    """[present values in order, copies per value]; the answer stands at one end."""
+    """[present values in order, copies per value, values of this tick]; the answer stands at one end."""
 
     def __init__(self, types: tuple[Typed, ...], append: bool, end: int) -> None:
         super().__init__(types, append)
         self.end = end
 
     def fields(self) -> tuple[Field, ...]:
-        return (Field("[]", as_list), Field("{}", as_dict))
+        return (Field("[]", as_list), Field("{}", as_dict), Field("{}", as_dict))
 
     def key(self, to: Target) -> str:
         key = order_key(self.types[0].type, False)
@@ -247,7 +250,10 @@ class Extreme(Accumulator):
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
         value = self.value(to, arguments)
-        to.code.line(f"x_order_value({to.group}, {to.at}, {value}, {weight or '1'}, {self.key(to)})")
+        to.code.line(f"x_order_value({to.group}, {to.at}, {value}, {weight or '1'})")
+
+    def settle(self, to: Target) -> None:
+        to.code.line(f"x_settle({to.group}, {to.at}, {self.key(to)})")
 
     def result(self, to: Target) -> str:
         return f"({to.field(0)}[{self.end}] if {to.field(0)} else None)"

@@ -102,6 +102,8 @@ class AggregateStep(Step):
         old, new = writer.fresh("old"), writer.fresh("new")
         with code.block(f"for {key}, {group} in {self.touched}.items():"):
             code.line(f"{old} = {group}[{ANSWER}]")
+            for _, accumulator, at in self.parts:
+                accumulator.settle(Target(writer, group, at))
             if self.appends:
                 self._answer(key, group, old, new)
                 return

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def thaw_group(group: Any) -> list[Any]:
-    """The mutable form of [rows in order, copies per row, top as last emitted]."""
-    rows, counts, top = group
-    return [list(rows), dict(counts), dict(top)]
+    """The mutable form of a group's list."""
+    rows, counts, moved, top = group
+    return [list(rows), dict(counts), dict(moved), dict(top)]
 
 
 class TopKStep(Step):
-    """Slot: group -> [rows in order, {row: copies}, {row: copies} as last emitted].
+    """Slot: group -> [rows in order, {row: copies}, rows of this tick, {row: copies} as last emitted].
 
     Where rows are never taken back, only those that can still be among the first are kept.
     """
@@ -72,22 +72,22 @@ class TopKStep(Step):
         code.line(f"{whole} = {writer.row_key(self.node.schema, row.columns)}")
         code.line(f"{group} = {get}({key})")
         with code.block(f"if {group} is None:"):
-            code.line(f"{group} = {slot}[{key}] = [[], {{}}, {{}}]")
+            code.line(f"{group} = {slot}[{key}] = [[], {{}}, {{}}, {{}}]")
         code.line(f"{self.touched}[{key}] = {group}")
-        order = self._order()
-        code.line(f"x_order_value({group}, 0, {whole}, {row.copies}, {order})")
-        if self.appends:
-            code.line(f"x_drop_beyond({group}[0], {group}[1], {self.operator.count})")
+        code.line(f"x_order_value({group}, 0, {whole}, {row.copies})")
 
     def finish(self) -> None:
         writer, code = self.writer, self.code
         key, group, top = writer.fresh("key"), writer.fresh("group"), writer.fresh("top")
         row, n = writer.fresh("row"), writer.fresh("n")
         with code.block(f"for {key}, {group} in {self.touched}.items():"):
+            code.line(f"x_settle({group}, 0, {self._order()})")
+            if self.appends:
+                code.line(f"x_drop_beyond({group}[0], {group}[1], {self.operator.count})")
             code.line(f"{top} = x_first_copies({group}[0], {group}[1], {self.operator.count})")
             changes = writer.fresh("changes")
-            code.line(f"{changes} = x_top_changes({group}[2], {top})")
-            code.line(f"{group}[2] = {top}")
+            code.line(f"{changes} = x_top_changes({group}[3], {top})")
+            code.line(f"{group}[3] = {top}")
             with code.block(f"if not {group}[1]:"):
                 code.line(f"del {writer.slot(self.node.id, 'groups')}[{key}]")
             with code.block(f"for {row}, {n} in {changes}:"):

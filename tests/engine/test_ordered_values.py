@@ -1,0 +1,40 @@
+"""Sorted values of a group: whatever comes and goes in a tick, few or many, they stand in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.runtime import order_value, settle
+from penstock.expr.order import order_key
+from penstock.expr.runtime import NAN
+from penstock.expr.types import FLOAT64, INT64
+
+TICK = st.lists(st.tuples(st.integers(0, 60), st.integers(-2, 2)), max_size=80)
+
+
+@given(st.lists(TICK, max_size=6))
+def test_present_values_are_sorted_and_counts_are_sums(ticks: list[list[tuple[int, int]]]) -> None:
+    group: list[Any] = [[], {}, {}]
+    held: Counter[int] = Counter()
+    for tick in ticks:
+        for value, weight in tick:
+            order_value(group, 0, value, weight)
+            held[value] += weight
+        settle(group, 0, order_key(INT64, False))
+        assert group[0] == sorted(value for value, n in held.items() if n > 0)
+        assert group[1] == {value: n for value, n in held.items() if n}
+        assert not group[2]
+
+
+@given(st.lists(st.sampled_from([1.0, -1.0, NAN, float("inf"), 0.0]), min_size=1, max_size=40))
+def test_nan_stands_last_however_many_values_come(values: list[float]) -> None:
+    group: list[Any] = [[], {}, {}]
+    for value in values:
+        order_value(group, 0, value, 1)
+    settle(group, 0, order_key(FLOAT64, False))
+    assert (group[0][-1] is NAN) == (NAN in values)
+    assert group[0][: len(set(values) - {NAN})] == sorted(set(values) - {NAN})
