@@ -37,7 +37,11 @@ class Int64Type(DataType):
 
 @dataclass(frozen=True, slots=True)
 class Float64Type(DataType):
-    """`float`. NaN equals itself, groups as one key and sorts above every number."""
+    """`float`. NaN equals itself, groups as one key and sorts above every number.
+
+    0.0 and -0.0 are equal too. Where rows or values that are equal become one, which of
+    the two zeros stands for both is not promised.
+    """
 
 
 @dataclass(frozen=True, slots=True)

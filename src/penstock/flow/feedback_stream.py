@@ -23,7 +23,7 @@ class _Open(Stream[T_co, Unbounded, G, NoOrder]):
                 raise WrongType(
                     f"column {mine.name!r} may be null in what closes the feedback, and not in the feedback",
                     where=[Step(self.flow.node(self.node_id).place, "opened here"), place],
-                    fix="coalesce() it, filter it by .is_not_null(), or declare it `| None` in the row class",
+                    fix="coalesce() it, or declare it `| None` in the row class",
                     column=mine.name,
                 )
         self.flow.close_feedback(self.node_id, stream.node_id, place)
