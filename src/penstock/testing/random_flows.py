@@ -15,6 +15,7 @@ from penstock.expr.tree import Column
 from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, Schema
 from penstock.flow.aggregates import Aggregation
 from penstock.flow.stream import Stream
+from penstock.graph.facts import Facts
 from penstock.graph.node import FlowGraph
 from penstock.testing.random_callables import class_of, doubling, keeping, picking
 from penstock.testing.random_expressions import (
@@ -47,9 +48,18 @@ class Grown:
     @property
     def append(self) -> bool:
         """Whether its rows are only ever added: what a loop may be fed from."""
+        return self._facts.append
+
+    @property
+    def bounded(self) -> bool:
+        """Whether all its rows come with the first tick: what a loop may speak of the absence of."""
+        return self._facts.bounded
+
+    @property
+    def _facts(self) -> Facts:
         flow, last = self.stream.flow, self.stream.node_id
         # Facts of a node depend on nodes before it, and on loops that are closed by now.
-        return find_facts(FlowGraph(flow.name, flow.nodes, {}, {}))[last].append
+        return find_facts(FlowGraph(flow.name, flow.nodes, {}, {}))[last]
 
 
 Grow: TypeAlias = Callable[[st.DrawFn, Grown, list[Grown]], Grown | None]
@@ -199,11 +209,33 @@ def _closure(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
         return None
     edges = one.stream.select(x=Column(names[0]), y=Column(names[1]))
     linear = draw(st.booleans())
+    refined = draw(st.lists(st.sampled_from(["distinct", "edge", "edge unlike", "path", "copy", "known"])))
+    known = [g.stream for g in all_ if g.append and g.bounded and g.schema.fields[0].type == type_]
+
+    def refine(further: AnyStream, paths: AnyStream, how: str) -> AnyStream:
+        """The same paths, or some of them: what a loop may do with its rows."""
+        if how == "distinct":
+            return further.distinct()
+        if how == "copy":
+            same = class_of(further.schema.fields)
+            return further.flat_map(doubling(further.schema, same, "x"), returns=same)
+        if how == "known":
+            return (
+                further.join(known[0], on=left.x == right[known[0].schema.names[0]], how="anti")
+                if known
+                else further
+            )
+        if how == "edge unlike":
+            return further.join(edges, on=(left.x == right.x) & (left.y != right.y), how="semi")
+        return further.join(edges if how == "edge" else paths, on=left.y == right.x, how="semi")
 
     def body(paths: AnyStream) -> AnyStream:
         step = edges if linear else paths
-        further = paths.join(step.select(via=col.x, z=col.y), on=left.y == right.via)
-        return further.select(x=col.x, y=col.z)
+        pairs = paths.join(step.select(via=col.x, z=col.y), on=left.y == right.via)
+        further = pairs.select(x=col.x, y=col.z)
+        for how in refined:
+            further = refine(further, paths, how)
+        return further
 
     return Grown(one.stream.flow.fixpoint(body, edges), 60)
 
