@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 from hypothesis import given
 
 from penstock.analysis import Verdict, analyse
 from penstock.analysis.propagation import find_facts
-from penstock.graph.facts import FACT_NAMES, Facts, meet
-from penstock.graph.node import FlowGraph
+from penstock.graph.facts import FACT_NAMES, Facts, Port, meet
+from penstock.graph.node import FlowGraph, Operator
 from tests.analysis.graphs import Draft, graphs
 
 
@@ -62,3 +66,25 @@ def test_verdicts_tell_growing_answers_from_corrected_and_guarded_ones() -> None
         Verdict.DETERMINISTIC,
         Verdict.GUARDED,
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast(Operator):
+    """Whether a value ever was above a bound: it says so once, whatever happens to the value then."""
+
+    kind: ClassVar[str] = "at_least"
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(append=True)
+
+
+def test_an_answer_that_grows_needs_coordination_if_it_comes_from_what_does_not() -> None:
+    draft = Draft()
+    reached = draft.add(AtLeast(), draft.aggregate(draft.source()))
+    draft.sink(reached)
+    analysis = analyse(draft.graph())
+    assert analysis.facts[reached].append
+    assert list(analysis.verdicts.values()) == [Verdict.DETERMINISTIC]

@@ -21,7 +21,7 @@ from penstock.analysis.changes import diff
 from penstock.analysis.fingerprint import describe, fingerprint, fingerprint_of
 from penstock.errors import Place
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.types import INT32, INT64, STR, DecimalType, Field, Schema
+from penstock.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
@@ -40,7 +40,7 @@ def same(a: Any, b: Any) -> bool:
 
 def function(source: str, name: str = "f", **given: object) -> Any:
     """A function from its source, as if written in a module of its own."""
-    namespace: dict[str, Any] = {"__name__": "users_module", **given}
+    namespace: dict[str, Any] = {"__name__": "users_module"} | given
     exec(source, namespace)
     return namespace[name]
 
@@ -93,6 +93,14 @@ SAME_FUNCTIONS = [
         "def f(n):\n    return n in {'a', 'b', 'c'}", "def f(n):\n    return n in {'c', 'b', 'a'}", id="sets"
     ),
 ]
+
+SAME_FUNCTIONS.append(
+    pytest.param(
+        "def f(n):\n    return n + 1",
+        "def outer():\n    def f(n):\n        return n + 1\n    return f\nf = outer()",
+        id="a move into another function",
+    )
+)
 
 OTHER_FUNCTIONS = [
     pytest.param("def f(n):\n    return n + 1", "def f(n):\n    return n + 2", id="a constant"),
@@ -195,6 +203,21 @@ def test_what_a_run_may_have_altered_does_not() -> None:
     before = canonical(seen.append), canonical(lambda n: seen.append(n))
     seen.append(1)
     assert canonical(lambda n: seen.append(n)) == before[1]
+
+
+def test_functions_of_other_modules_count_by_name_alone() -> None:
+    source = "def f(n):\n    return imported(n)"
+    one = function("def imported(n):\n    return 1", "imported", __name__="elsewhere")
+    other = function("def imported(n):\n    return 2", "imported", __name__="elsewhere")
+    assert same(function(source, imported=one), function(source, imported=other))
+
+
+def test_the_class_that_users_see_rows_as_does_not_count() -> None:
+    class Pair: ...
+
+    fields = (Field("a", INT64),)
+    assert canonical(StructType(fields, Pair)) == canonical(StructType(fields))
+    assert canonical(StructType(fields)) != canonical(StructType((Field("b", INT64),)))
 
 
 def test_a_recursive_function_has_a_fingerprint() -> None:
@@ -345,3 +368,26 @@ def test_another_order_of_the_same_operators_is_told_as_such() -> None:
 @given(graphs(), graphs())
 def test_something_is_told_exactly_if_the_fingerprints_differ(one: FlowGraph, other: FlowGraph) -> None:
     assert (diff(describe(one), describe(other)) == "") == (fingerprint(one) == fingerprint(other))
+
+
+def filters(*written: tuple[str | None, str]) -> list[dict[str, Any]]:
+    draft = Draft()
+    read = draft.add(Source("bids", ROW), name="bids")
+    for name, predicate in written:
+        read = draft.add(Filter(function(f"def f(n):\n    return {predicate}")), read, name=name)
+    return describe(draft.graph())
+
+
+def test_an_operator_is_known_again_by_its_name() -> None:
+    old = filters(("first", "n < 1"), ("second", "n < 2"))
+    assert diff(old, filters(("second", "n < 3"))) == (
+        "removed  filter 'first'\n"
+        "changed  filter 'second': users_module.f was edited\n"
+        "changed  filter 'second': read filter 'first', reads source 'bids'"
+    )
+
+
+def test_a_nameless_operator_is_known_again_by_what_it_does() -> None:
+    old = filters((None, "n < 1"), (None, "n < 2"), (None, "n < 3"))
+    lines = diff(old, filters((None, "n < 2"), (None, "n < 3"))).splitlines()
+    assert lines == ["removed  filter (f)", "changed  filter (f): read filter (f), reads source 'bids'"]

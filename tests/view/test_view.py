@@ -158,3 +158,17 @@ def test_the_kinds_of_edges_are_told_apart() -> None:
 
 def test_a_picture_does_not_change_from_one_look_to_the_next() -> None:
     assert picture_of(every_feature.flow) == picture_of(every_feature.flow.graph())
+
+
+def test_a_feedback_that_is_closed_by_itself_goes_round() -> None:
+    flow = ps.Flow("nothing new")
+    again = flow.feedback(int)
+    again.close(again)
+    flow.sink("out", again)
+    assert [a.kind for a in picture_of(flow).arrows] == [Kind.BACK, Kind.APPEND]
+
+
+def test_no_icon_comes_out_of_a_name() -> None:
+    flow = ps.Flow("icons")
+    flow.sink("out", flow.source("fa:fa-ban", int))
+    assert "fa:" not in to_mermaid(picture_of(flow))

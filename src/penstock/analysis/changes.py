@@ -46,7 +46,7 @@ def _pairs(old: Sequence[Description], new: Sequence[Description]) -> list[tuple
         matcher = SequenceMatcher(a=[k for k, _ in left], b=[k for k, _ in right], autojunk=False)
         for block in matcher.get_matching_blocks():
             pairs += [(left[block.a + at][1], right[block.b + at][1]) for at in range(block.size)]
-    return sorted(pairs, key=lambda pair: pair[1])
+    return pairs
 
 
 def _keyed(nodes: Sequence[Description], key: Any, taken: set[int]) -> list[tuple[tuple[str, ...], int]]:

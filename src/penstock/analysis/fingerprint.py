@@ -12,7 +12,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from penstock.analysis.canonical import Json, canonical, parameters
+from penstock.analysis.canonical import Json, parameters
 from penstock.analysis.changes import diff, essence
 from penstock.analysis.names import user_name
 
@@ -60,7 +60,7 @@ def _parameters(operator: Any) -> dict[str, Json]:
 def _schema(schema: Schema) -> Json:
     return {
         "scalar": schema.scalar,
-        "columns": [[f.name, str(f.type), f.nullable, canonical(f.type)] for f in schema.fields],
+        "columns": [[f.name, str(f.type), f.nullable] for f in schema.fields],
     }
 
 
