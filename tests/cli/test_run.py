@@ -81,6 +81,25 @@ def test_errors_are_messages_with_an_exit_code(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.usefixtures("here")
+def test_a_disk_that_cannot_be_written_is_a_message_too(folder: Path) -> None:
+    (folder / "out").write_text("a file where a folder should be")
+    ends = ["--source", "sales=json:in", "--sink", "totals=changelog:out/here"]
+    done = CliRunner().invoke(app, ["run", "flows:flow", *ends])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("NotADirectoryError: ")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_second_ctrl_c_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("penstock.engine.run.run", interrupted)
+    done = CliRunner().invoke(app, ["run", "flows:flow", "--source", "sales=json:in"])
+    assert (done.exit_code, done.stderr) == (130, "stopped at once; what was committed is kept\n")
+
+
 def test_another_flow_on_a_checkpoint_is_refused(penstock: Run) -> None:
     ends = ("--source", "sales=json:in", "--checkpoint", "state")
     assert penstock("run", "flows:totals", *ends).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import penstock as ps
 from penstock import Change, Flow, col
 from penstock.engine.run import Progress
 from penstock.errors import BadInput, BadRow, EvaluationError, FlowChanged, PenstockError
-from penstock.io import Call, Changelog, JsonFiles, Memory, Rows, TableFiles
+from penstock.io import Call, Changelog, JsonFiles, Memory, ParquetFiles, Rows, TableFiles
 from tests.io.feeds import write
 
 
@@ -273,6 +274,33 @@ def test_output_that_would_begin_in_the_middle_is_refused(tmp_path: Path, sink: 
     with pytest.raises(BadInput, match="is new, and the checkpoint ends with tick 1"):
         ps.run(totals(), {"sales": SALES}, {"totals": sink(tmp_path / "out")}, checkpoint=tmp_path / "c")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "checkpoint"),
+    [
+        (ParquetFiles("in"), [], None),
+        (SALES, Changelog("out"), None),
+        (SALES, TableFiles("out"), None),
+        (SALES, [], "state"),
+    ],
+)
+def test_without_pyarrow_a_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Any, sink: Any, checkpoint: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(BadInput, match=r"needs pyarrow.*[\s\S]*penstock\[files\]"):
+        ps.run(totals(), {"sales": source}, {"totals": sink}, checkpoint=checkpoint)
+    assert not (tmp_path / "out").exists()
+
+
+def test_json_and_lists_need_no_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    write(tmp_path / "in/a.json", lines(SALES))
+    memory = Memory()
+    ps.run(totals(), {"sales": JsonFiles(tmp_path / "in")}, {"totals": memory})
+    assert len(memory.rows()) == 2
 
 
 class Stop(Exception):

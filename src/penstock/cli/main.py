@@ -5,6 +5,7 @@ Commands import engines inside themselves: `penstock --help` must not wait for A
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 try:
@@ -15,14 +16,14 @@ except ImportError as missing:
 from typer.core import TyperGroup
 
 from penstock.cli.draw import draw
-from penstock.cli.exit_codes import exit_code
+from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.explain import explain
 from penstock.cli.run import run
 from penstock.errors import PenstockError
 
 
 class Commands(TyperGroup):
-    """Prints a `PenstockError` as what it is, a message to the user, without a traceback."""
+    """Prints errors of users and of their disks as what they are, messages, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -30,6 +31,14 @@ class Commands(TyperGroup):
         except PenstockError as error:
             typer.echo(str(error), err=True)
             raise typer.Exit(exit_code(error)) from error
+        except BrokenPipeError:
+            raise  # the reader of our output has seen enough; Typer ends quietly
+        except OSError as error:  # a full disk, a folder that may not be written
+            typer.echo(f"{type(error).__name__}: {error}", err=True)
+            raise typer.Exit(FAILED) from error
+        except KeyboardInterrupt as error:
+            typer.echo("stopped at once; what was committed is kept", err=True)
+            raise typer.Exit(signal_code(signal.SIGINT)) from error
 
 
 app = typer.Typer(

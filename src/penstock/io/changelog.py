@@ -31,6 +31,7 @@ from typing import Any
 
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
+from penstock.io.arrow_needed import need_arrow
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 from penstock.io.source import WEIGHT
@@ -140,6 +141,7 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 
 class ChangelogWriter(Writer):
     def __init__(self, target: Changelog, drain: Drain) -> None:
+        need_arrow(f"sink {drain.name!r}")
         check_columns(drain.name, drain.schema)
         self._path = Path(target.path)
         self._drain = drain

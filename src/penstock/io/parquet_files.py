@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.io.arrow_needed import need_arrow
 from penstock.io.file_reader import FileFormat, FilesReader, Record
 from penstock.io.files import Files
 from penstock.io.listing import Listing
@@ -26,6 +27,7 @@ class ParquetFiles(Files):
 
 class ParquetFormat(FileFormat):
     def __init__(self, feed: Feed) -> None:
+        need_arrow(f"source {feed.name!r}")
         feed.reserved()
         self._feed = feed
 

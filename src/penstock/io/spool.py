@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from penstock.io.arrow_needed import need_arrow
 from penstock.io.publish import move, sync_folder
 from penstock.io.sink import Drain, Writer
 
@@ -41,6 +42,7 @@ class Held(Writer):
 
 class Spool(Held):
     def __init__(self, drain: Drain, deliver: Deliver, folder: Path) -> None:
+        need_arrow(f"sink {drain.name!r} with a checkpoint")
         super().__init__(deliver)
         self._drain = drain
         self._folder = folder

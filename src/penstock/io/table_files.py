@@ -31,6 +31,7 @@ from typing import Any
 
 from penstock.errors import BadInput, CheckpointDamaged
 from penstock.expr.types import Schema
+from penstock.io.arrow_needed import need_arrow
 from penstock.io.bucketing import Bucketing, bucketing
 from penstock.io.changelog import published_ticks, tick_folder
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
@@ -230,6 +231,7 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 
 class TableWriter(Writer):
     def __init__(self, target: TableFiles, drain: Drain) -> None:
+        need_arrow(f"sink {drain.name!r}")
         self._target = target
         self._drain = drain
         self._by = bucketing(drain.name, drain.schema, target.key, target.buckets)
