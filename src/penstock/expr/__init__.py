@@ -17,7 +17,8 @@ expect, and where the two part:
 - Floats are shown, rounded and made decimals by their shortest digits. Java before
   19 shows a few floats with a digit too many.
 - Bytes that are no UTF-8 cannot be cast to text; plain Spark lets them pass.
-- Upper and lower case follow the Unicode version of Python and of Java's ICU.
+- Upper and lower case follow the Unicode version of Python and of Java's ICU. Spark's
+  optimizer takes lower(upper(x)) for lower(x), which is wrong for some letters.
 - Bare int constants take the width of the column they meet, and are int64 alone;
   beside a decimal they are a decimal of just their digits.
 - `+` of two strings joins them. Strings become numbers or dates only by a cast.
