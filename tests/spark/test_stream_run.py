@@ -346,6 +346,15 @@ def test_a_changed_flow_on_an_old_checkpoint_is_refused(spark: Any, tmp_path: Pa
         run_best(spark, tmp_path / "checkpoint", changed)
 
 
+def test_a_sink_that_would_miss_the_ticks_so_far_is_refused(spark: Any, tmp_path: Path) -> None:
+    started(spark, tmp_path / "checkpoint")
+    with pytest.raises(FlowChanged, match="'best' was not written"):
+        run(
+            best_bids(), spark, checkpoint=tmp_path / "checkpoint",
+            sources={"bids": io.JsonFiles(tmp_path / "in")}, sinks={"best": io.Changelog(tmp_path / "out")},
+        )  # fmt: skip
+
+
 def test_a_second_driver_on_a_checkpoint_is_refused(spark: Any, tmp_path: Path) -> None:
     started(spark, tmp_path / "checkpoint")
     manifest = json.loads((tmp_path / "checkpoint" / "manifest.json").read_text())["body"]

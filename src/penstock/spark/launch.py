@@ -20,7 +20,7 @@ from penstock.errors import BadInput
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.spark.drain import bucket_route, is_written_by_tasks
 from penstock.spark.native import Chain, native_parts, without_native
-from penstock.spark.outlet import open_outlets
+from penstock.spark.outlet import check_same_sinks, open_outlets
 from penstock.spark.plan import Output, Plan, compiled, layout
 from penstock.spark.query import Query
 from penstock.spark.sources import Frame, Opened, Opening, open_on_spark
@@ -125,6 +125,7 @@ class _Run:
     ) -> tuple[Ticker, Query]:
         plan = self._plan(sinks, shards)
         checkpoint = self._checkpoint(plan, shards)
+        check_same_sinks(sinks, checkpoint.last)
         frames = [name for name, source in sources.items() if isinstance(source, Frame)]
         native = native_parts(self._graph, frames)
         opened = self._open_sources(sources, follow, native)

@@ -91,7 +91,12 @@ class Ticker:
             outcome.chains,
             positions=positions,
             outputs=outcome.files,
-            counters={"rows_in": rows_in, "changes_out": changes_out, "pending": sorted(outcome.pending)},
+            counters={
+                "rows_in": rows_in,
+                "changes_out": changes_out,
+                "pending": sorted(outcome.pending),
+                "sinks": sorted(self.outlets),
+            },
         )
         for outlet in self.outlets.values():
             outlet.publish(tick)
