@@ -86,7 +86,7 @@ class Engine:
             intake = self._intake.get(name)
             if intake is None:
                 raise self._unknown_source(name)
-            if type(given) is not list:
+            if given.__class__ is not list:
                 _check_iterable(name, given)
             rows[name] = intake(given)
         made = self.tick_rows(rows)
