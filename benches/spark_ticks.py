@@ -100,13 +100,24 @@ def penstock_ticks(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--ticks", type=int, default=12)
     parser.add_argument("--sizes", default="1000,10000", help="events per tick, with commas between")
     given = parser.parse_args()
     spark = ps.spark.session()
     print("Nexmark q4, milliseconds per micro-batch (median)")
-    header = ("events per tick", "empty", "one stage", "penstock", "rows/s", "to empty", "to one stage", "way")
+    header = (
+        "events per tick",
+        "empty",
+        "one stage",
+        "penstock",
+        "rows/s",
+        "to empty",
+        "to one stage",
+        "way",
+    )
     print("{:>16} {:>8} {:>10} {:>9} {:>9} {:>9} {:>13}  {}".format(*header))
     for size in map(int, given.sizes.split(",")):
         with tempfile.TemporaryDirectory() as name:
