@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from penstock.errors import EvaluationError
 from penstock.expr.decimals import Shape, fit
-from penstock.expr.runtime import NAN
+from penstock.expr.runtime import NAN, overflow
 
 # Spark strips these: spaces and every control character.
 _BLANK = "".join(map(chr, range(33))) + "\x7f" + "".join(map(chr, range(0x80, 0xA0)))
@@ -28,7 +28,7 @@ _BOOLS = {
     **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
     **dict.fromkeys(("f", "false", "n", "no", "0"), False),
 }
-_DAY = re.compile(r"\+?(\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
+_DAY = re.compile(r"\+?(-?\d{4,7})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 # A zone may stand only after seconds.
 _TIME = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?(?: *(Z|UTC|GMT|[+-][\d:]+))?)?)?"
 _MOMENT = re.compile(rf"\+?(\d{{4,6}})(?:-(\d{{1,2}})(?:-(\d{{1,2}})(?:[ T]{_TIME})?)?)?", re.ASCII)
@@ -40,6 +40,12 @@ _MAX_ZONE = timedelta(hours=18)
 def malformed(text: str, type: str) -> NoReturn:
     shown = text if len(text) <= 60 else text[:57] + "..."
     raise EvaluationError(f"{shown!r} cannot be read as {type}")
+
+
+def _need_year(year: str, text: str, type: str) -> None:
+    """Raises for the years that Spark has and Python has not."""
+    if not MINYEAR <= int(year) <= MAXYEAR:
+        overflow(text, type)
 
 
 def to_int(text: str, bits: int) -> int:
@@ -92,6 +98,7 @@ def to_date(text: str) -> date:
     """year, year-month, year-month-day; what follows a day after a space or T is left out."""
     found = _DAY.fullmatch(text.strip(_BLANK))
     if found is not None:
+        _need_year(found[1], text, "date")
         try:
             return date(*(int(part or 1) for part in found.groups()))
         except (ValueError, OverflowError):
@@ -104,6 +111,7 @@ def to_timestamp(text: str) -> datetime:
     found = _MOMENT.fullmatch(text.strip(_BLANK))
     if found is not None:
         year, month, day, hour, minute, second, fraction, zone = found.groups()
+        _need_year(year, text, "timestamp")
         try:
             moment = datetime(
                 int(year),
