@@ -6,10 +6,11 @@ import typing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
+from penstock.expr.annotations import Int32
 from penstock.expr.rows import row_class
 from penstock.expr.types import (
     BoolType,
@@ -24,11 +25,25 @@ from penstock.expr.types import (
     ListType,
     Schema,
     StrType,
+    StructType,
     TimestampType,
 )
 
 COLUMNS: tuple[Any, ...] = (int, float, str, bool, datetime, Decimal)
-_RARE: tuple[Any, ...] = (date, bytes, list[int], list[float | None])
+
+
+class Nested(NamedTuple):
+    """A row within a row.
+
+    Its columns may be null, because `DataFrame.toArrow` of Spark 4.3, which tests use,
+    refuses a null struct that has a column without nulls.
+    """
+
+    p: int | None
+    q: float | None
+
+
+_RARE: tuple[Any, ...] = (date, bytes, Int32, Nested, list[int], list[float | None], list[Nested])
 
 
 @singledispatch
@@ -83,6 +98,11 @@ def _timestamp(type_: TimestampType) -> st.SearchStrategy[Any]:
 @values.register
 def _list(type_: ListType) -> st.SearchStrategy[Any]:
     return st.lists(cells(Field("element", type_.element, type_.nullable)), max_size=2)
+
+
+@values.register
+def _struct(type_: StructType) -> st.SearchStrategy[Any]:
+    return st.builds(row_class(Schema(type_.fields, type_.row_class)), *(cells(f) for f in type_.fields))
 
 
 def cells(field: Field) -> st.SearchStrategy[Any]:
