@@ -214,3 +214,11 @@ def test_a_weight_that_is_no_integer_is_an_error(weight: object) -> None:
     flow.sink("out", flow.table("numbers", int))
     with pytest.raises(BadRow, match="row 1: the weight must be int"):
         ps.Engine(flow).tick(numbers=[ps.insert(1), ps.Change(2, weight)])
+
+
+def test_a_function_may_say_the_width_of_its_result() -> None:
+    def narrow(number: int) -> ps.Int32:
+        return number
+
+    flow = ps.Flow("narrow")
+    assert str(flow.source("numbers", int).map(narrow).schema) == "(value: int32)"

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import penstock as ps
 import penstock.spark
-from penstock.errors import SparkUnavailable
+from penstock.errors import NotOnSpark, SparkUnavailable
 from penstock.spark import class_archive
 from penstock.spark.java import Java, find_java
 from penstock.spark.session import _remove_abandoned_folders, _tasks_at_a_time
@@ -31,6 +32,7 @@ SRC = Path(penstock.spark.__file__).resolve().parents[2]
 # Says what it found, then waits: whoever started it ends it.
 PROGRAM = """
 import json, sys
+import penstock as ps
 import penstock.spark
 
 def whoami(batches):
@@ -157,3 +159,13 @@ def test_a_class_archive_is_used_once_it_has_been_made(
     archive = class_archive.archive_of(java)
     archive.write_bytes(b"")
     assert class_archive.options_to_use(java) == (f"-XX:{option}={archive}",)
+
+
+def test_a_session_without_ansi_mode_is_refused(spark: SparkSession) -> None:
+    flow = ps.Flow("numbers")
+    flow.sink("out", flow.source("numbers", int))
+    other = spark.newSession()
+    other.conf.set("spark.sql.ansi.enabled", "false")
+    for mode in ("stream", "batch"):
+        with pytest.raises(NotOnSpark, match="ANSI mode off"):
+            penstock.spark.run(flow, other, sources={"numbers": [1]}, mode=mode)

@@ -161,7 +161,7 @@ def result_schema(
     if returns is not None:
         return schema_of(returns)
     try:
-        annotation = typing.get_type_hints(function).get("return")
+        annotation = typing.get_type_hints(function, include_extras=True).get("return")
     except (NameError, TypeError):
         annotation = None
     if annotation is None:

@@ -16,7 +16,7 @@ from penstock.engine.ends import as_sink, check_names, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.run import RunResult
-from penstock.errors import BadInput
+from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.spark.drain import bucket_route, is_written_by_tasks
 from penstock.spark.native import Chain, native_parts, without_native
@@ -71,8 +71,6 @@ def run(
     input; `FlowChanged`, `CheckpointDamaged`, `CheckpointInUse` for the checkpoint; and what
     fails within a tick, nothing of which is then committed or published.
     """
-    from penstock.spark.session import session
-
     graph = flow.graph()
     check_names(graph, sources, sinks or {})
     if mode == "batch":
@@ -83,14 +81,29 @@ def run(
             )
         from penstock.spark.batch_run import run_batch
 
-        return run_batch(flow, spark or session(), sources=sources, sinks=sinks or {}, on_tick=on_tick)
+        return run_batch(flow, _session(spark), sources=sources, sinks=sinks or {}, on_tick=on_tick)
     with ExitStack() as closing:
         folder = _checkpoint_folder(checkpoint, closing)
-        running = _Run(flow, spark or session(), folder, closing, durable=checkpoint is not None)
+        running = _Run(flow, _session(spark), folder, closing, durable=checkpoint is not None)
         ticker, query = running.open(sources, sinks or {}, shards, follow, on_tick, way)
         interrupt = closing.enter_context(Interrupt())
         query.until_done(interrupt)
         return RunResult(ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal)
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    """The session to run on. Raises `NotOnSpark` for one whose arithmetic is not ours."""
+    if spark is None:
+        from penstock.spark.session import session
+
+        return session()
+    if spark.conf.get("spark.sql.ansi.enabled", "true") != "true":
+        raise NotOnSpark(
+            "the session has ANSI mode off",
+            why="Native columns would then give null or wrap around where the flow means an error.",
+            fix='spark.conf.set("spark.sql.ansi.enabled", "true"), or spark.newSession() with it',
+        )
+    return spark
 
 
 def _checkpoint_folder(checkpoint: str | PathLike[str] | None, closing: ExitStack) -> Path:
