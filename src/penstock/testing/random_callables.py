@@ -27,7 +27,7 @@ def class_of(fields: Sequence[Field]) -> Any:
     """A row class with these columns."""
     annotated: list[tuple[str, Any]] = []
     for f in fields:
-        plain = Annotated[Any, f.type]
+        plain: Any = Annotated[Any, f.type]
         annotated.append((f.name, plain | None if f.nullable else plain))
     return typing.NamedTuple("Made", annotated)  # type: ignore[misc]
 
