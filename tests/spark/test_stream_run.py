@@ -268,6 +268,22 @@ def test_any_streaming_dataframe_is_a_source_and_a_static_one_is_there_at_once(
     assert Counter(tuple(row) for row in kept.rows()) == expected
 
 
+def test_static_rows_do_not_wait_for_a_stream_that_brings_nothing(spark: Any, tmp_path: Path) -> None:
+    flow = Flow("both")
+    there, arriving = flow.source("there", Bid, bounded=True), flow.source("arriving", Bid)
+    flow.sink("out", there.union(arriving))
+    (tmp_path / "in").mkdir()
+    sources = {
+        "there": Frame(spark.createDataFrame([(1, 2)], "auction long, price long")),
+        "arriving": Frame(spark.readStream.schema("auction long, price long").json(str(tmp_path / "in"))),
+    }
+    kept = io.Memory()
+    for expected in ([Bid(1, 2)], [Bid(1, 2), Bid(3, 4)]):
+        run(flow, spark, sources=sources, sinks={"out": kept}, checkpoint=tmp_path / "checkpoint")
+        assert kept.rows() == expected
+        write_bids(tmp_path / "in", 1, [Bid(3, 4)])
+
+
 def test_filters_and_projections_behind_a_dataframe_are_sparks_own(spark: Any, tmp_path: Path) -> None:
     flow = Flow("native part")
     bids = flow.table("bids", Bid).filter(col.price > 3).select(col.auction, half=col.price / 2)

@@ -50,15 +50,22 @@ class Query:
         """
         if self._arriving is not None:
             self._stream(self._arriving, interrupt)
-        elif self._static is not None and self._ticker.checkpoint.last is None:
-            self._ticker.run(self._static, self._positions(None))
-        while self._ticker.pending and interrupt.signal is None:
-            self._empty_tick()
+        while self._is_due and interrupt.signal is None:
+            self._tick_without_arrivals()
 
-    def _empty_tick(self) -> None:
+    @property
+    def _is_due(self) -> bool:
+        """Whether there is a tick to run though nothing arrives: static rows, or deferred ones."""
+        is_first = self._ticker.checkpoint.last is None
+        return (is_first and self._static is not None) or bool(self._ticker.pending)
+
+    def _tick_without_arrivals(self) -> None:
         last = self._ticker.checkpoint.last
-        assert last is not None, "only a tick before can have left rows"
-        self._ticker.run(nothing(self._spark, self._shape), last.positions)
+        if last is None:
+            assert self._static is not None, "only a tick before can have left rows"
+            self._ticker.run(self._static, self._positions(None))
+        else:
+            self._ticker.run(nothing(self._spark, self._shape), last.positions)
 
     def _stream(self, arriving: DataFrame, interrupt: Interrupt) -> None:
         location = self._ticker.plan.folder / "source"
@@ -98,10 +105,10 @@ class Query:
                 for tickets in self._tickets:
                     tickets.look(may_be_none=True)
                 idle = 0 if query.status["isTriggerActive"] and query.status["isDataAvailable"] else idle + 1
-                if self._follow and idle > 1 and self._ticker.pending:
+                if self._follow and idle > 1 and self._is_due:
                     with self._ticker.lock:
-                        if self._ticker.pending:
-                            self._empty_tick()
+                        if self._is_due:
+                            self._tick_without_arrivals()
             if self._failure is None and interrupt.signal is None:
                 query.awaitTermination()
         except Exception:
