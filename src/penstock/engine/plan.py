@@ -70,9 +70,7 @@ def live_consumers(graph: FlowGraph) -> tuple[tuple[Edge, ...], ...]:
     return tuple(tuple(e for e in edges if e.target in live) for edges in graph.consumers())
 
 
-def _homes(
-    graph: FlowGraph, analysis: Analysis, consumers: tuple[tuple[Edge, ...], ...]
-) -> dict[int, int]:
+def _homes(graph: FlowGraph, analysis: Analysis, consumers: tuple[tuple[Edge, ...], ...]) -> dict[int, int]:
     """Per compiled node, the head of the region it is compiled into."""
     home: dict[int, int] = {}
     for region in analysis.regions:
@@ -106,7 +104,6 @@ def _part(graph: FlowGraph, at: int, nodes: list[int]) -> Part:
     outputs = [
         n
         for n in nodes
-        if isinstance(graph.nodes[n].operator, Sink)
-        or any(e.target not in inside for e in consumers[n])
+        if isinstance(graph.nodes[n].operator, Sink) or any(e.target not in inside for e in consumers[n])
     ]
     return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs))

@@ -108,9 +108,7 @@ def compile_program(graph: FlowGraph) -> Program:
     )
 
 
-def straight_ends(
-    graph: FlowGraph, parts: tuple[Part, ...]
-) -> tuple[dict[int, str], dict[int, str]] | None:
+def straight_ends(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, str], dict[int, str]] | None:
     """Names of sources and sinks by node, for a flow that is one part between them; else None."""
     if len(parts) != 1 or any(isinstance(n.operator, DeferTick) for n in graph.nodes):
         return None

@@ -141,9 +141,7 @@ class RegionWriter:
         """
         scope = self._scope(schema, columns)
         typed = [check(e, schema) for e in exprs]
-        parts = [
-            key_of(t.type, t.nullable, lower(e, scope)) for e, t in zip(exprs, typed, strict=True)
-        ]
+        parts = [key_of(t.type, t.nullable, lower(e, scope)) for e, t in zip(exprs, typed, strict=True)]
         self.code.line(f"{name} = {parts[0] if len(parts) == 1 else tuple_source(parts) if parts else '()'}")
         return [i for i, t in enumerate(typed) if t.nullable]
 
