@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import pytest
-
 import penstock as ps
 from penstock import left, right
-from penstock.errors import EvaluationError
 from penstock.testing import Backend, check_ticks
 
 
@@ -334,19 +331,3 @@ def test_a_stream_joins_itself(backend: Backend) -> None:
         3    | - ann 1 | - 1 1; - 1 2; - 2 1
     """,
     )
-
-
-@pytest.mark.xfail(
-    strict=True,
-    raises=EvaluationError,
-    reason="not yet: within a tick a join pairs what comes on one side with what goes on the other, and takes"
-    " that pair back; what follows the join sees both. Only an expression or a function that fails can tell",
-)
-def test_a_pair_that_is_there_at_the_end_of_no_tick_is_never_computed_with() -> None:
-    flow = ps.Flow("shares")
-    due, most = due_and_most(flow)
-    flow.sink("out", due.join(most, on="name").select(share=ps.col.amount / ps.col.most))
-    engine = ps.Engine(flow)
-    engine.tick(most=[Most("ann", 0)])
-    changes = engine.tick(due=[Due("ann", 3)], most=[ps.delete(Most("ann", 0)), ps.insert(Most("ann", 2))])
-    assert [(row.share, weight) for row, weight in changes["out"]] == [(1.5, 1)]

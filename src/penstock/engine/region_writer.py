@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.engine.plan import live_consumers
-from penstock.engine.row import Row, tuple_source
+from penstock.engine.row import Only, Row, tuple_source
 from penstock.engine.source_code import SourceCode
 from penstock.engine.steps import step_for
+from penstock.engine.transients import must_take_back_first
 from penstock.expr.check import check
 from penstock.expr.python import Scope, key_of, lower, predicate
 
@@ -167,9 +168,20 @@ class RegionWriter:
         self.code.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {row}")
         return names
 
+    def must_take_back_first(self, node: Node) -> bool:
+        """Whether what goes must go before what comes (see `transients`)."""
+        appends = tuple(self.is_append(source) for source in node.inputs)
+        return must_take_back_first(self.graph, self._consumers, appends, node)
+
+    def consolidate_inputs(self, node: Node) -> None:
+        """Write the consolidation of the buffers of an operator's table inputs."""
+        for source in dict.fromkeys(node.inputs):
+            if not self.is_append(source) and not self.is_consolidated(source):
+                self.code.line(f"{self.buffer(source)} = x_consolidate({self.buffer(source)})")
+
     @contextmanager
-    def each_row(self, node: Node, port: int) -> Generator[Row]:
-        """Loop over the buffer of an input; what is written inside is its body."""
+    def each_row(self, node: Node, port: int, only: Only = Only.ALL) -> Generator[Row]:
+        """Loop over the buffer of an input, or what goes or comes of it; the body is written inside."""
         source = node.inputs[port]
         schema = self.graph.nodes[source].schema
         buffer = self.buffer(source)
@@ -181,7 +193,11 @@ class RegionWriter:
         names = tuple(self.fresh(f.name) for f in schema.fields)
         weight = self.fresh("weight")
         with self.code.block(f"for {', '.join((*names, weight))} in {buffer}:"):
-            yield Row(names, None, weight)
+            if only is Only.ALL:
+                yield Row(names, None, weight)
+            else:
+                with self.code.block(f"if {weight} {only.value} 0:"):
+                    yield Row(names, None, weight)
 
     def add_weight(self, slot: str, get: str, key: str, row: Row) -> None:
         """Write `slot[key][row] += weight`, without entries of weight 0 or empty dicts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +59,11 @@ def negated(weight: str | None) -> str:
     if weight in (None, "1"):
         return "-1"
     return "1" if weight == "-1" else f"-({weight})"
+
+
+class Only(Enum):
+    """Which rows of a table's changes a loop is about."""
+
+    ALL = ""
+    GOES = "<"
+    COMES = ">"

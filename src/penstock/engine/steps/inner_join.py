@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Row, times, tuple_source
+from penstock.engine.row import Only, Row, times, tuple_source
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.engine.steps.matched_join import MatchedJoinStep
@@ -30,13 +30,14 @@ class InnerJoinStep(Step):
     """Per side a slot: key -> list of rows where the side is append, else key -> {row: weight}."""
 
     keeps_state = True
-    sites = 2
     heavy = True
 
     def __init__(self, node: Node, writer: RegionWriter, operator: Join) -> None:
         super().__init__(node, writer)
         self.rows = JoinedRows(node, writer, operator)
         self.appends = tuple(writer.is_append(i) for i in node.inputs)
+        self.takes_rows = not writer.must_take_back_first(node)
+        self.sites = 2 if self.takes_rows else 2 + self.appends.count(False)
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(
@@ -49,6 +50,17 @@ class InnerJoinStep(Step):
             row = self._as_whole(port, row)
             self._match(port, row, key)
             self._add(port, row, key)
+
+    def finish(self) -> None:
+        if self.takes_rows:
+            return
+        self.writer.consolidate_inputs(self.node)
+        for only in (Only.GOES, Only.COMES):
+            for port, append in enumerate(self.appends):
+                if append and only is Only.GOES:
+                    continue
+                with self.writer.each_row(self.node, port, only) as row:
+                    self.consume(port, row)
 
     def _as_whole(self, port: int, row: Row) -> Row:
         if row.whole is not None:

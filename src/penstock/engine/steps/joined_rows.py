@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.expr.types import Schema
+from penstock.engine.transients import pair_schema
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,9 +24,7 @@ class JoinedRows:
         self.writer = writer
         self.operator = operator
         self.schemas = tuple(writer.input_schema(node, port) for port in (0, 1))
-        fields = (*self.schemas[0].fields, *self.schemas[1].fields)
-        named = zip(fields, operator.pair_names, strict=True)
-        self._pair = Schema(tuple(replace(f, name=name) for f, name in named))
+        self._pair = pair_schema(writer.graph, node, operator)
 
     @contextmanager
     def key_of(self, port: int, row: Row) -> Generator[str]:

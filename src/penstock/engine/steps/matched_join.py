@@ -3,14 +3,15 @@
 Slots: left, key -> {row: [copies, matches]}; right, key -> {row: weight}.
 `matches` is the weight of the right rows for which the residual is true.
 The right side is applied first, so that a left row that comes in this tick
-meets a complete right side and is counted once.
+meets a complete right side and is counted once. Where a pair could be noticed
+that no tick ends with, left rows that go do so before.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.row import Row, negated, times
+from penstock.engine.row import Only, Row, negated, times
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.engine.steps.step import Step
@@ -30,7 +31,7 @@ def thaw_left(rows: dict[Any, Any]) -> dict[Any, Any]:
 class MatchedJoinStep(Step):
     takes_rows = False
     keeps_state = True
-    sites = 4
+    sites = 6
     heavy = True
 
     def __init__(self, node: Node, writer: RegionWriter, operator: Join) -> None:
@@ -44,9 +45,13 @@ class MatchedJoinStep(Step):
     def finish(self) -> None:
         before = self.writer.fresh("before")
         self.code.line(f"{before} = {{}}")
+        split = self.writer.must_take_back_first(self.node)
+        if split:
+            self.writer.consolidate_inputs(self.node)
+            self._apply_left(Only.GOES)
         self._apply_right(before)
         self._emit_crossings(before)
-        self._apply_left()
+        self._apply_left(Only.COMES if split else Only.ALL)
 
     # -- the right side ---------------------------------------------------------------------
 
@@ -94,9 +99,11 @@ class MatchedJoinStep(Step):
 
     # -- the left side ------------------------------------------------------------------------
 
-    def _apply_left(self) -> None:
+    def _apply_left(self, only: Only) -> None:
         writer, code = self.writer, self.code
-        with writer.each_row(self.node, 0) as row:
+        if only is Only.GOES and writer.is_append(self.node.inputs[0]):
+            return
+        with writer.each_row(self.node, 0, only) as row:
             whole = writer.fresh("row")
             code.line(f"{whole} = {row.source}")
             row = Row(row.columns, whole, row.weight)

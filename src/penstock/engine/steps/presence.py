@@ -3,7 +3,8 @@
 Nothing of the other side matters but how many rows it has per key. With L, R
 before this tick and R' after it, the change in the answer is
     l where R' says so  +  L where R' newly says so  -  L where R' no longer does.
-So the right side is applied first and the left side last.
+So the right side is applied first and the left side last; where what follows
+could notice a row that goes in this tick, such rows go before the right side.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Row, negated
+from penstock.engine.row import Only, Row, negated
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.engine.steps.step import Step, step_for
@@ -70,9 +71,13 @@ class PresenceStep(Step):
     def finish(self) -> None:
         before = self.writer.fresh("before")
         self.code.line(f"{before} = {{}}")
+        split = self.writer.must_take_back_first(self.node)
+        if split:
+            self.writer.consolidate_inputs(self.node)
+            self._apply_left(Only.GOES)
         self._apply_right(before)
         self._emit_crossings(before)
-        self._apply_left()
+        self._apply_left(Only.COMES if split else Only.ALL)
 
     def _apply_right(self, before: str) -> None:
         writer, code, node = self.writer, self.code, self.node.id
@@ -110,9 +115,11 @@ class PresenceStep(Step):
             with self.code.block("else:"):
                 self.emit(Row(row.columns, row.whole, negated(row.weight)))
 
-    def _apply_left(self) -> None:
+    def _apply_left(self, only: Only) -> None:
         writer, code, node = self.writer, self.code, self.node.id
-        with writer.each_row(self.node, 0) as row:
+        if only is Only.GOES and writer.is_append(self.node.inputs[0]):
+            return
+        with writer.each_row(self.node, 0, only) as row:
             whole = writer.fresh("row")
             code.line(f"{whole} = {row.source}")
             row = Row(row.columns, whole, row.weight)

@@ -24,7 +24,7 @@ class Step:
     heavy:      so much code per row that it is not written more than once.
     """
 
-    takes_rows: ClassVar[bool] = True
+    takes_rows: bool = True
     keeps_state: ClassVar[bool] = False
     sites: int = 1
     heavy: ClassVar[bool] = False

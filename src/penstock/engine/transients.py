@@ -1,0 +1,87 @@
+"""Where a pair that comes and goes within one tick would be noticed.
+
+A join meets changes one after the other. If a row comes on one side while its
+old partner leaves on the other, the two may be paired and parted again: nothing
+of it reaches a sink, but an expression or function behind the join would be
+computed on a pair that no tick ever ended with, and might fail on it. Where
+that can be, a join takes back first (what goes, then what comes); elsewhere it
+need not, which is cheaper: its inputs need no buffer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from penstock.expr.fallible import can_fail
+from penstock.expr.types import Schema
+from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.join import Join
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.top_k import TopK
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.graph.node import Edge, FlowGraph, Node, Operator
+
+# What these send on depends on sums of changes, not on the changes one by one.
+NETTING = (Aggregate, Distinct, Feedback, Sink, TopK)
+
+
+def must_take_back_first(
+    graph: FlowGraph, consumers: tuple[tuple[Edge, ...], ...], appends: tuple[bool, ...], node: Node
+) -> bool:
+    """Whether a join of `node` may be caught with a pair that was never there.
+
+    appends: whether its inputs never take rows back.
+    """
+    if all(appends):
+        return False
+    operator = node.operator
+    residual = operator.residual if isinstance(operator, Join) else None
+    if residual is not None and can_fail(residual, pair_schema(graph, node, operator)):
+        return True
+    seen: set[int] = set()
+    waiting = [node.id]
+    while waiting:
+        for edge in consumers[waiting.pop()]:
+            target = graph.nodes[edge.target]
+            if _looks_closely(graph, target):
+                return True
+            if edge.target not in seen and not isinstance(target.operator, NETTING):
+                seen.add(edge.target)
+                waiting.append(edge.target)
+    return False
+
+
+def pair_schema(graph: FlowGraph, node: Node, operator: Operator) -> Schema:
+    """The columns of both sides of a join, under the names that its residual uses."""
+    assert isinstance(operator, Join)
+    fields = [f for source in node.inputs for f in graph.nodes[source].schema.fields]
+    named = zip(fields, operator.pair_names, strict=True)
+    return Schema(tuple(replace(f, name=name) for f, name in named))
+
+
+def _looks_closely(graph: FlowGraph, node: Node) -> bool:
+    """Whether a node computes something on each row that can fail."""
+    if next(node.operator.callables(), None) is not None:
+        return True
+    return any(can_fail(expr, schema) for expr, schema in _computed(node.operator, graph, node))
+
+
+@singledispatch
+def _computed(operator: Operator, graph: FlowGraph, node: Node) -> list[tuple[Expr, Schema]]:
+    """The expressions of a node and what they see. Default: one input, whose columns they are over."""
+    return [(expr, graph.nodes[node.inputs[0]].schema) for _, expr in operator.expressions()]
+
+
+@_computed.register(Join)
+def _(operator: Join, graph: FlowGraph, node: Node) -> list[tuple[Expr, Schema]]:
+    left, right = (graph.nodes[source].schema for source in node.inputs)
+    found = [(expr, left) for expr in operator.left_keys] + [(expr, right) for expr in operator.right_keys]
+    if operator.residual is not None:
+        found.append((operator.residual, pair_schema(graph, node, operator)))
+    return found
