@@ -20,6 +20,7 @@ from penstock.expr.check import check
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.python import compile_rows
 from penstock.expr.tree import Call, Expr
+from penstock.expr.types import StructType
 from penstock.io.arrow import column_to_values, rows_to_table
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 
@@ -219,6 +220,8 @@ def blame(table: Table, expr: Expr) -> str:
         try:
             outcome = evaluate(part, table.inside)
         except WrongType:  # a bare null has no type of its own
+            continue
+        if isinstance(check(part, SCHEMA).type, StructType):  # cannot be fetched whole where it is null
             continue
         try:
             found = next(table.disagreements([outcome]), None)
