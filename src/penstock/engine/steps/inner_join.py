@@ -88,26 +88,16 @@ class InnerJoinStep(Step):
 
     def _add(self, port: int, row: Row, key: str) -> None:
         writer, code = self.writer, self.code
-        slot = writer.slot(self.node.id, SIDES[port])
-        own = writer.fresh("own")
-        code.line(f"{own} = {writer.slot_get(self.node.id, SIDES[port])}({key})")
-        if self.appends[port]:
-            with code.block(f"if {own} is None:"):
-                code.line(f"{slot}[{key}] = [{row.whole}]")
-            with code.block("else:"):
-                code.line(f"{own}.append({row.whole})")
+        slot, get = writer.slot(self.node.id, SIDES[port]), writer.slot_get(self.node.id, SIDES[port])
+        if not self.appends[port]:
+            writer.add_weight(slot, get, key, row)
             return
+        own = writer.fresh("own")
+        code.line(f"{own} = {get}({key})")
         with code.block(f"if {own} is None:"):
-            code.line(f"{slot}[{key}] = {{{row.whole}: {row.copies}}}")
+            code.line(f"{slot}[{key}] = [{row.whole}]")
         with code.block("else:"):
-            total = writer.fresh("n")
-            code.line(f"{total} = {own}.get({row.whole}, 0) + {row.copies}")
-            with code.block(f"if {total}:"):
-                code.line(f"{own}[{row.whole}] = {total}")
-            with code.block("else:"):
-                code.line(f"del {own}[{row.whole}]")
-                with code.block(f"if not {own}:"):
-                    code.line(f"del {slot}[{key}]")
+            code.line(f"{own}.append({row.whole})")
 
 
 @step_for.register(Join)

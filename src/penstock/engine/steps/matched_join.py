@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.row import Only, Row, negated, times
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joined_rows import JoinedRows
-from penstock.engine.steps.step import Step
+from penstock.engine.steps.right_first import RightFirstStep
 from penstock.flow.operators.join import How
 
 if TYPE_CHECKING:
@@ -28,11 +28,8 @@ def thaw_left(rows: dict[Any, Any]) -> dict[Any, Any]:
     return {row: list(entry) for row, entry in rows.items()}
 
 
-class MatchedJoinStep(Step):
-    takes_rows = False
-    keeps_state = True
+class MatchedJoinStep(RightFirstStep):
     sites = 6
-    heavy = True
 
     def __init__(self, node: Node, writer: RegionWriter, operator: Join) -> None:
         super().__init__(node, writer)
@@ -42,20 +39,9 @@ class MatchedJoinStep(Step):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.left", thaw_left), Slot(f"{self.node.id}.right"))
 
-    def finish(self) -> None:
-        before = self.writer.fresh("before")
-        self.code.line(f"{before} = {{}}")
-        split = self.writer.must_take_back_first(self.node)
-        if split:
-            self.writer.consolidate_inputs(self.node)
-            self._apply_left(Only.GOES)
-        self._apply_right(before)
-        self._emit_crossings(before)
-        self._apply_left(Only.COMES if split else Only.ALL)
-
     # -- the right side ---------------------------------------------------------------------
 
-    def _apply_right(self, before: str) -> None:
+    def apply_right(self, before: str) -> None:
         writer, code, node = self.writer, self.code, self.node.id
         with writer.each_row(self.node, 1) as row, self.rows.key_of(1, row) as key:
             whole = writer.fresh("row")
@@ -77,7 +63,7 @@ class MatchedJoinStep(Step):
             stored = Row(row.columns, whole, row.weight)
             writer.add_weight(writer.slot(node, "right"), writer.slot_get(node, "right"), key, stored)
 
-    def _emit_crossings(self, before: str) -> None:
+    def emit_crossings(self, before: str) -> None:
         writer, code = self.writer, self.code
         left, entry, old = writer.fresh("row"), writer.fresh("entry"), writer.fresh("old")
         with code.block(f"for (_, {left}), ({entry}, {old}) in {before}.items():"):
@@ -99,10 +85,8 @@ class MatchedJoinStep(Step):
 
     # -- the left side ------------------------------------------------------------------------
 
-    def _apply_left(self, only: Only) -> None:
+    def apply_left(self, only: Only) -> None:
         writer, code = self.writer, self.code
-        if only is Only.GOES and writer.is_append(self.node.inputs[0]):
-            return
         with writer.each_row(self.node, 0, only) as row:
             whole = writer.fresh("row")
             code.line(f"{whole} = {row.source}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row import Only, Row, negated
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.engine.steps.right_first import RightFirstStep
 from penstock.engine.steps.step import Step, step_for
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.join import How, Join
@@ -29,17 +30,14 @@ if TYPE_CHECKING:
 KeyOf = Callable[[int, Row], AbstractContextManager[str]]
 
 
-class PresenceStep(Step):
+class PresenceStep(RightFirstStep):
     """Slots: left, key -> {row: weight}; right, key -> number of rows.
 
     present:      whether a key must be present (semi) or absent (anti, difference).
     nulls_absent: a left row whose key is null counts as absent, not as unequal to all.
     """
 
-    takes_rows = False
-    keeps_state = True
-    sites = 3
-    heavy = True
+    sites = 4
 
     def __init__(
         self, node: Node, writer: RegionWriter, key_of: KeyOf, *, present: bool, null_keys: JoinedRows | None
@@ -68,18 +66,7 @@ class PresenceStep(Step):
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.left"), Slot(f"{self.node.id}.right"))
 
-    def finish(self) -> None:
-        before = self.writer.fresh("before")
-        self.code.line(f"{before} = {{}}")
-        split = self.writer.must_take_back_first(self.node)
-        if split:
-            self.writer.consolidate_inputs(self.node)
-            self._apply_left(Only.GOES)
-        self._apply_right(before)
-        self._emit_crossings(before)
-        self._apply_left(Only.COMES if split else Only.ALL)
-
-    def _apply_right(self, before: str) -> None:
+    def apply_right(self, before: str) -> None:
         writer, code, node = self.writer, self.code, self.node.id
         slot = writer.slot(node, "right")
         with writer.each_row(self.node, 1) as row, self.key_of(1, row) as key:
@@ -93,7 +80,7 @@ class PresenceStep(Step):
             with code.block(f"elif {old}:"):
                 code.line(f"del {slot}[{key}]")
 
-    def _emit_crossings(self, before: str) -> None:
+    def emit_crossings(self, before: str) -> None:
         writer, code, node = self.writer, self.code, self.node.id
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
         with code.block(f"for {key}, {old} in {before}.items():"):
@@ -115,10 +102,8 @@ class PresenceStep(Step):
             with self.code.block("else:"):
                 self.emit(Row(row.columns, row.whole, negated(row.weight)))
 
-    def _apply_left(self, only: Only) -> None:
+    def apply_left(self, only: Only) -> None:
         writer, code, node = self.writer, self.code, self.node.id
-        if only is Only.GOES and writer.is_append(self.node.inputs[0]):
-            return
         with writer.each_row(self.node, 0, only) as row:
             whole = writer.fresh("row")
             code.line(f"{whole} = {row.source}")
