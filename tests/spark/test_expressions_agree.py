@@ -255,7 +255,8 @@ def test_types_and_nullability_agree(table: Table, outcomes: list[Outcome]) -> N
 def unoptimized(spark: SparkSession) -> Iterator[None]:
     """Lets Spark evaluate everything: the optimizer leaves out what cannot change an answer, errors too."""
     rules = "BooleanSimplification ConstantFolding ConvertToLocalRelation NullPropagation OptimizeIn"
-    rules += " PushFoldableIntoBranches SimplifyBinaryComparison SimplifyConditionals"
+    rules += " PushFoldableIntoBranches ReorderAssociativeOperator SimplifyBinaryComparison"
+    rules += " SimplifyConditionals"
     package = "org.apache.spark.sql.catalyst.optimizer"
     spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(f"{package}.{r}" for r in rules.split()))
     yield

@@ -170,3 +170,8 @@ def test_filters_keep_the_same_rows(spark: SparkSession, expr: Expr) -> None:
     keeps = eval(source, {**RUNTIME, **scope.constants})
     kept = frame_of(spark, *some).where(column_of(expr)).select("n").toArrow()["n"].to_pylist()
     assert sorted(kept) == [row.n for row in some if keeps(*row)]
+
+
+def test_constants_that_overflow_alone_do_no_harm(spark: SparkSession) -> None:
+    column = column_of(col.n + -1 + -(2**63))
+    assert frame_of(spark, EDGE).select(column.alias("sum")).collect()[0]["sum"] == -2

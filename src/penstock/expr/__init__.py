@@ -5,7 +5,9 @@ follows it, and a random test compares the two. What a Spark user might not
 expect, and where the two part:
 
 - An expression either raises or it does not, but Spark's optimizer may leave out
-  a part that cannot change the answer, and with it that part's error.
+  a part that cannot change the answer, and with it that part's error. It may also add
+  up constants first, and raise where they overflow alone (`x + -1 + smallest`); a session
+  that Penstock starts does not.
 - Null and errors: operands are evaluated from left to right, divisors first; an
   operand after a null is not evaluated. In a filter, what stands right of an
   `&` whose left side is null is not evaluated.

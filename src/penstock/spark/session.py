@@ -147,6 +147,10 @@ def _settings(master: str, app_name: str, partitions: int | None, folder: Path) 
         "spark.sql.caseSensitive": "true",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
+        # x + 1 + y is not x + (1 + y) where the constants alone overflow: this rule makes it so.
+        "spark.sql.optimizer.excludedRules": (
+            "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator"
+        ),
         # Small ticks: no re-planning, no copies through local relations, no stall of 40 ms per Python
         # stage (TCP), no processes forked for each checkpoint file, no call sites looked up per column.
         "spark.sql.adaptive.enabled": "false",
