@@ -257,10 +257,11 @@ def unoptimized(spark: SparkSession) -> Iterator[None]:
     rules = "BooleanSimplification ConstantFolding ConvertToLocalRelation NullPropagation OptimizeIn"
     rules += " PushFoldableIntoBranches ReorderAssociativeOperator SimplifyBinaryComparison"
     rules += " SimplifyConditionals"
-    package = "org.apache.spark.sql.catalyst.optimizer"
-    spark.conf.set("spark.sql.optimizer.excludedRules", ",".join(f"{package}.{r}" for r in rules.split()))
+    package, option = "org.apache.spark.sql.catalyst.optimizer", "spark.sql.optimizer.excludedRules"
+    before = spark.conf.get(option)
+    spark.conf.set(option, ",".join(f"{package}.{r}" for r in rules.split()))
     yield
-    spark.conf.unset("spark.sql.optimizer.excludedRules")
+    spark.conf.set(option, before)
 
 
 @pytest.mark.usefixtures("unoptimized")
