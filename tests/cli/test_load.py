@@ -48,6 +48,14 @@ def test_what_is_wrong_is_said(folder: Path, name: str, text: str) -> None:
     assert text in str(raised.value)
 
 
+def test_a_function_that_says_it_makes_a_flow_counts_as_one(tmp_path: Path) -> None:
+    made = "import penstock as ps\ndef made(name: str = 'made') -> ps.Flow:\n    return ps.Flow(name)\n"
+    (tmp_path / "making.py").write_text(made)
+    assert load_flow(str(tmp_path / "making.py")).name == "made"
+    with pytest.raises(FlowNotFound, match="the flows there: made"):
+        load_flow(f"{tmp_path / 'making.py'}:other")
+
+
 def test_a_mistake_in_the_flow_is_told_as_what_it_is(folder: Path) -> None:
     (folder / "wrong.py").write_text((folder / "flows.py").read_text().replace("col.price", "col.shop + 1"))
     with pytest.raises(WrongType):

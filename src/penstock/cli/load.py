@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import typing
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 from penstock.errors import FlowNotFound, PenstockError, Place
 from penstock.flow.flow import Flow
@@ -102,7 +103,17 @@ def _only_flow(module: ModuleType, where: str) -> object:
 
 
 def _flows(module: ModuleType) -> list[str]:
-    return [name for name, value in vars(module).items() if isinstance(value, Flow)]
+    """Names of the flows of a module, and of its functions that say they make one."""
+    return [name for name, value in vars(module).items() if isinstance(value, Flow) or _makes_flow(value)]
+
+
+def _makes_flow(value: object) -> bool:
+    if not isinstance(value, FunctionType):
+        return False
+    try:
+        return typing.get_type_hints(value).get("return") is Flow
+    except (NameError, TypeError):
+        return False
 
 
 def _calling(function: object, where: str, attribute: str) -> object:
