@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.filter import Filter
@@ -17,6 +17,9 @@ from penstock.graph.facts import Delay
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
     from penstock.graph.node import Edge, FlowGraph, Node
+
+Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
+"""Per node, the edges that leave it."""
 
 ROW_BY_ROW = (Filter, FlatMap, Map, Select)
 
@@ -41,24 +44,25 @@ def is_given(node: Node) -> bool:
     return isinstance(node.operator, Source | DeferTick)
 
 
-def plan_parts(graph: FlowGraph, analysis: Analysis) -> tuple[Part, ...]:
+def plan_parts(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> tuple[Part, ...]:
     """The parts of a flow in an order in which all of one may run before all of the next.
 
+    consumers: what `live_consumers` gives.
+
     Sources and delays are no part of any: their rows are given to the tick. Nor is
-    what leads to no sink. A chain that works row by
-    row and ends in one other region is compiled into that one, where its rows
-    need no buffer.
+    what leads to no sink. A chain that works row by row and ends in one other
+    region is compiled into that one, where its rows need no buffer.
     """
-    home = _homes(graph, analysis, live_consumers(graph))
+    home = _homes(graph, analysis, consumers)
     members: dict[int, list[int]] = {}
     for node_id in sorted(home, key=analysis.ranks.__getitem__):
         members.setdefault(home[node_id], []).append(node_id)
     # A merged chain runs with the region it was merged into, so that region's own head gives the place.
     order = sorted(members, key=analysis.ranks.__getitem__)
-    return tuple(_part(graph, at, members[head]) for at, head in enumerate(order))
+    return tuple(_part(graph, at, members[head], consumers) for at, head in enumerate(order))
 
 
-def live_consumers(graph: FlowGraph) -> tuple[tuple[Edge, ...], ...]:
+def live_consumers(graph: FlowGraph) -> Consumers:
     """Per node, the edges that leave it towards a sink. A node that leads to no sink has none."""
     live = set(graph.sinks.values())
     waiting = list(live)
@@ -70,7 +74,7 @@ def live_consumers(graph: FlowGraph) -> tuple[tuple[Edge, ...], ...]:
     return tuple(tuple(e for e in edges if e.target in live) for edges in graph.consumers())
 
 
-def _homes(graph: FlowGraph, analysis: Analysis, consumers: tuple[tuple[Edge, ...], ...]) -> dict[int, int]:
+def _homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
     """Per compiled node, the head of the region it is compiled into."""
     home: dict[int, int] = {}
     for region in analysis.regions:
@@ -93,9 +97,8 @@ def _homes(graph: FlowGraph, analysis: Analysis, consumers: tuple[tuple[Edge, ..
     return home
 
 
-def _part(graph: FlowGraph, at: int, nodes: list[int]) -> Part:
+def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> Part:
     inside = set(nodes)
-    consumers = live_consumers(graph)
     inputs: list[int] = []
     for node_id in nodes:
         for source in graph.nodes[node_id].inputs:

@@ -68,13 +68,14 @@ def compile_program(graph: FlowGraph) -> Program:
     """Compile a flow. Raises what `analyse` raises: cycles, unmet needs, missing guards."""
     analysis = analyse(graph)
     constants = Constants()
-    parts = plan_parts(graph, analysis)
+    consumers = live_consumers(graph)
+    parts = plan_parts(graph, analysis, consumers)
     ends = straight_ends(graph, parts)
     lines: list[str] = []
     purposes: list[Purpose] = []
     slots: list[Slot] = []
     for part in parts:
-        writer = RegionWriter(graph, analysis, part, constants)
+        writer = RegionWriter(graph, analysis, part, consumers, constants)
         if ends is None:
             writer.write()
         else:
@@ -85,7 +86,6 @@ def compile_program(graph: FlowGraph) -> Program:
         lines.append("")
         purposes.append(Purpose())
         slots.extend(writer.slots)
-    consumers = live_consumers(graph)
     delayed = tuple(
         Delayed(n.id, n.inputs[0], Slot(f"{n.id}.deferred", as_list))
         for n in graph.nodes

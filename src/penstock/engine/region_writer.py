@@ -13,7 +13,6 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.engine.plan import live_consumers
 from penstock.engine.row import Only, Row, tuple_source
 from penstock.engine.source_code import SourceCode
 from penstock.engine.steps import step_for
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.analysis import Analysis
     from penstock.engine.constants import Constants
-    from penstock.engine.plan import Part
+    from penstock.engine.plan import Consumers, Part
     from penstock.engine.slot import Slot
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
@@ -43,7 +42,9 @@ class RegionWriter:
     code: what has been written. slots: state of the operators in it.
     """
 
-    def __init__(self, graph: FlowGraph, analysis: Analysis, part: Part, constants: Constants) -> None:
+    def __init__(
+        self, graph: FlowGraph, analysis: Analysis, part: Part, consumers: Consumers, constants: Constants
+    ) -> None:
         self.graph = graph
         self.analysis = analysis
         self.part = part
@@ -52,7 +53,7 @@ class RegionWriter:
         self._constants = constants
         self._fresh = 0
         self._members = frozenset(part.nodes)
-        self._consumers = live_consumers(graph)
+        self._consumers = consumers
         self._loop_of = {n: loop for loop in analysis.loops for n in loop if n in self._members}
         self._steps = {n: step_for(graph.nodes[n].operator, graph.nodes[n], self) for n in part.nodes}
         self._inlined = self._find_inlined()

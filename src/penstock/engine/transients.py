@@ -24,15 +24,16 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.top_k import TopK
 
 if TYPE_CHECKING:
+    from penstock.engine.plan import Consumers
     from penstock.expr.tree import Expr
-    from penstock.graph.node import Edge, FlowGraph, Node, Operator
+    from penstock.graph.node import FlowGraph, Node, Operator
 
 # What these send on depends on sums of changes, not on the changes one by one.
 NETTING = (Aggregate, Distinct, Feedback, Sink, TopK)
 
 
 def must_take_back_first(
-    graph: FlowGraph, consumers: tuple[tuple[Edge, ...], ...], appends: tuple[bool, ...], node: Node
+    graph: FlowGraph, consumers: Consumers, appends: tuple[bool, ...], node: Node
 ) -> bool:
     """Whether a join of `node` may be caught with a pair that was never there.
 
