@@ -15,6 +15,8 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.union import Union
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.engine.region_writer import RegionWriter
     from penstock.graph.node import Node
 
@@ -36,30 +38,36 @@ class FilterStep(Step):
             self.emit(row)
 
 
-class MapStep(Step):
-    def consume(self, port: int, row: Row) -> None:
-        assert isinstance(self.node.operator, Map)
-        function = self.writer.constant("f", self.node.operator.function)
-        user = self.writer.constant("user", to_user(self.writer.input_schema(self.node, port)))
-        result = f"{function}({user}({row.source}))"
-        self._emit_result(f"[{result}]", row)
+class OpaqueStep(Step):
+    """A user's function called on each row; what it gives is checked as rows of the output."""
 
-    def _emit_result(self, results: str, row: Row) -> None:
-        """Loop over `results`, values of the user's making, as rows of the output."""
-        what = f"a row made by {self.node.name!r}"
-        checked = self.writer.constant("rows", from_user(self.node.schema, what=what))
+    def __init__(self, node: Node, writer: RegionWriter, function: Callable[..., object]) -> None:
+        super().__init__(node, writer)
+        what = f"a row made by {node.name!r}"
+        self._function = writer.constant("f", function)
+        self._user = writer.constant("user", to_user(writer.input_schema(node, 0)))
+        self._checked = writer.constant("rows", from_user(node.schema, what=what))
+
+    def results(self, call: str) -> str:
+        """Source of the list of values that `call` stands for."""
+        raise NotImplementedError
+
+    def consume(self, port: int, row: Row) -> None:
         out = self.writer.fresh("row")
-        with self.code.block(f"for {out} in {checked}({results}):"):
+        results = self.results(f"{self._function}({self._user}({row.source}))")
+        with self.code.block(f"for {out} in {self._checked}({results}):"):
             columns = self.writer.unpack(self.node.schema, out)
             self.emit(Row(columns, out, row.weight))
 
 
-class FlatMapStep(MapStep):
-    def consume(self, port: int, row: Row) -> None:
-        assert isinstance(self.node.operator, FlatMap)
-        function = self.writer.constant("f", self.node.operator.function)
-        user = self.writer.constant("user", to_user(self.writer.input_schema(self.node, port)))
-        self._emit_result(f"list({function}({user}({row.source})))", row)
+class MapStep(OpaqueStep):
+    def results(self, call: str) -> str:
+        return f"[{call}]"
+
+
+class FlatMapStep(OpaqueStep):
+    def results(self, call: str) -> str:
+        return f"list({call})"
 
 
 class SelectStep(Step):
@@ -93,12 +101,12 @@ def _filter(operator: Filter, node: Node, writer: RegionWriter) -> Step:
 
 @step_for.register(Map)
 def _map(operator: Map, node: Node, writer: RegionWriter) -> Step:
-    return MapStep(node, writer)
+    return MapStep(node, writer, operator.function)
 
 
 @step_for.register(FlatMap)
 def _flat_map(operator: FlatMap, node: Node, writer: RegionWriter) -> Step:
-    return FlatMapStep(node, writer)
+    return FlatMapStep(node, writer, operator.function)
 
 
 @step_for.register(Select)
