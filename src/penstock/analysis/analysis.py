@@ -10,11 +10,10 @@ from penstock.analysis.propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
 from penstock.analysis.strata import find_order
 from penstock.analysis.verdict import Verdict, find_verdicts
-from penstock.graph.facts import Delay
 
 if TYPE_CHECKING:
     from penstock.graph.facts import Facts
-    from penstock.graph.node import Edge, FlowGraph
+    from penstock.graph.node import FlowGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,6 @@ class Analysis:
     loops:      the sets of nodes that feed each other within a tick, in execution order.
     strata:     number of blocking inputs on the longest way from a source.
     ranks:      place in the one execution order of the flow: 0, 1, 2, ... without gaps.
-    handoffs:   the blocking edges.
-    delays:     the edges whose rows are seen a tick later.
     activation: head of the region that the node is part of.
     regions:    parts that are active together, in an order in which they may run one by one.
     verdicts:   per sink name.
@@ -36,8 +33,6 @@ class Analysis:
     loops: tuple[tuple[int, ...], ...]
     strata: tuple[int, ...]
     ranks: tuple[int, ...]
-    handoffs: tuple[Edge, ...]
-    delays: tuple[Edge, ...]
     activation: tuple[int, ...]
     regions: tuple[Region, ...]
     verdicts: dict[str, Verdict]
@@ -45,10 +40,6 @@ class Analysis:
     def execution_order(self) -> list[int]:
         """Node ids by rank, which is also by (stratum, rank)."""
         return sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
-
-    def loop_of(self, node: int) -> tuple[int, ...] | None:
-        """The loop that a node is part of, if any."""
-        return next((loop for loop in self.loops if node in loop), None)
 
 
 def analyse(graph: FlowGraph) -> Analysis:
@@ -67,8 +58,6 @@ def analyse(graph: FlowGraph) -> Analysis:
         loops=order.loops,
         strata=order.strata,
         ranks=order.ranks,
-        handoffs=tuple(e for e in graph.edges() if graph.port(e).blocking),
-        delays=tuple(e for e in graph.edges() if graph.port(e).delay is not Delay.NONE),
         activation=activation,
         regions=find_regions(graph, order, activation),
         verdicts=find_verdicts(graph, facts),

@@ -28,11 +28,6 @@ def zero_division() -> NoReturn:
     raise EvaluationError("division by zero")
 
 
-def float_key(value: float) -> tuple[bool, float]:
-    """What to compare a float by: NaN is greatest."""
-    return (False, value) if value == value else (True, 0.0)
-
-
 NAMES: dict[str, Any] = {
     "x_nan": NAN,
     "x_epoch": EPOCH,

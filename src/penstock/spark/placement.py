@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.expr.tree import Call, Column, Expr
+from penstock.expr.tree import Call, Column, Expr, columns_of
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.difference import Difference
@@ -120,19 +120,15 @@ def by(*keys: Expr) -> Spread:
     return Spread(tuple((key,) for key in keys))
 
 
-def columns_of(expr: Expr) -> set[str]:
-    return {part.name for part in expr.walk() if isinstance(part, Column)}
-
-
 def _is_function(expr: Expr, keys: Sequence[Expr], columns: set[str]) -> bool:
-    return columns_of(expr) <= columns or any(expr.same(key) for key in keys)
+    return columns.issuperset(columns_of(expr)) or any(expr.same(key) for key in keys)
 
 
 def _in_terms_of(expr: Expr, pairs: Sequence[tuple[str, Expr]], names: dict[str, str]) -> Expr | None:
     for name, computed in pairs:
         if expr.same(computed):
             return Column(name)
-    return with_names(expr, names) if columns_of(expr) <= names.keys() else None
+    return with_names(expr, names) if names.keys() >= set(columns_of(expr)) else None
 
 
 def with_names(expr: Expr, names: dict[str, str]) -> Expr:
@@ -215,7 +211,7 @@ def _(operator: Join, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) ->
     assert len(left.positions) == len(right.positions)
     positions: list[tuple[Expr, ...]] = []
     for a, b in zip(left.positions, right.positions, strict=True):
-        kept = [with_names(e, names) for e in b if columns_of(e) <= names.keys()]
+        kept = [with_names(e, names) for e in b if names.keys() >= set(columns_of(e))]
         positions.append((*a, *kept))
     return Spread(tuple(positions))
 
