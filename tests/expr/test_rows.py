@@ -77,7 +77,7 @@ class TwoTypes(NamedTuple):
 
 
 class Untyped(NamedTuple):
-    a: object
+    a: complex
 
 
 class TooLong(NamedTuple):

@@ -40,12 +40,26 @@ def check_cycles(graph: FlowGraph) -> None:
 def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
     """Raises `GuardMissing` for a cycle that is broken by a delay without a reason, and needs one.
 
-    It needs one where it passes a blocking input, and where rows that went
+    So does an operator whose own meaning depends on the cut.
+    A cycle needs one where it passes a blocking input, and where rows that went
     round may be taken back: then what followed from them a tick later may hold
     itself up. A flow of given ticks needs no reasons. Only after `check_cycles`.
     """
     if graph.given_ticks:
         return
+    for node in graph.nodes:
+        why = node.operator.depends_on_cut()
+        if why and node.operator.guard() is None:
+            raise GuardMissing(
+                f"the answer of {called(graph, node)} depends on how the input is cut into ticks",
+                where=steps([(node, "no nondet=")]),
+                why=f"{why}\nNothing says why that is right.",
+                fix='say it, nondet="why that is right",\n'
+                f'or make the ticks part of the input: Flow({graph.name!r}, ticks="given").',
+                flow=graph.name,
+                cycle=(node.name,),
+                port="",
+            )
     unguarded = [
         e
         for e in graph.edges()

@@ -2,7 +2,7 @@
 
 A node that reads streams of one activation is active exactly when they are, so
 it belongs to their region. A node where different activations meet, one that
-hears from the tick before, and a loop are *junctions*: each heads a region.
+hears from the tick before or runs in each, and a loop are *junctions*: each heads a region.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def find_activation(graph: FlowGraph, order: Order) -> tuple[int, ...]:
         delayed = any(port.delay is not Delay.NONE for port in node.operator.ports())
         if node_id in loop_head:
             activation[node_id] = loop_head[node_id]
-        elif len(heads) == 1 and not delayed:
+        elif len(heads) == 1 and not delayed and not node.operator.runs_each_tick:
             (activation[node_id],) = heads
     return tuple(activation)
 

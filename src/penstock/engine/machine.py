@@ -28,7 +28,9 @@ class Machine:
 
     def __init__(self, program: Program, state: Mapping[str, SlotMapping]) -> None:
         self.program = program
-        functions = program.bind(state)
+        transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
+        functions = program.bind({**state, **transient})
+        self._transient = tuple(transient.values())
         self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")
         self._parts: list[tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]] = [
             (functions[p.function], p.inputs, p.outputs) for p in program.parts if p.function in functions
@@ -40,11 +42,13 @@ class Machine:
         self._sources = program.graph.sources
         self._sinks = tuple(program.graph.sinks.items())
         self._delayed = tuple((d.node, d.source, state[d.slot.name]) for d in program.delayed)
+        self._deferred = tuple(state[d.slot.name] for d in program.delayed if not d.lazy)
+        self._restless = tuple(at for at, part in enumerate(program.parts) if part.restless)
 
     @property
     def pending(self) -> bool:
-        """Whether rows that were deferred wait for a next tick."""
-        return any(slot.get(()) for _, _, slot in self._delayed)
+        """Whether deferred rows wait that start a next tick."""
+        return any(slot.get(()) for slot in self._deferred)
 
     def tick(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         """Run one tick. Rows are internal: tuples, with the weight last where the edge is no append edge.
@@ -56,9 +60,12 @@ class Machine:
         place; the state is then half of the tick.
         """
         try:
-            return self._scheduled(inputs) if self._straight is None else self._straight(inputs)
+            outputs = self._scheduled(inputs) if self._straight is None else self._straight(inputs)
         except Exception as error:
             raise explained(error, self.program) from error
+        for slot in self._transient:
+            slot.clear()
+        return outputs
 
     def _scheduled(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         rows: dict[int, Rows] = {}
@@ -78,7 +85,7 @@ class Machine:
 
     def _run(self, rows: dict[int, Rows]) -> None:
         readers, parts = self._readers, self._parts
-        queue = sorted({at for node in rows for at in readers.get(node, ())})
+        queue = sorted({*self._restless, *(at for node in rows for at in readers.get(node, ()))})
         queued = set(queue)
         while queue:
             function, inputs, outputs = parts[heapq.heappop(queue)]

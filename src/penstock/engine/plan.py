@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.map import Map
@@ -31,17 +30,29 @@ class Part:
     nodes:   in the order in which they run.
     inputs:  nodes outside whose rows it reads; it runs in a tick if one of them has any.
     outputs: nodes in it whose rows others read, and sinks.
+    restless: it runs in every tick, whatever comes.
     """
 
     function: str
     nodes: tuple[int, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    restless: bool
 
 
 def is_given(node: Node) -> bool:
     """Whether a node's rows are there when the tick begins: a source's, and what a delay kept."""
-    return isinstance(node.operator, Source | DeferTick)
+    return isinstance(node.operator, Source) or is_delay(node)
+
+
+def is_delay(node: Node) -> bool:
+    """Whether a node hands out in a tick what reached it in the one before."""
+    return any(port.delay is not Delay.NONE for port in node.operator.ports())
+
+
+def is_lazy(node: Node) -> bool:
+    """Whether what a delay holds starts no tick."""
+    return any(port.delay is Delay.LAZY for port in node.operator.ports())
 
 
 def plan_parts(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> tuple[Part, ...]:
@@ -109,4 +120,5 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
         for n in nodes
         if isinstance(graph.nodes[n].operator, Sink) or any(e.target not in inside for e in consumers[n])
     ]
-    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs))
+    restless = any(graph.nodes[n].operator.runs_each_tick for n in nodes)
+    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), restless)

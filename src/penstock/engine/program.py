@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
 from penstock.engine.constants import Constants
-from penstock.engine.plan import Part, live_consumers, plan_parts
+from penstock.engine.plan import Part, is_delay, is_lazy, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.source_code import Purpose
 from penstock.expr.python import RUNTIME as EXPRESSION_RUNTIME
-from penstock.flow.operators.defer_tick import DeferTick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """A `defer_tick`: it keeps the rows of node `source` for the next tick, in a slot under the key `()`."""
+    """A delay: it keeps the rows of node `source` for the next tick, in a slot under the key `()`.
+
+    lazy: its rows wait for a tick that starts for another reason.
+    """
 
     node: int
     source: int
     slot: Slot
+    lazy: bool
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Program:
 
     file:        the name that tracebacks show for the generated source.
     purposes:    per line of the source, what it is for.
+    slots:       what must be kept from tick to tick. transient: what is emptied at the end of each.
     source_append, sink_append: per name, whether its rows come without weights.
     """
 
@@ -47,6 +51,7 @@ class Program:
     purposes: tuple[Purpose, ...]
     parts: tuple[Part, ...]
     slots: tuple[Slot, ...]
+    transient: tuple[Slot, ...]
     delayed: tuple[Delayed, ...]
     source_append: dict[str, bool]
     sink_append: dict[str, bool]
@@ -54,9 +59,9 @@ class Program:
     bytecode: CodeType = field(repr=False)
 
     def bind(self, state: Mapping[str, SlotMapping]) -> dict[str, Any]:
-        """The generated functions, by name, over these slots (one mapping per `Slot.name`)."""
+        """The generated functions, by name, over these slots (one mapping per name of any slot)."""
         namespace: dict[str, Any] = {**EXPRESSION_RUNTIME, **RUNTIME, **self.constants}
-        for slot in self.slots:
+        for slot in (*self.slots, *self.transient):
             name = slot.name.replace(".", "_")
             namespace[f"slot_{name}"] = state[slot.name]
             namespace[f"get_{name}"] = state[slot.name].get
@@ -87,9 +92,9 @@ def compile_program(graph: FlowGraph) -> Program:
         purposes.append(Purpose())
         slots.extend(writer.slots)
     delayed = tuple(
-        Delayed(n.id, n.inputs[0], Slot(f"{n.id}.deferred", as_list))
+        Delayed(n.id, n.inputs[0], Slot(f"{n.id}.deferred", as_list), is_lazy(n))
         for n in graph.nodes
-        if isinstance(n.operator, DeferTick) and consumers[n.id]
+        if is_delay(n) and consumers[n.id]
     )
     source_code = "\n".join(lines) + "\n"
     file = f"<penstock {graph.name}>"
@@ -99,7 +104,8 @@ def compile_program(graph: FlowGraph) -> Program:
         source_code=source_code,
         purposes=tuple(purposes),
         parts=parts,
-        slots=(*slots, *(d.slot for d in delayed)),
+        slots=(*(s for s in slots if not s.transient), *(d.slot for d in delayed)),
+        transient=tuple(s for s in slots if s.transient),
         delayed=delayed,
         source_append={name: analysis.facts[n].append for name, n in graph.sources.items()},
         sink_append={name: analysis.facts[n].append for name, n in graph.sinks.items()},
@@ -110,7 +116,7 @@ def compile_program(graph: FlowGraph) -> Program:
 
 def straight_ends(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, str], dict[int, str]] | None:
     """Names of sources and sinks by node, for a flow that is one part between them; else None."""
-    if len(parts) != 1 or any(isinstance(n.operator, DeferTick) for n in graph.nodes):
+    if len(parts) != 1 or any(is_delay(n) for n in graph.nodes):
         return None
     (part,) = parts
     sources = {node: name for name, node in graph.sources.items()}

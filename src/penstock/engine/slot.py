@@ -31,10 +31,13 @@ class Slot:
     name: "<node id>.<what>", stable for a given flow.
     thaw: makes the mutable form of a stored value, where a store gives back
           tuples for lists.
+    transient: it is emptied when the tick ends, and so belongs to no state: it is
+          always a dict, and may be iterated.
     """
 
     name: str
     thaw: Thaw = as_it_is
+    transient: bool = False
 
 
 class SlotMapping(Protocol):

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeAlias, cast
 
 from penstock.errors import Place, UnknownRowType
 from penstock.expr.types import (
+    ANY,
     BOOL,
     BYTES,
     DATE,
@@ -21,6 +22,7 @@ from penstock.expr.types import (
     INT64,
     STR,
     TIMESTAMP,
+    AnyType,
     DataType,
     DecimalType,
     Field,
@@ -40,6 +42,8 @@ _PLAIN: dict[object, DataType] = {
     bytes: BYTES,
     date: DATE,
     datetime: TIMESTAMP,
+    object: ANY,
+    Any: ANY,
 }
 _NAMES: dict[str, DataType] = {
     "bool": BOOL,
@@ -52,6 +56,7 @@ _NAMES: dict[str, DataType] = {
     "bytes": BYTES,
     "date": DATE,
     "timestamp": TIMESTAMP,
+    "any": ANY,
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _MAX_PRECISION = 38
@@ -102,7 +107,9 @@ def as_field(name: str, annotation: Any) -> Field:
             return Field(name, declared, nullable)
         inner = as_field(name, base)
         return Field(name, inner.type, nullable or inner.nullable)
-    return Field(name, _type_of(name, annotation), nullable)
+    type = _type_of(name, annotation)
+    # None is an object, too.
+    return Field(name, type, nullable or isinstance(type, AnyType))
 
 
 def _type_of(name: str, annotation: Any) -> DataType:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import singledispatch
 from typing import Any, cast
@@ -19,6 +19,7 @@ from penstock.expr.decimals import Shape
 from penstock.expr.runtime import NAN
 from penstock.expr.slow_values import SlowRows
 from penstock.expr.types import (
+    AnyType,
     BoolType,
     BytesType,
     DataType,
@@ -32,6 +33,9 @@ from penstock.expr.types import (
     StrType,
     TimestampType,
 )
+
+PLAIN = frozenset({bool, int, str, bytes, date, datetime, type(None)})
+"""Types of which every value may stand in a column of any type."""
 
 
 def from_user(
@@ -56,7 +60,8 @@ def from_user(
         "utc": UTC,
         "datetime": datetime,
         "Decimal": Decimal,
-        "date": __import__("datetime").date,
+        "date": date,
+        "plain": PLAIN,
         "Change": change,
         "Row": schema.row_class if not schema.scalar and schema.row_class is not None else tuple,
     }
@@ -123,6 +128,11 @@ def _exact(type: DataType, v: str) -> str:
 @_exact.register(BoolType)
 def _bool(type: BoolType, v: str) -> str:
     return f"({v} is True or {v} is False)"
+
+
+@_exact.register(AnyType)
+def _any(type: AnyType, v: str) -> str:
+    return f"type({v}) in plain"
 
 
 @_exact.register(Int32Type)

@@ -6,7 +6,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from penstock.expr.runtime import NAN
-from penstock.expr.types import DataType, Float64Type, ListType, StructType
+from penstock.expr.types import AnyType, DataType, Float64Type, ListType, StructType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,11 @@ def _float(type: Float64Type, nullable: bool, source: str, name: Name) -> str:
     return f"({again} if {first} or {again} is None else 0.0)"
 
 
+@_key.register(AnyType)
+def _any(type: AnyType, nullable: bool, source: str, name: Name) -> str:
+    return f"x_key({source})"
+
+
 @_key.register(StructType)
 def _struct(type: StructType, nullable: bool, source: str, name: Name) -> str:
     return f"x_key({source})" if _has_floats(type) else source
@@ -53,7 +58,7 @@ def nested_key(value: object) -> object:
     """A nested value as a key: floats at any depth canonical, -0.0 as 0.0. None stays."""
     if type(value) is float:
         return (value or 0.0) if value == value else NAN
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return tuple(map(nested_key, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return value
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 from penstock.errors import BadRow
 from penstock.expr.runtime import NAN
 from penstock.expr.types import (
+    AnyType,
     BoolType,
     BytesType,
     DataType,
@@ -162,6 +163,15 @@ def _bool(type: BoolType, value: object) -> object:
     if value is True or value is False:
         return value
     raise _Refused("Only True and False are bool.")
+
+
+@_convert.register(AnyType)
+def _any(type: AnyType, value: object) -> object:
+    try:
+        hash(value)
+    except TypeError:
+        raise _Refused("It cannot be hashed, and rows are compared with rows: give a tuple.") from None
+    return NAN if isinstance(value, float) and value != value else value
 
 
 @_convert.register(Int32Type)

@@ -76,6 +76,16 @@ class TimestampType(DataType):
 
 
 @dataclass(frozen=True, slots=True)
+class AnyType(DataType):
+    """Any hashable Python value, passed on as it is (annotated `object` or `Any`).
+
+    Expressions may carry it, compare it for equality and ask whether it is null;
+    nothing else is known of it. It lives in this process: files, Arrow and Spark
+    refuse it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class StructType(DataType):
     """A nested row: a tuple inside, its row class at the borders."""
 
@@ -144,3 +154,4 @@ STR = StrType()
 BYTES = BytesType()
 DATE = DateType()
 TIMESTAMP = TimestampType()
+ANY = AnyType()

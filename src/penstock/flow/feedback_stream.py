@@ -6,7 +6,8 @@ from typing import Any
 
 from penstock.errors import Place, Step, WrongType
 from penstock.flow.markers import Append, Changes, NoOrder, Unbounded
-from penstock.flow.stream import G, Stream, T_co, check_stream
+from penstock.flow.stream import Stream
+from penstock.flow.stream_base import G, T_co, check_stream
 
 
 class _Open(Stream[T_co, Unbounded, G, NoOrder]):

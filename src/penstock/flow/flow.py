@@ -17,7 +17,8 @@ from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Un
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
-from penstock.flow.stream import Stream, check_stream
+from penstock.flow.stream import Stream
+from penstock.flow.stream_base import StreamBase, check_stream
 from penstock.graph.node import FlowGraph, Node, Operator
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ class Flow:
         self,
         operator: Operator,
         schema: Schema,
-        inputs: Sequence[Stream[Any, Any, Any, Any]],
+        inputs: Sequence[StreamBase[Any, Any, Any, Any]],
         name: str | None,
         place: Place,
     ) -> Stream[Any, Any, Any, Any]:
@@ -170,7 +171,7 @@ class Flow:
         self._nodes.append(Node(node_id, name, operator, ids, schema, place))
         return Stream(self, node_id, schema)
 
-    def foreign(self, kind: str, stream: Stream[Any, Any, Any, Any], place: Place) -> BadFlow:
+    def foreign(self, kind: str, stream: StreamBase[Any, Any, Any, Any], place: Place) -> BadFlow:
         """The error for a stream of another flow, read by an operator of this one."""
         return BadFlow(
             f"{kind} of flow {self.name!r} reads a stream of flow {stream.flow.name!r}",

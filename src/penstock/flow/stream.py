@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
 from penstock.errors import Place, WrongType
 from penstock.expr.check import check
-from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import BOOL, Field, Schema
 from penstock.flow.columns import (
@@ -25,7 +24,6 @@ from penstock.flow.columns import (
 from penstock.flow.grouped import Grouped
 from penstock.flow.join_condition import plan_join
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
-from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.filter import Filter
@@ -36,51 +34,35 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.with_columns import with_columns
+from penstock.flow.stream_base import B, G, O, T_co, check_stream
+from penstock.flow.stream_folds import StreamFolds
+from penstock.flow.stream_pairs import StreamPairs
+from penstock.flow.stream_rows import StreamRows
+from penstock.flow.stream_ticks import StreamTicks
+from penstock.flow.stream_time import StreamTime
 
 if TYPE_CHECKING:
-    from penstock.flow.flow import Flow
-    from penstock.graph.node import Operator
+    pass
 
-T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
-B = TypeVar("B", bound=Unbounded, covariant=True, default=Unbounded)
-G = TypeVar("G", bound=Changes, covariant=True, default=Changes)
-O = TypeVar("O", bound=NoOrder, covariant=True, default=NoOrder)
 B2 = TypeVar("B2", bound=Unbounded)
 G2 = TypeVar("G2", bound=Changes)
 
 
-class Stream(Generic[T_co, B, G, O]):
+class Stream(
+    StreamRows[T_co, B, G, O],
+    StreamPairs[T_co, B, G, O],
+    StreamFolds[T_co, B, G, O],
+    StreamTicks[T_co, B, G, O],
+    StreamTime[T_co, B, G, O],
+):
     """A stream of rows of one type: an edge of the flow.
 
     `T` is the row type users see. `B`, `G`, `O` say what is known of it for
     type checkers (`penstock.flow.markers`); analysis finds the same at build.
     """
 
-    __slots__ = ("_flow", "_id", "_schema")
-
-    def __init__(self, flow: Flow, node: int, schema: Schema) -> None:
-        self._flow = flow
-        self._id = node
-        self._schema = schema
-
-    @property
-    def flow(self) -> Flow:
-        """The flow that the stream is part of."""
-        return self._flow
-
-    @property
-    def schema(self) -> Schema:
-        """Columns and types of the rows."""
-        return self._schema
-
-    @property
-    def node_id(self) -> int:
-        """Id of the node whose output this stream is."""
-        return self._id
-
-    def __repr__(self) -> str:
-        return f"Stream({self._flow.name!r}, {self._flow.node(self._id).name}{self._schema})"
+    __slots__ = ()
 
     # -- row by row -------------------------------------------------------------------
 
@@ -343,84 +325,8 @@ class Stream(Generic[T_co, B, G, O]):
         operator = TopK(count, orderings, columns)
         return cast("Stream[T_co, B, Changes, NoOrder]", self._add(operator, self._schema, name, place))
 
-    # -- time -----------------------------------------------------------------------------
-
-    def defer_tick(
-        self, *, nondet: str | None = None, name: str | None = None
-    ) -> Stream[T_co, Unbounded, G, O]:
-        """The same rows one tick later (see `operators.defer_tick`).
-
-        nondet: why it is right that answers depend on the cut into ticks; required
-        where the delay stands in a cycle through a blocking input.
-        """
-        place = Place.of_caller()
-        if nondet is not None and not (isinstance(nondet, str) and nondet.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise WrongType(
-                f"nondet is a reason in words, got {shown(nondet)}",
-                where=[place],
-                why="Who reads the flow wants to know why its answers may depend on ticks.",
-                fix='nondet="an offer counts from the day after it was made"',
-            )
-        stream = self._add(DeferTick(nondet), self._schema, name, place)
-        return cast("Stream[T_co, Unbounded, G, O]", stream)
-
-    # -- construction ----------------------------------------------------------------------
-
-    def _add(
-        self, operator: Operator, schema: Schema, name: str | None, place: Place
-    ) -> Stream[Any, B, G, O]:
-        return self._flow.add(operator, schema, (self,), name, place)
-
-    def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, place: Place) -> Schema:
-        fields: list[Field] = []
-        for name, expr in columns:
-            typed = check(expr, self._schema)
-            fields.append(Field(name, typed.type, typed.nullable))
-        names = [f.name for f in fields]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise WrongType(
-                f"column {twice[0]!r} is selected twice",
-                where=[place],
-                fix="give one of them another name, by keyword: its_name=...",
-                column=twice[0],
-            )
-        if not fields:
-            raise WrongType(
-                "a select needs at least one column",
-                where=[place],
-                why="Rows without columns could not be told apart.",
-                fix='select("price", double=ps.col.price * 2)',
-            )
-        schema = derived_schema(tuple(fields))
-        return schema if into is None else as_class(schema, into, place)
-
-    def check_row_type(self, what: str, other: Stream[Any, Any, Any, Any], place: Place) -> None:
-        """Raises `WrongType` where `other` has not the columns of this stream, for an operator `what`."""
-        mine = [(f.name, f.type) for f in self._schema.fields]
-        theirs = [(f.name, f.type) for f in other._schema.fields]
-        if mine != theirs:
-            raise WrongType(
-                f"{what} needs streams of one row type",
-                where=[place],
-                why=f"One has {self._schema},\nthe other {other._schema}.",
-                fix="select() the same names in the same order, and cast() where types differ",
-            )
-
 
 Table: TypeAlias = Stream[T_co, Unbounded, Changes, NoOrder]
-
-
-def check_stream(given: object, what: str, place: Place) -> None:
-    """Raises `WrongType` for what is no stream."""
-    if isinstance(given, Stream):
-        return
-    grouped = isinstance(given, Grouped)
-    raise WrongType(
-        f"{what} needs a stream, got {'a group without aggregates' if grouped else shown(given)}",
-        where=[place],
-        fix="follow group_by(...) with .agg(...)" if grouped else "rows enter a flow by flow.source(...)",
-    )
 
 
 __all__ = [

@@ -59,6 +59,7 @@ class Delay(Enum):
 
     NONE = "same tick"
     TICK = "next tick"
+    LAZY = "next tick, which does not start for it"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ class Operator(ABC):
     """
 
     kind: ClassVar[str]
+    runs_each_tick: ClassVar[bool] = False
+    """Whether it has something to say in a tick in which nothing reaches it. It starts no tick."""
     __slots__ = ()
 
     @abstractmethod
@@ -46,6 +48,13 @@ class Operator(ABC):
     def guard(self) -> str | None:
         """The user's reason why answers may depend on the cut into ticks here, if one was given."""
         return None
+
+    def depends_on_cut(self) -> str:
+        """Why its answers depend on how the input is cut into ticks, a sentence; empty where they do not.
+
+        Such an operator must have a `guard`, unless the ticks of the flow are given.
+        """
+        return ""
 
     def placement(self) -> Placement:
         """Which input rows must be in one place. Default: any row anywhere."""

@@ -1,0 +1,127 @@
+"""The base of streams: an edge of a flow, and how methods add operators to it.
+
+The methods that users call stand by theme in `stream.py` and the `stream_*.py`
+beside it; each theme is a class over this base, and `Stream` is all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
+
+from penstock.errors import Place, WrongType
+from penstock.expr.check import check
+from penstock.expr.rows import derived_schema
+from penstock.expr.tree import Expr
+from penstock.expr.types import Field, Schema
+from penstock.flow.columns import as_class, shown
+from penstock.flow.grouped import Grouped
+from penstock.flow.markers import Changes, NoOrder, Unbounded
+
+if TYPE_CHECKING:
+    from penstock.flow.flow import Flow
+    from penstock.flow.stream import Stream
+    from penstock.graph.node import Operator
+
+T_co = TypeVar("T_co", covariant=True)
+B = TypeVar("B", bound=Unbounded, covariant=True, default=Unbounded)
+G = TypeVar("G", bound=Changes, covariant=True, default=Changes)
+O = TypeVar("O", bound=NoOrder, covariant=True, default=NoOrder)
+
+
+class StreamBase(Generic[T_co, B, G, O]):
+    """What every stream has: its flow, its node, its columns."""
+
+    __slots__ = ("_flow", "_id", "_schema")
+
+    def __init__(self, flow: Flow, node: int, schema: Schema) -> None:
+        self._flow = flow
+        self._id = node
+        self._schema = schema
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that the stream is part of."""
+        return self._flow
+
+    @property
+    def schema(self) -> Schema:
+        """Columns and types of the rows."""
+        return self._schema
+
+    @property
+    def node_id(self) -> int:
+        """Id of the node whose output this stream is."""
+        return self._id
+
+    def __repr__(self) -> str:
+        return f"Stream({self._flow.name!r}, {self._flow.node(self._id).name}{self._schema})"
+
+    # -- construction ----------------------------------------------------------------------
+
+    def _add(
+        self, operator: Operator, schema: Schema, name: str | None, place: Place
+    ) -> Stream[Any, B, G, O]:
+        return self._flow.add(operator, schema, (self,), name, place)
+
+    def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, place: Place) -> Schema:
+        fields: list[Field] = []
+        for name, expr in columns:
+            typed = check(expr, self._schema)
+            fields.append(Field(name, typed.type, typed.nullable))
+        names = [f.name for f in fields]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise WrongType(
+                f"column {twice[0]!r} is selected twice",
+                where=[place],
+                fix="give one of them another name, by keyword: its_name=...",
+                column=twice[0],
+            )
+        if not fields:
+            raise WrongType(
+                "a select needs at least one column",
+                where=[place],
+                why="Rows without columns could not be told apart.",
+                fix='select("price", double=ps.col.price * 2)',
+            )
+        schema = derived_schema(tuple(fields))
+        return schema if into is None else as_class(schema, into, place)
+
+    def check_row_type(self, what: str, other: StreamBase[Any, Any, Any, Any], place: Place) -> None:
+        """Raises `WrongType` where `other` has not the columns of this stream, for an operator `what`."""
+        mine = [(f.name, f.type) for f in self._schema.fields]
+        theirs = [(f.name, f.type) for f in other._schema.fields]
+        if mine != theirs:
+            raise WrongType(
+                f"{what} needs streams of one row type",
+                where=[place],
+                why=f"One has {self._schema},\nthe other {other._schema}.",
+                fix="select() the same names in the same order, and cast() where types differ",
+            )
+
+
+def check_stream(given: object, what: str, place: Place) -> None:
+    """Raises `WrongType` for what is no stream."""
+    if isinstance(given, StreamBase):
+        return
+    grouped = isinstance(given, Grouped)
+    raise WrongType(
+        f"{what} needs a stream, got {'a group without aggregates' if grouped else shown(given)}",
+        where=[place],
+        fix="follow group_by(...) with .agg(...)" if grouped else "rows enter a flow by flow.source(...)",
+    )
+
+
+def check_reason(nondet: object, place: Place) -> None:
+    """Raises `WrongType` for a `nondet=` that is no reason in words; None is none given."""
+    if nondet is None or (isinstance(nondet, str) and nondet.strip()):
+        return
+    raise WrongType(
+        f"nondet is a reason in words, got {shown(nondet)}",
+        where=[place],
+        why="Who reads the flow wants to know why its answers may depend on ticks.",
+        fix='nondet="an offer counts from the day after it was made"',
+    )
