@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import penstock as ps
+from penstock.errors import NotOnSpark
+from penstock.spark.refusals import check_runs_on_spark
 from penstock.testing import Backend, InProcess, answers
 from penstock.testing.strategies import Accumulated, Case
 from penstock.testing.ticks import TickInput
@@ -45,6 +47,10 @@ class InShards:
     def changes(
         self, flow: ps.Flow, ticks: Sequence[TickInput]
     ) -> list[dict[str, list[tuple[tuple[Any, ...], int]]]]:
+        try:
+            check_runs_on_spark(flow.graph())
+        except NotOnSpark as refused:
+            pytest.skip(f"refused, as it should be: {refused.why}")
         with tempfile.TemporaryDirectory() as folder:
             tasks = InProcessTasks(flow, shards=3, folder=Path(folder), way="stages")
             out: list[dict[str, list[tuple[tuple[Any, ...], int]]]] = []

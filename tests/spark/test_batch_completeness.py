@@ -13,6 +13,7 @@ from penstock.graph.node import Operator
 from penstock.spark import batch  # noqa: F401 - registers the operators
 from penstock.spark.batch_aggregates import measure
 from penstock.spark.batch_operators import lower
+from tests.operators.test_completeness import REFUSED_ON_SPARK
 
 for found in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}."):
     importlib.import_module(found.name)
@@ -25,7 +26,11 @@ def classes_of(base: type, package: str) -> list[type]:
 
 
 # A feedback stands in a loop always, and loops run in the in-process engine.
-OPERATORS = [cls for cls in classes_of(Operator, operators.__name__) if cls is not Feedback]
+OPERATORS = [
+    cls
+    for cls in classes_of(Operator, operators.__name__)
+    if cls is not Feedback and cls not in REFUSED_ON_SPARK
+]
 AGGREGATIONS = classes_of(Aggregation, aggregates.__name__)
 
 

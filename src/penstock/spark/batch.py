@@ -26,6 +26,7 @@ from penstock.graph.order import components, is_cyclic, successors
 from penstock.spark import batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources
 from penstock.spark.batch_engine import run_loop
 from penstock.spark.batch_operators import Site, lower
+from penstock.spark.refusals import check_runs_on_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,6 +57,7 @@ def lower_flow(
     `penstock.spark.batch_errors.told_errors()` as errors of ours.
     """
     analyse(graph)
+    check_runs_on_spark(graph)
     after = successors(len(graph.nodes), ((e.source, e.target) for e in graph.edges()))
     forks = costly_forks(graph, after)
     made: dict[int, DataFrame] = {}

@@ -37,6 +37,7 @@ from penstock.spark.placement import (
     spread_after,
     whole_row,
 )
+from penstock.spark.refusals import check_runs_on_spark
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -95,8 +96,9 @@ def cut(graph: FlowGraph, shards: int, tables: Mapping[str, ByBucket] | None = N
 
     tables: per sink that keeps a table in buckets, how its rows get to the owner of their bucket.
 
-    Raises what the analysis of the flow raises.
+    Raises what the analysis of the flow raises, and `NotOnSpark` for what does not run there.
     """
+    check_runs_on_spark(graph)
     facts = analyse(graph).facts
     cutter = _Cutter(graph, shards, dict(tables or {}))
     for unit in _units(graph):

@@ -1,0 +1,55 @@
+"""What does not run on Spark yet: refused when the flow is planned, with the reason.
+
+An operator that no function below speaks of runs in streaming mode: its step
+keeps its state in shards by the operator's placement. One that reads more out of
+rows than their sum (the tick they come in, their order within it) is refused here,
+because rows lose both on their way between tasks.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from penstock.errors import NotOnSpark
+from penstock.expr.types import AnyType, DataType, ListType, StructType
+
+if TYPE_CHECKING:
+    from penstock.graph.node import FlowGraph, Node, Operator
+
+
+@singledispatch
+def not_on_spark(operator: Operator) -> str:
+    """Why an operator does not run on Spark, a sentence; empty where it does."""
+    if operator.runs_each_tick:
+        return "It acts in ticks in which nothing reaches it, and tasks run for rows alone."
+    return ""
+
+
+def check_runs_on_spark(graph: FlowGraph) -> None:
+    """Raises `NotOnSpark` for the first operator that does not run there, or carries what cannot travel."""
+    for node in graph.nodes:
+        why = not_on_spark(node.operator) or _why_rows_cannot_travel(node)
+        if why:
+            raise NotOnSpark(
+                f"{node.operator.kind} does not run on Spark",
+                where=[node.place],
+                why=why,
+                fix="run the flow in-process, with penstock.run(flow, ...)",
+                operator=node.name,
+            )
+
+
+def _why_rows_cannot_travel(node: Node) -> str:
+    for field in node.schema.fields:
+        if _holds_any(field.type):
+            return f"Column {field.name!r} may hold any Python value, and Spark's columns have types."
+    return ""
+
+
+def _holds_any(type: DataType) -> bool:
+    if isinstance(type, ListType):
+        return _holds_any(type.element)
+    if isinstance(type, StructType):
+        return any(_holds_any(f.type) for f in type.fields)
+    return isinstance(type, AnyType)
