@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.engine.change import Change, Changes
 from penstock.engine.machine import Machine
+from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program
 from penstock.errors import BadInput, EngineStopped
 from penstock.expr.rows import from_user, to_user
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.flow.flow import Flow
 
 Rows = list[tuple[Any, ...]]
+ScheduleName = Literal["hybrid", "dynamic", "static"]
 _NO_ROWS: Rows = []
 
 
@@ -28,14 +30,24 @@ class Engine:
     state: a mapping per slot name, to keep state elsewhere than in memory or to
            go on from an earlier run; by default new dicts.
     first_tick: the number of the first tick; above 0 when going on from an earlier run.
+    schedule: which pieces the flow is compiled in and which of them a tick runs. "hybrid":
+           regions, where something reaches them. "dynamic": single operators, likewise.
+           "static": single operators, all of them. For comparison; answers are the same.
+    count_activations: count what `activations` tells, which costs a little.
 
     Raises at construction what the analysis of the flow raises.
     """
 
     def __init__(
-        self, flow: Flow, *, state: Mapping[str, SlotMapping] | None = None, first_tick: int = 0
+        self,
+        flow: Flow,
+        *,
+        state: Mapping[str, SlotMapping] | None = None,
+        first_tick: int = 0,
+        schedule: ScheduleName = "hybrid",
+        count_activations: bool = False,
     ) -> None:
-        self.program = compile_program(flow.graph())
+        self.program = compile_program(flow.graph(), schedule=Schedule(schedule), counting=count_activations)
         if state is None:
             in_memory: dict[str, SlotMapping] = {s.name: {} for s in self.program.slots}
             state = in_memory
@@ -64,6 +76,15 @@ class Engine:
     def ticks(self) -> int:
         """The number of ticks that have ended; the next one has this number."""
         return self._ticks
+
+    @property
+    def activations(self) -> dict[str, int]:
+        """Per operator name the number of ticks so far in which a row reached it.
+
+        Sources and delays count ticks in which they had rows. All are 0 without `count_activations`.
+        """
+        nodes = self.program.graph.nodes
+        return {node.name: self._machine.activations[node.id] for node in nodes}
 
     @property
     def pending(self) -> bool:

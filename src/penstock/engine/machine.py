@@ -12,6 +12,7 @@ import heapq
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.failure import explained
+from penstock.engine.plan import Schedule
 from penstock.engine.slot import SlotMapping
 
 if TYPE_CHECKING:
@@ -24,12 +25,17 @@ _NOTHING: Rows = []
 
 
 class Machine:
-    """Runs a program's ticks over `state`: one mapping per slot name."""
+    """Runs a program's ticks over `state`: one mapping per slot name.
+
+    activations: per node id the number of ticks in which a row reached it, if the
+                 program counts them.
+    """
 
     def __init__(self, program: Program, state: Mapping[str, SlotMapping]) -> None:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
         functions = program.bind({**state, **transient})
+        self.activations: list[int] = functions["x_activations"]
         self._transient = tuple(transient.values())
         self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")
         self._parts: list[tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]] = [
@@ -65,6 +71,9 @@ class Machine:
             raise explained(error, self.program) from error
         for slot in self._transient:
             slot.clear()
+        if self.program.counting:
+            for name, given in inputs.items():
+                self.activations[self._sources[name]] += bool(given)
         return outputs
 
     def _scheduled(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
@@ -77,6 +86,7 @@ class Machine:
             if kept:
                 del slot[()]
                 rows[node] = kept
+                self.activations[node] += self.program.counting
         self._run(rows)
         for _, source, slot in self._delayed:
             if source in rows:
@@ -84,6 +94,17 @@ class Machine:
         return {name: rows[node] for name, node in self._sinks if node in rows}
 
     def _run(self, rows: dict[int, Rows]) -> None:
+        if self.program.schedule is Schedule.STATIC:
+            self._run_all(rows)
+        else:
+            self._run_reached(rows)
+
+    def _run_all(self, rows: dict[int, Rows]) -> None:
+        for function, inputs, outputs in self._parts:
+            made = function(*[rows.get(node, _NOTHING) for node in inputs])
+            rows.update((node, out) for node, out in zip(outputs, made, strict=True) if out)
+
+    def _run_reached(self, rows: dict[int, Rows]) -> None:
         readers, parts = self._readers, self._parts
         queue = sorted({*self._restless, *(at for node in rows for at in readers.get(node, ()))})
         queued = set(queue)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.flow.operators.filter import Filter
@@ -55,7 +56,24 @@ def is_lazy(node: Node) -> bool:
     return any(port.delay is Delay.LAZY for port in node.operator.ports())
 
 
-def plan_parts(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> tuple[Part, ...]:
+class Schedule(Enum):
+    """In which pieces a flow is compiled, and which of them a tick runs.
+
+    HYBRID:  a piece per region, those that have something to read.
+    DYNAMIC: a piece per operator, those that have something to read.
+    STATIC:  a piece per operator, all of them.
+
+    The answers and what is activated are the same; the last two are there to compare with.
+    """
+
+    HYBRID = "hybrid"
+    DYNAMIC = "dynamic"
+    STATIC = "static"
+
+
+def plan_parts(
+    graph: FlowGraph, analysis: Analysis, consumers: Consumers, schedule: Schedule = Schedule.HYBRID
+) -> tuple[Part, ...]:
     """The parts of a flow in an order in which all of one may run before all of the next.
 
     consumers: what `live_consumers` gives.
@@ -64,7 +82,10 @@ def plan_parts(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> tu
     what leads to no sink. A chain that works row by row and ends in one other
     region is compiled into that one, where its rows need no buffer.
     """
-    home = _homes(graph, analysis, consumers)
+    if schedule is Schedule.HYBRID:
+        home = _homes(graph, analysis, consumers)
+    else:
+        home = _own_homes(graph, analysis, consumers)
     members: dict[int, list[int]] = {}
     for node_id in sorted(home, key=analysis.ranks.__getitem__):
         members.setdefault(home[node_id], []).append(node_id)
@@ -90,9 +111,7 @@ def _homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[i
     home: dict[int, int] = {}
     for region in analysis.regions:
         for node_id in region.nodes:
-            node = graph.nodes[node_id]
-            leads_somewhere = consumers[node_id] or isinstance(node.operator, Sink)
-            if leads_somewhere and not is_given(node):
+            if _is_compiled(graph.nodes[node_id], consumers):
                 home[node_id] = region.head
     # Downstream first: a chain behind a chain follows it to where that one went.
     for region in reversed(analysis.regions):
@@ -106,6 +125,17 @@ def _homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[i
             for node_id in nodes:
                 home[node_id] = home[edge.target]
     return home
+
+
+def _own_homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[int, int]:
+    """Per compiled node itself; the nodes of a loop have one home."""
+    loop_of = {node: loop[0] for loop in analysis.loops for node in loop}
+    return {n.id: loop_of.get(n.id, n.id) for n in graph.nodes if _is_compiled(n, consumers)}
+
+
+def _is_compiled(node: Node, consumers: Consumers) -> bool:
+    leads_somewhere = consumers[node.id] or isinstance(node.operator, Sink)
+    return bool(leads_somewhere) and not is_given(node)
 
 
 def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> Part:

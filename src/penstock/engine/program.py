@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
 from penstock.engine.constants import Constants
-from penstock.engine.plan import Part, is_delay, is_lazy, live_consumers, plan_parts
+from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
 from penstock.engine.slot import Slot, as_list
@@ -49,6 +49,8 @@ class Program:
     file: str
     source_code: str
     purposes: tuple[Purpose, ...]
+    schedule: Schedule
+    counting: bool
     parts: tuple[Part, ...]
     slots: tuple[Slot, ...]
     transient: tuple[Slot, ...]
@@ -65,22 +67,29 @@ class Program:
             name = slot.name.replace(".", "_")
             namespace[f"slot_{name}"] = state[slot.name]
             namespace[f"get_{name}"] = state[slot.name].get
+        namespace["x_activations"] = [0] * len(self.graph.nodes)
         exec(self.bytecode, namespace)
         return namespace
 
 
-def compile_program(graph: FlowGraph) -> Program:
-    """Compile a flow. Raises what `analyse` raises: cycles, unmet needs, missing guards."""
+def compile_program(
+    graph: FlowGraph, *, schedule: Schedule = Schedule.HYBRID, counting: bool = False
+) -> Program:
+    """Compile a flow, in pieces as `schedule` says.
+
+    counting: the functions count activations in `x_activations`, which `bind` makes.
+
+    Raises what `analyse` raises: cycles, unmet needs, missing guards."""
     analysis = analyse(graph)
     constants = Constants()
     consumers = live_consumers(graph)
-    parts = plan_parts(graph, analysis, consumers)
-    ends = straight_ends(graph, parts)
+    parts = plan_parts(graph, analysis, consumers, schedule)
+    ends = straight_ends(graph, parts) if schedule is Schedule.HYBRID else None
     lines: list[str] = []
     purposes: list[Purpose] = []
     slots: list[Slot] = []
     for part in parts:
-        writer = RegionWriter(graph, analysis, part, consumers, constants)
+        writer = RegionWriter(graph, analysis, part, consumers, constants, counting=counting)
         if ends is None:
             writer.write()
         else:
@@ -103,6 +112,8 @@ def compile_program(graph: FlowGraph) -> Program:
         file=file,
         source_code=source_code,
         purposes=tuple(purposes),
+        schedule=schedule,
+        counting=counting,
         parts=parts,
         slots=(*(s for s in slots if not s.transient), *(d.slot for d in delayed)),
         transient=tuple(s for s in slots if s.transient),

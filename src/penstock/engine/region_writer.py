@@ -40,10 +40,18 @@ class RegionWriter:
     """Code of one part of a plan.
 
     code: what has been written. slots: state of the operators in it.
+    counting: write, too, what counts per operator the ticks in which rows reached it.
     """
 
     def __init__(
-        self, graph: FlowGraph, analysis: Analysis, part: Part, consumers: Consumers, constants: Constants
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        part: Part,
+        consumers: Consumers,
+        constants: Constants,
+        *,
+        counting: bool = False,
     ) -> None:
         self.graph = graph
         self.analysis = analysis
@@ -51,6 +59,7 @@ class RegionWriter:
         self.code = SourceCode()
         self.functions = SourceCode()
         self._constants = constants
+        self._counting = counting
         self._fresh = 0
         self._members = frozenset(part.nodes)
         self._consumers = consumers
@@ -221,6 +230,7 @@ class RegionWriter:
         """Write what is done with one row of a node's output: its consumer's code, or a buffer."""
         if node in self._inlined:
             (edge,) = self._consumers[node]
+            self._note_activation(edge.target)
             with self.code.working_for(edge.target, row.columns):
                 self._steps[edge.target].consume(edge.port, row)
         else:
@@ -267,6 +277,13 @@ class RegionWriter:
                 self._write_node(group[0])
             else:
                 self._write_loop(group)
+        if self._counting:
+            for node in self.part.nodes:
+                self.code.line(f"x_activations[{node}] += {self.named('ran', node)}")
+
+    def _note_activation(self, node: int) -> None:
+        if self._counting:
+            self.code.line(f"{self.named('ran', node)} = True")
 
     def _outcome(self, node: int) -> str:
         return self.result(node) if self._steps[node].has_result else self.buffer(node)
@@ -274,6 +291,9 @@ class RegionWriter:
     def _begin(self) -> None:
         for node in self.part.nodes:
             with self.code.working_for(node):
+                if self._counting:
+                    restless = self.graph.nodes[node].operator.runs_each_tick
+                    self.code.line(f"{self.named('ran', node)} = {restless}")
                 if self._has_buffer(node) and node not in self._loop_of:
                     self.code.line(f"{self.buffer(node)} = []")
                 self._steps[node].begin()
@@ -290,6 +310,10 @@ class RegionWriter:
     def _write_node(self, node_id: int) -> None:
         step, node = self._steps[node_id], self.graph.nodes[node_id]
         with self.code.working_for(node_id):
+            read = [self.buffer(s) for s in node.inputs if s not in self._inlined]
+            if self._counting and read:
+                with self.code.block(f"if {' or '.join(read)}:"):
+                    self._note_activation(node_id)
             if step.takes_rows:
                 for port, source in enumerate(node.inputs):
                     if source not in self._inlined:
