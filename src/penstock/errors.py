@@ -212,6 +212,12 @@ class EngineStopped(PenstockError):
     code = "P205"
 
 
+class QueueFull(PenstockError):
+    """More rows were fed to a source than may wait for a tick."""
+
+    code = "P206"
+
+
 # --- sources, sinks and checkpoints: P3xx ---------------------------------------------
 
 
@@ -258,3 +264,12 @@ class NotOnSpark(PenstockError):
     """The flow has a part that does not run on Spark in this mode."""
 
     code = "P402"
+
+
+# --- tools for tests: P9xx ----------------------------------------------------------------
+
+
+class BadCase(PenstockError):
+    """A file of conformance cases cannot be read, or does not fit its format."""
+
+    code = "P901"
