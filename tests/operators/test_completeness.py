@@ -16,6 +16,7 @@ from penstock.errors import NotOnSpark
 from penstock.expr.rows import from_user
 from penstock.flow import operators
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
@@ -53,6 +54,12 @@ def twice(n: Pair) -> list[Pair]:
 
 def down(pairs: AnyStream) -> AnyStream:
     return pairs.filter(col.a > 0).with_columns(a=col.a - 1)
+
+
+def all_the_way_down(pairs: AnyStream) -> AnyStream:
+    back = pairs.flow.feedback(Pair, distinct=False)
+    back.close(down(pairs.union(back)))
+    return back
 
 
 # Per operator the flows that show it, from two streams of pairs of which the first only grows.
@@ -97,6 +104,7 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     },
     DeferTick: {"defer_tick": lambda x, y: y.defer_tick()},
     Feedback: {"fixpoint": lambda x, y: x.flow.fixpoint(down, x)},
+    BagFeedback: {"feedback of a bag": lambda x, y: all_the_way_down(x)},
 }
 
 # Operators that Spark refuses at build; whoever makes one of them run there, takes it out.

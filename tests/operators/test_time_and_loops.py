@@ -228,6 +228,56 @@ def test_what_enters_a_loop_and_what_goes_round_can_be_read_beside_it(backend: B
     )
 
 
+def test_a_bag_goes_round_as_often_as_it_comes(backend: Backend) -> None:
+    def down(flow: ps.Flow) -> AnyStream:
+        back = flow.feedback(int, distinct=False)
+        numbers = flow.source("seed", int).union(back)
+        back.close(numbers.filter(col.value > 0).select(value=col.value - 1, into=int))
+        return numbers
+
+    check_ticks(
+        backend,
+        down,
+        """
+        tick | seed | out
+        1    | 2; 1 | + 2; +2 1; +2 0
+        2    |      |
+        3    | 1    | + 1; + 0
+    """,
+    )
+
+
+def test_rows_of_a_bag_keep_their_order_from_round_to_round() -> None:
+    flow = ps.Flow("down")
+    back = flow.feedback(int, distinct=False)
+    numbers = flow.source("seed", int).union(back)
+    back.close(numbers.filter(col.value > 0).select(value=col.value - 1, into=int))
+    flow.sink("out", numbers)
+    assert [c.row for c in ps.Engine(flow).tick(seed=[2, 3, 1])["out"]] == [2, 3, 1, 1, 2, 0, 0, 1, 0]
+
+
+def test_a_bag_whose_every_way_round_passes_a_delay_hands_on_what_it_gets(backend: Backend) -> None:
+    def down(flow: ps.Flow) -> AnyStream:
+        back = flow.feedback(int, distinct=False, changes=True)
+        numbers = flow.table("seed", int).union(back)
+        less = numbers.filter(col.value > 0).select(value=col.value - 1, into=int)
+        back.close(less.defer_tick(nondet="each row goes round by itself"))
+        return numbers
+
+    check_ticks(
+        backend,
+        down,
+        """
+        tick | seed   | out
+        1    | +2 2   | +2 2
+        2    | - 2    | - 2; +2 1
+        3    |        | - 1; +2 0
+        4    |        | - 0
+        5    |        |
+    """,
+    )
+
+
 def test_a_loop_without_end_is_an_error_that_names_the_bound() -> None:
     flow = ps.Flow("up")
     seed = flow.source("seed", int)

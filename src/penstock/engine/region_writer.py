@@ -13,9 +13,11 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.engine.loops.rounds import write_rounds
 from penstock.engine.row import Only, Row, tuple_source
 from penstock.engine.source_code import SourceCode
 from penstock.engine.steps import step_for
+from penstock.engine.steps.feedback import ClosingStep
 from penstock.engine.transients import must_take_back_first
 from penstock.expr.check import check
 from penstock.expr.python import Scope, key_of, lower, predicate
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.engine.constants import Constants
     from penstock.engine.plan import Consumers, Part
     from penstock.engine.slot import Slot
+    from penstock.engine.steps import Step
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
     from penstock.graph.node import Edge, FlowGraph, Node
@@ -81,6 +84,31 @@ class RegionWriter:
     def is_in_loop(self, node: int) -> bool:
         """Whether a node's rows may come back to it within a tick."""
         return node in self._loop_of
+
+    def step(self, node: int) -> Step:
+        """The step of a node of this region."""
+        return self._steps[node]
+
+    def is_inlined(self, node: int) -> bool:
+        """Whether a node's rows are handed on where they are made, and stand in no buffer."""
+        return node in self._inlined
+
+    def leaves(self, node: int, loop: Sequence[int]) -> bool:
+        """Whether a node's rows are read outside of `loop`."""
+        return any(e.target not in loop for e in self._consumers[node])
+
+    def round(self, node: int) -> str:
+        """The variable with the number of the round, from 0, of the loop that a node is in."""
+        return f"round_{self._loop_of[node][0]}"
+
+    @contextmanager
+    def in_first_round(self, node: int) -> Generator[None]:
+        """What is written inside runs once per tick, also where the node is in a loop."""
+        if not self.is_in_loop(node):
+            yield
+            return
+        with self.code.block(f"if not {self.round(node)}:"):
+            yield
 
     def input_schema(self, node: Node, port: int) -> Schema:
         return self.graph.nodes[node.inputs[port]].schema
@@ -274,9 +302,9 @@ class RegionWriter:
         self._begin()
         for group in self._in_turn():
             if len(group) == 1 and group[0] not in self._loop_of:
-                self._write_node(group[0])
+                self.write_node(group[0])
             else:
-                self._write_loop(group)
+                write_rounds(self, group)
         if self._counting:
             for node in self.part.nodes:
                 self.code.line(f"x_activations[{node}] += {self.named('ran', node)}")
@@ -294,9 +322,15 @@ class RegionWriter:
                 if self._counting:
                     restless = self.graph.nodes[node].operator.runs_each_tick
                     self.code.line(f"{self.named('ran', node)} = {restless}")
-                if self._has_buffer(node) and node not in self._loop_of:
-                    self.code.line(f"{self.buffer(node)} = []")
-                self._steps[node].begin()
+                # In a loop, both are done for each round.
+                if node not in self._loop_of:
+                    self.begin_node(node)
+
+    def begin_node(self, node: int) -> None:
+        """Write what stands before the loops that may make a node's rows."""
+        if self.has_buffer(node):
+            self.code.line(f"{self.buffer(node)} = []")
+        self._steps[node].begin()
 
     def _in_turn(self) -> Iterator[tuple[int, ...]]:
         """Nodes one by one, the nodes of a loop together."""
@@ -307,7 +341,8 @@ class RegionWriter:
                 done.update(group)
                 yield group
 
-    def _write_node(self, node_id: int) -> None:
+    def write_node(self, node_id: int) -> None:
+        """Write what a node does with its inputs' buffers."""
         step, node = self._steps[node_id], self.graph.nodes[node_id]
         with self.code.working_for(node_id):
             read = [self.buffer(s) for s in node.inputs if s not in self._inlined]
@@ -321,55 +356,9 @@ class RegionWriter:
                             step.consume(port, row)
             step.finish()
 
-    def _has_buffer(self, node: int) -> bool:
+    def has_buffer(self, node: int) -> bool:
+        """Whether a node's rows stand in a buffer, for others to read."""
         return node not in self._inlined and bool(self._consumers[node])
-
-    # -- loops -------------------------------------------------------------------------------------
-
-    def _write_loop(self, loop: tuple[int, ...]) -> None:
-        """Rounds of the loop's body until a round makes no news; what leaves is gathered over the rounds."""
-        code = self.code
-        feedbacks = [n for n in loop if self._closes_a_round(n)]
-        body = [n for n in loop if n not in feedbacks]
-        buffers = [n for n in body if self._has_buffer(n)]
-        leaving = [n for n in (*feedbacks, *buffers) if any(e.target not in loop for e in self._consumers[n])]
-        entering = sorted(
-            {s for n in loop for s in self.graph.nodes[n].inputs if s not in loop and s not in self._inlined}
-        )
-        # Whatever else reads what enters is not in this region: a loop is a junction.
-        rounds = self.fresh("rounds")
-        bound = min(getattr(self.graph.nodes[n].operator, "max_iterations", 0) for n in feedbacks)
-        for node in leaving:
-            code.line(f"all_{node} = []")
-        for node in feedbacks:
-            code.line(f"{self.buffer(node)} = []")
-        code.line(f"{rounds} = 0")
-        with code.block("while True:"):
-            for node in feedbacks:
-                code.line(f"{self.news(node)} = []")
-            for node in buffers:
-                code.line(f"{self.buffer(node)} = []")
-            # What closes a feedback may stand in a buffer, which the round's body fills.
-            for node in (*body, *feedbacks):
-                self._write_node(node)
-            for node in leaving:
-                code.line(f"all_{node}.extend({self.buffer(node)})")
-            for node in feedbacks:
-                code.line(f"{self.buffer(node)} = {self.news(node)}")
-            for node in entering:
-                code.line(f"{self.buffer(node)} = ()")
-            news = " or ".join(self.news(n) for n in feedbacks)
-            with code.block(f"if not ({news}):"):
-                code.line("break")
-            code.line(f"{rounds} += 1")
-            with code.working_for(feedbacks[0]), code.block(f"if {rounds} > {bound}:"):
-                sizes = " + ".join(f"len({self.news(n)})" for n in feedbacks)
-                code.line(f"x_no_fixpoint({rounds}, {sizes})")
-        for node in leaving:
-            code.line(f"{self.buffer(node)} = all_{node}")
-
-    def _closes_a_round(self, node: int) -> bool:
-        return self._steps[node].closes_a_round
 
     # -- what is inlined ---------------------------------------------------------------------------
 
@@ -401,7 +390,7 @@ class RegionWriter:
         if edge.source not in self._members or edge.target not in self._members:
             return False
         # A feedback hands its rows out round by round, so they stand in a buffer.
-        if self._steps[edge.source].closes_a_round:
+        if isinstance(self._steps[edge.source], ClosingStep):
             return False
         if self._loop_of.get(edge.source) != self._loop_of.get(edge.target):
             return False

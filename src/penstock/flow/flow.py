@@ -14,6 +14,7 @@ from penstock.expr.types import Schema
 from penstock.flow.columns import check_name
 from penstock.flow.feedback_stream import ChangingFeedbackStream, FeedbackStream
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
@@ -99,22 +100,40 @@ class Flow:
 
     @overload
     def feedback(
-        self, rows: type[T], *, changes: Literal[False] = False, max_iterations: int = 10_000
+        self,
+        rows: type[T],
+        *,
+        changes: Literal[False] = False,
+        distinct: bool = True,
+        max_iterations: int = 10_000,
     ) -> FeedbackStream[T]: ...
     @overload
     def feedback(
-        self, rows: type[T], *, changes: Literal[True], max_iterations: int = 10_000
+        self,
+        rows: type[T],
+        *,
+        changes: Literal[True],
+        distinct: bool = True,
+        max_iterations: int = 10_000,
     ) -> ChangingFeedbackStream[T]: ...
     def feedback(
-        self, rows: type[T], *, changes: bool = False, max_iterations: int = 10_000
+        self,
+        rows: type[T],
+        *,
+        changes: bool = False,
+        distinct: bool = True,
+        max_iterations: int = 10_000,
     ) -> FeedbackStream[T] | ChangingFeedbackStream[T]:
         """A stream to be read now and defined by `close` later, for recursion (see `operators.feedback`).
 
         changes: rows may be taken back; then every way round must pass `defer_tick()`.
                  (It is for type checkers; whether rows are taken back is found by analysis.)
+        distinct: it carries each row once; else a row goes round as often as it comes
+                 (see `operators.bag_feedback`).
         max_iterations: bound of the rounds within one tick.
         """
-        node = self._feedback(schema_of(rows), max_iterations, Place.of_caller())
+        schema, place = schema_of(rows), Place.of_caller()
+        node = self._feedback(schema, max_iterations, place, distinct=distinct)
         return ChangingFeedbackStream(*node) if changes else FeedbackStream(*node)
 
     def fixpoint(
@@ -130,8 +149,12 @@ class Flow:
         reached.close(seed.union(cast("Stream[T, B, Append, Any]", body(reached))))
         return reached
 
-    def _feedback(self, schema: Schema, max_iterations: int, place: Place) -> tuple[Flow, int, Schema]:
-        operator = Feedback(tuple(Column(n) for n in schema.names), max_iterations)
+    def _feedback(
+        self, schema: Schema, max_iterations: int, place: Place, *, distinct: bool = True
+    ) -> tuple[Flow, int, Schema]:
+        operator: Operator = BagFeedback(max_iterations)
+        if distinct:
+            operator = Feedback(tuple(Column(n) for n in schema.names), max_iterations)
         stream = self.add(operator, schema, (), None, place)
         self._open[stream.node_id] = place
         return self, stream.node_id, schema

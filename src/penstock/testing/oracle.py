@@ -20,6 +20,7 @@ from penstock.expr.rows import from_user, to_user
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
@@ -58,7 +59,7 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
     """
     given = {name: bag_of(inputs.get(name, {})) for name in graph.sources}
     bags: list[Bag] = [Counter() for _ in graph.nodes]
-    loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback)]
+    loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback | BagFeedback)]
     rounds = 2 + max((loop.max_iterations for loop in loops), default=0)
     for _ in range(rounds):
         before = list(bags)
@@ -162,6 +163,11 @@ def _distinct(operator: Distinct, node: Node, inputs: _Inputs) -> Bag:
 @_answer.register
 def _feedback(operator: Feedback, node: Node, inputs: _Inputs) -> Bag:
     return Counter(set(inputs[0][1]))
+
+
+@_answer.register
+def _bag_feedback(operator: BagFeedback, node: Node, inputs: _Inputs) -> Bag:
+    return inputs[0][1]
 
 
 @_answer.register

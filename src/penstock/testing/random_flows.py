@@ -194,6 +194,18 @@ def _countdown(draw: st.DrawFn, one: Grown, all_: list[Grown], deferred: bool = 
     return Grown(one.stream.flow.fixpoint(body, one.stream.filter(col[n] < 6)), one.size * 8)
 
 
+def _countdown_of_a_bag(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    """The same, with each copy of a number by itself."""
+    numbers = [f.name for f in one.schema.fields if f.type == INT64]
+    if not numbers or one.size > _LARGEST or not one.append:
+        return None
+    n = draw(st.sampled_from(numbers))
+    back = one.stream.flow.feedback(class_of(one.schema.fields), distinct=False)
+    smaller = one.stream.filter(col[n] < 6).union(back)
+    back.close(smaller.filter(col[n] > -2).with_columns(**{n: col[n] - 1}, into=back.schema.row_class))
+    return Grown(draw(st.sampled_from([smaller, back])), one.size * 8)
+
+
 def _slow_countdown(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     """The same with a round per tick."""
     return _countdown(draw, one, all_, deferred=True)
@@ -276,6 +288,7 @@ WAYS: tuple[Grow, ...] = (
     _aggregate,
     _aggregate,
     _countdown,
+    _countdown_of_a_bag,
     _closure,
     _mutual,
 )

@@ -1,6 +1,6 @@
 """How each operator is written as Python: one step per operator class."""
 
-from penstock.engine.steps import aggregate, borders, distinct, inner_join, presence, rows, top_k
+from penstock.engine.steps import aggregate, borders, distinct, feedback, inner_join, presence, rows, top_k
 from penstock.engine.steps.step import Step, step_for
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "aggregate",
     "borders",
     "distinct",
+    "feedback",
     "inner_join",
     "presence",
     "rows",

@@ -30,7 +30,6 @@ class Step:
     heavy: ClassVar[bool] = False
     consolidates: ClassVar[bool] = False
     has_result: ClassVar[bool] = False
-    closes_a_round: ClassVar[bool] = False
 
     def __init__(self, node: Node, writer: RegionWriter) -> None:
         self.node = node
@@ -42,7 +41,7 @@ class Step:
         return ()
 
     def begin(self) -> None:
-        """Write what must stand before all loops of the region."""
+        """Write what must stand before all loops of the region; in a loop, of each of its rounds."""
 
     def consume(self, port: int, row: Row) -> None:
         """Write what is done with one row of one input."""

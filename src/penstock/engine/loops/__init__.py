@@ -1,0 +1,1 @@
+"""Loops within a tick: how the operators of a cycle are run until nothing new is found."""

@@ -1,0 +1,63 @@
+"""Bag feedback: what closes it goes round as often as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.node import ALTERABLE, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class BagFeedback(Operator):
+    """The rows of the closing stream, duplicates kept: a row that comes again goes round again.
+
+    So something in the cycle must end it: a filter, a distinct, rows that run out.
+    It remembers nothing, and a tick that brings no row makes no round. Rows of one
+    round keep their order. `max_iterations` bounds the rounds of one tick.
+
+    Where every way back passes a `defer_tick`, it hands on what it gets.
+
+    >>> from penstock import col
+    >>> from penstock.testing import show
+    >>> def countdown(seed):
+    ...     back = seed.flow.feedback(int, distinct=False)
+    ...     numbers = seed.union(back)
+    ...     back.close(numbers.filter(col.value > 0).select(value=col.value - 1, into=int))
+    ...     return numbers
+    >>> show(countdown, seed=[2, 1])
+    + 2
+    + 1
+    + 1
+    + 0
+    + 0
+    """
+
+    kind: ClassVar[str] = "feedback"
+    max_iterations: int = field(default=10_000, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("closing"),)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(ordered=False)
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "a row that went round cannot be taken back:\nnobody counts how often it went round",
+                "let the feedback carry a set (without distinct=False),\n"
+                "or feed the loop from streams that only grow",
+                only_in_loop=True,
+            ),
+        )
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def describe(self) -> str:
+        return "duplicates kept"
