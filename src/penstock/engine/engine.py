@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from penstock.engine.change import Change, Changes
+from penstock.engine.loop_bound import bound_loops
 from penstock.engine.machine import Machine
+from penstock.engine.memory import StateInMemory, bytes_of
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program
+from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues
 from penstock.errors import BadInput, EngineStopped
 from penstock.expr.rows import from_user, to_user
 from penstock.flow.operators.source import Source
@@ -21,18 +25,32 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 ScheduleName = Literal["hybrid", "dynamic", "static"]
+TickOutput: TypeAlias = dict[str, Changes]
+"""The changes of one tick per sink, empty ones included."""
 _NO_ROWS: Rows = []
+_SETTLE_AFTER = 100
+"""Rows and ticks between two looks at how much memory the state takes."""
 
 
 class Engine:
     """A flow that runs in this process, tick by tick.
 
+    `tick` takes the rows of a tick and runs it. Or `feed` queues rows as they come, and
+    `run_tick` and `run_available` make ticks of what is queued. One thread uses an engine.
+
+    tick_rows:  how many queued rows a tick takes from each source at most: a number for
+           all, or one per name; by default whatever is queued. A bounded source is taken whole.
+    queue_rows: how many rows of each source may wait for ticks, likewise. By default 100,000.
+    max_iterations: bound of the rounds of every loop within one tick, instead of
+           those that the flow gives its feedbacks.
     state: a mapping per slot name, to keep state elsewhere than in memory or to
            go on from an earlier run; by default new dicts.
     first_tick: the number of the first tick; above 0 when going on from an earlier run.
     schedule: which pieces the flow is compiled in and which of them a tick runs. "hybrid":
            regions, where something reaches them. "dynamic": single operators, likewise.
            "static": single operators, all of them. For comparison; answers are the same.
+    memory: bound of the state in memory, in bytes or such as "512 MB"; about. What is
+           beyond goes to a scratch file, from where it is read when it is needed.
     count_activations: count what `activations` tells, which costs a little.
 
     Raises at construction what the analysis of the flow raises.
@@ -46,15 +64,27 @@ class Engine:
         first_tick: int = 0,
         schedule: ScheduleName = "hybrid",
         count_activations: bool = False,
+        memory: int | str | None = None,
+        tick_rows: PerSource = None,
+        queue_rows: PerSource = QUEUE_ROWS,
+        max_iterations: int | None = None,
     ) -> None:
-        self.program = compile_program(flow.graph(), schedule=Schedule(schedule), counting=count_activations)
+        graph = bound_loops(flow.graph(), max_iterations)
+        self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)
+        self._memory: StateInMemory | None = None
         if state is None:
-            in_memory: dict[str, SlotMapping] = {s.name: {} for s in self.program.slots}
-            state = in_memory
+            bound = None if memory is None else bytes_of(memory)
+            self._memory = StateInMemory(self.program.slots, bound, self._rebind)
+            state = self._memory.mappings
+        elif memory is not None:
+            raise BadInput(
+                "a memory bound is given for state that is kept elsewhere",
+                fix="leave out memory=, or state=; a run with a checkpoint has its state on disk",
+            )
         self._machine = Machine(self.program, state)
         self._ticks = first_tick
         self._failure: BaseException | None = None
-        graph = self.program.graph
+        self._unsettled = 0
         self._intake: dict[str, Callable[[Iterable[Any]], Rows]] = {
             name: _intake(graph.nodes[node].operator, self.program.source_append[name])
             for name, node in graph.sources.items()
@@ -62,6 +92,8 @@ class Engine:
         self._bounded = {
             name for name, node in graph.sources.items() if _is_bounded(graph.nodes[node].operator)
         }
+        bounded = {name: name in self._bounded for name in graph.sources}
+        self._queues = Queues(bounded, tick_rows, queue_rows)
         self._outlets = [
             (name, self.program.sink_append[name], to_user(graph.nodes[node].schema))
             for name, node in graph.sinks.items()
@@ -87,13 +119,26 @@ class Engine:
         return {node.name: self._machine.activations[node.id] for node in nodes}
 
     @property
+    def spilled_slots(self) -> tuple[str, ...]:
+        """Names of the slots that went to a file because of the memory bound."""
+        return () if self._memory is None else self._memory.spilled
+
+    @property
     def pending(self) -> bool:
-        """Whether deferred rows wait for a next tick."""
+        """Whether deferred rows wait that start a next tick. Those of a lazy delay start none."""
         return self._machine.pending
 
-    def tick(self, /, **inputs: Iterable[Any]) -> dict[str, Changes]:
+    @property
+    def queued(self) -> dict[str, int]:
+        """Per source how many rows were fed and not yet taken by a tick."""
+        return self._queues.lengths()
+
+    # -- a tick with its rows ---------------------------------------------------------------
+
+    def tick(self, /, **inputs: Iterable[Any]) -> TickOutput:
         """Run one tick with these rows per source; the changes per sink, empty ones included.
 
+        Rows that were fed are not part of it; they wait for `run_tick`.
         Append sources take rows; table sources take rows or `Change(row, weight)`.
 
         Raises `BadInput` for a name that is no source and for rows of a bounded
@@ -102,6 +147,9 @@ class Engine:
         `NoFixpoint` from within the tick; after one of these the state is half of
         the tick, and every further call raises `EngineStopped`.
         """
+        return self._told(self.tick_rows(self._checked(inputs)))
+
+    def _checked(self, inputs: Mapping[str, Iterable[Any]]) -> dict[str, Rows]:
         rows: dict[str, Rows] = {}
         for name, given in inputs.items():
             intake = self._intake.get(name)
@@ -110,14 +158,108 @@ class Engine:
             if given.__class__ is not list:
                 _check_iterable(name, given)
             rows[name] = intake(given)
-        made = self.tick_rows(rows)
-        outputs: dict[str, Changes] = {}
+        return rows
+
+    def _told(self, made: Mapping[str, Rows]) -> TickOutput:
+        outputs: TickOutput = {}
         for name, append, user in self._outlets:
             outputs[name] = Changes(made.get(name, _NO_ROWS), append, user)
         return outputs
 
+    # -- rows that wait for ticks -------------------------------------------------------------
+
+    def feed(self, /, **inputs: Iterable[Any]) -> None:
+        """Queue rows per source for the ticks to come. It starts none.
+
+        Raises `QueueFull` where more rows would wait than `queue_rows` allows, and
+        what `tick` raises for rows that it would not take; then nothing is queued.
+        """
+        self._queues.add(self._for_later(inputs))
+
+    async def feed_when_free(self, /, **inputs: Iterable[Any]) -> None:
+        """`feed` that waits while there is no room, and queues a part of the rows as soon as there is.
+
+        Ticks make room: another task of the same event loop runs them. Where this is
+        cancelled, what was queued stays queued. Raises what `feed` does except `QueueFull`,
+        and `EngineStopped` where the engine fails meanwhile.
+        """
+        for name, rows in self._for_later(inputs).items():
+            left = self._queues.add_some(name, rows)
+            while left:
+                await self._queues.until_taken()
+                self._check_alive()
+                left = self._queues.add_some(name, left)
+
+    def run_tick(self) -> TickOutput:
+        """Run exactly one tick, with what is queued up to the limits of `tick_rows`; also with nothing.
+
+        Raises what `tick` raises from within the tick.
+        """
+        return self._told(self.tick_rows(self._queues.take()))
+
+    @overload
+    def run_available(self, on_tick: None = None, *, max_ticks: int | None = None) -> list[TickOutput]: ...
+    @overload
+    def run_available(
+        self, on_tick: Callable[[int, TickOutput], object], *, max_ticks: int | None = None
+    ) -> None: ...
+    def run_available(
+        self, on_tick: Callable[[int, TickOutput], object] | None = None, *, max_ticks: int | None = None
+    ) -> list[TickOutput] | None:
+        """Run at least one tick, and go on while rows are queued or deferred rows start a next tick.
+
+        on_tick:   called after each tick with its number (as `ticks` counts, from 1) and its
+                   changes; then none are collected. Without it: the changes of every tick.
+        max_ticks: stop after so many, whatever still waits; `pending` and `queued` tell.
+                   A flow that always defers something ends in no other way.
+
+        Raises what `run_tick` raises.
+        """
+        if max_ticks is not None and max_ticks < 1:
+            raise BadInput(f"max_ticks is {max_ticks}", fix="give 1 or more: one tick always runs")
+        outputs: list[TickOutput] = []
+        last = None if max_ticks is None else self._ticks + max_ticks
+        while True:
+            output = self.run_tick()
+            if on_tick is None:
+                outputs.append(output)
+            else:
+                on_tick(self._ticks, output)
+            if self._ticks == last or not (self._queues or self.pending):
+                return outputs if on_tick is None else None
+
+    def _for_later(self, inputs: Mapping[str, Iterable[Any]]) -> dict[str, Rows]:
+        self._check_alive()
+        rows = self._checked(inputs)
+        if self._ticks and self._bounded:
+            self._refuse_late_rows(rows)
+        return rows
+
+    # -- for runs -----------------------------------------------------------------------------
+
     def tick_rows(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append."""
+        self._check_alive()
+        if self._ticks and self._bounded:
+            self._refuse_late_rows(inputs)
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            outputs = self._machine.tick(inputs)
+            self._unsettled += 1 + sum(map(len, inputs.values()))
+            if self._unsettled > _SETTLE_AFTER:
+                self._settle()
+        except BaseException as error:  # Ctrl-C, too, leaves half a tick behind
+            self._failure = error
+            self._queues.wake()
+            raise
+        finally:
+            if collects:
+                gc.enable()
+        self._ticks += 1
+        return outputs
+
+    def _check_alive(self) -> None:
         if self._failure is not None:
             failure = str(self._failure) or type(self._failure).__name__
             raise EngineStopped(
@@ -125,15 +267,14 @@ class Engine:
                 why=f"its state is half of that tick. The failure was: {failure}",
                 fix="make a new engine, or restore the last checkpoint",
             ) from self._failure
-        if self._ticks and self._bounded:
-            self._refuse_late_rows(inputs)
-        try:
-            outputs = self._machine.tick(inputs)
-        except BaseException as error:  # Ctrl-C, too, leaves half a tick behind
-            self._failure = error
-            raise
-        self._ticks += 1
-        return outputs
+
+    def _settle(self) -> None:
+        self._unsettled = 0
+        if self._memory is not None:
+            self._memory.settle()
+
+    def _rebind(self, slot: str, mapping: SlotMapping) -> None:
+        self._machine.rebind(slot, mapping)
 
     def _refuse_late_rows(self, inputs: Mapping[str, Rows]) -> None:
         for name in self._bounded:

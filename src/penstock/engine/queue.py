@@ -1,0 +1,145 @@
+"""Rows that were fed to a source and wait for a tick."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
+
+from penstock.errors import BadInput, QueueFull
+
+Rows = list[tuple[Any, ...]]
+PerSource = int | Mapping[str, int] | None
+"""A number of rows for every source, or per name; None, or a name left out, where there is no such number."""
+
+QUEUE_ROWS = 100_000
+"""How many rows of a source may wait where nothing is said."""
+
+
+class SourceQueue:
+    """First in, first out. limit: how many rows may wait, None for any number."""
+
+    def __init__(self, source: str, limit: int | None) -> None:
+        self.source = source
+        self.limit = limit
+        self._rows: deque[tuple[Any, ...]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def room(self) -> int | None:
+        """How many more rows may wait; None for any number."""
+        return None if self.limit is None else self.limit - len(self._rows)
+
+    def check_room(self, rows: Rows) -> None:
+        """Raises `QueueFull` if these rows are more than may be added."""
+        if self.limit is not None and len(self._rows) + len(rows) > self.limit:
+            raise QueueFull(
+                f"source {self.source!r} has room for {self.room} more rows, and {len(rows)} were fed",
+                why=f"{len(self._rows)} rows wait for a tick, and queue_rows allows {self.limit}. "
+                "None of these rows was taken.",
+                fix="run a tick (run_tick, run_available), wait with `await engine.feed_when_free(...)`, "
+                "or raise queue_rows",
+                source=self.source,
+                queued=len(self._rows),
+                limit=self.limit,
+                fed=len(rows),
+            )
+
+    def add(self, rows: Rows) -> None:
+        self._rows.extend(rows)
+
+    def take(self, limit: int | None) -> Rows:
+        """Remove and return the first `limit` rows, or all."""
+        if limit is None or limit >= len(self._rows):
+            rows = list(self._rows)
+            self._rows.clear()
+            return rows
+        rows = list(islice(self._rows, limit))
+        for _ in rows:
+            self._rows.popleft()
+        return rows
+
+
+def limit_of(given: PerSource, source: str, default: int | None = None) -> int | None:
+    """The number that holds for a source."""
+    found = given.get(source, default) if isinstance(given, Mapping) else given
+    return default if found is None else found
+
+
+def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> None:
+    """Raises `BadInput` for a number below 1 and for a name that is no source. what: the argument's name."""
+    numbers = given if isinstance(given, Mapping) else {} if given is None else {"": given}
+    for name, number in numbers.items():
+        at = f"{what}[{name!r}]" if name else what
+        if name and name not in sources:
+            raise BadInput(
+                f"{what} names {name!r}, which is no source of the flow",
+                fix=f"its sources are {', '.join(map(repr, sources)) or 'none'}",
+                name=name,
+            )
+        if not isinstance(number, int) or number < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise BadInput(f"{at} is {number!r}", fix="give 1 or more")
+
+
+class Queues:
+    """The queues of an engine, by source. One thread uses them, and the event loop that runs in it.
+
+    bounded: per source whether its rows belong to one tick: then no limit holds.
+    tick_rows, queue_rows: how many rows a tick takes, and how many may wait.
+
+    Raises `BadInput` for limits that are none, or of no source.
+    """
+
+    def __init__(self, bounded: Mapping[str, bool], tick_rows: PerSource, queue_rows: PerSource) -> None:
+        check_limits("tick_rows", tick_rows, bounded)
+        check_limits("queue_rows", queue_rows, bounded)
+        self._queues: dict[str, SourceQueue] = {}
+        self._tick_rows: dict[str, int | None] = {}
+        for name, whole in bounded.items():
+            waiting = None if whole else limit_of(queue_rows, name, QUEUE_ROWS)
+            self._queues[name] = SourceQueue(name, waiting)
+            self._tick_rows[name] = None if whole else limit_of(tick_rows, name)
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def __bool__(self) -> bool:
+        """Whether any row waits."""
+        return any(self._queues.values())
+
+    def lengths(self) -> dict[str, int]:
+        return {name: len(queue) for name, queue in self._queues.items()}
+
+    def add(self, inputs: Mapping[str, Rows]) -> None:
+        """Queue all of these rows or, raising `QueueFull`, none."""
+        for name, rows in inputs.items():
+            self._queues[name].check_room(rows)
+        for name, rows in inputs.items():
+            self._queues[name].add(rows)
+
+    def add_some(self, name: str, rows: Rows) -> Rows:
+        """Queue as many rows as there is room for; the others."""
+        queue = self._queues[name]
+        now = len(rows) if queue.room is None else queue.room
+        queue.add(rows[:now])
+        return rows[now:]
+
+    def take(self) -> dict[str, Rows]:
+        """Remove and return the rows of a tick; who waits for room hears of it."""
+        taken = {name: queue.take(self._tick_rows[name]) for name, queue in self._queues.items() if queue}
+        self.wake()
+        return taken
+
+    async def until_taken(self) -> None:
+        """Wait until rows have been taken, or `wake` was called."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        await future
+
+    def wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():  # who was cancelled waits no more
+                future.set_result(None)
