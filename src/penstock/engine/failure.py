@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PenstockError, Step, UserFunctionFailed
+from penstock.errors import NoFixpoint, PenstockError, Step, UserFunctionFailed
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -28,6 +28,8 @@ def explained(error: Exception, program: Program) -> Exception:
     node = program.graph.nodes[purpose.node]
     row = _row(frame, purpose.row)
     where = [Step(node.place, f"operator {node.name!r}")]
+    if isinstance(error, NoFixpoint):
+        return _with_edges(error, program)
     if isinstance(error, PenstockError):
         why = error.why or _row_text(row)
         return type(error)(
@@ -44,6 +46,22 @@ def explained(error: Exception, program: Program) -> Exception:
         operator=node.name,
         row=row,
     )
+
+
+def _with_edges(error: NoFixpoint, program: Program) -> NoFixpoint:
+    """With the edges of the loop that still carry new rows: the user's line of each feedback and what closes it."""
+    nodes = program.graph.nodes
+    going: list[str] = []
+    where: list[Step] = []
+    closing: dict[int, int] = error.facts["closing"]
+    for at, news in closing.items():
+        if news:
+            (source,) = nodes[at].inputs
+            going.append(f"{nodes[source].name} -> {nodes[at].name}")
+            where.append(Step(nodes[at].place, f"{nodes[at].name!r} gets {news} new rows in the last round"))
+            where.append(Step(nodes[source].place, f"from {nodes[source].name!r}, which closes it"))
+    facts = {**error.facts, "operator": nodes[next(iter(closing))].name, "edges": tuple(going)}
+    return NoFixpoint(error.what, where=where, why=error.why, fix=error.fix, **facts)
 
 
 def _generated_frame(traceback: TracebackType | None, file: str) -> tuple[FrameType, int] | None:

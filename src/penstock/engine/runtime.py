@@ -199,13 +199,20 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
 # -- loops ------------------------------------------------------------------------------------------
 
 
-def no_fixpoint(rounds: int, news: int) -> None:
-    """A loop has run longer than its bound allows."""
+def no_fixpoint(rounds: int, growth: list[int], closing: dict[int, int]) -> None:
+    """A loop has run for `rounds`, which is longer than its bound allows.
+
+    growth:  how many new rows each of the last rounds made, the latest last.
+    closing: per feedback of the loop (its node) how many of the latest it got; `failure.explained`
+             makes the user's lines of them.
+    """
     raise NoFixpoint(
-        f"the loop makes new rows after {rounds - 1} rounds: {news} in the last one",
+        f"the loop still makes new rows after {rounds - 1} rounds",
+        why=f"New rows in the last rounds: {', '.join(map(str, growth))}.",
         fix="bound what the loop makes (a filter, a distinct key), or raise max_iterations",
         rounds=rounds - 1,
-        news=news,
+        growth=tuple(growth),
+        closing=closing,
     )
 
 

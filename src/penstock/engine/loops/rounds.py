@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from penstock.engine.region_writer import RegionWriter
 
+_SHOWN_ROUNDS = 8
+"""How many of the last rounds an error about a loop without end tells of."""
+
 
 def write_rounds(writer: RegionWriter, loop: Sequence[int]) -> None:
     """Write a loop as rounds of its body; what leaves is gathered over the rounds.
@@ -35,7 +38,9 @@ def write_rounds(writer: RegionWriter, loop: Sequence[int]) -> None:
         code.line(f"all_{node} = []")
     for node in closing:
         code.line(f"{writer.buffer(node)} = []")
+    growth = writer.fresh("growth")
     code.line(f"{rounds} = 0")
+    code.line(f"{growth} = []")
     with code.block("while True:"):
         for node in closing:
             code.line(f"{writer.news(node)} = []")
@@ -57,8 +62,10 @@ def write_rounds(writer: RegionWriter, loop: Sequence[int]) -> None:
             code.line("break")
         code.line(f"{rounds} += 1")
         bound = min(step.max_iterations for step in closing.values())
-        with code.working_for(next(iter(closing))), code.block(f"if {rounds} > {bound}:"):
-            sizes = " + ".join(f"len({writer.news(n)})" for n in closing)
-            code.line(f"x_no_fixpoint({rounds}, {sizes})")
+        with code.block(f"if {rounds} > {bound - _SHOWN_ROUNDS}:"):
+            code.line(f"{growth}.append({' + '.join(f'len({writer.news(n)})' for n in closing)})")
+            with code.working_for(next(iter(closing))), code.block(f"if {rounds} > {bound}:"):
+                sizes = ", ".join(f"{n}: len({writer.news(n)})" for n in closing)
+                code.line(f"x_no_fixpoint({rounds}, {growth}, {{{sizes}}})")
     for node in leaving:
         code.line(f"{writer.buffer(node)} = all_{node}")
