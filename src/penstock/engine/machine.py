@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.failure import explained
 from penstock.engine.plan import Schedule
+from penstock.engine.program import slot_names
 from penstock.engine.slot import SlotMapping
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Machine:
     def __init__(self, program: Program, state: Mapping[str, SlotMapping]) -> None:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
-        functions = program.bind({**state, **transient})
+        self._names = functions = program.bind({**state, **transient})
         self.activations: list[int] = functions["x_activations"]
         self._transient = tuple(transient.values())
         self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")
@@ -50,6 +51,10 @@ class Machine:
         self._delayed = tuple((d.node, d.source, state[d.slot.name]) for d in program.delayed)
         self._deferred = tuple(state[d.slot.name] for d in program.delayed if not d.lazy)
         self._restless = tuple(at for at, part in enumerate(program.parts) if part.restless)
+
+    def rebind(self, slot: str, mapping: SlotMapping) -> None:
+        """Let the functions use another mapping for a slot, with the same values. Not for a delay's."""
+        self._names.update(slot_names(slot, mapping))
 
     @property
     def pending(self) -> bool:

@@ -64,9 +64,7 @@ class Program:
         """The generated functions, by name, over these slots (one mapping per name of any slot)."""
         namespace: dict[str, Any] = {**EXPRESSION_RUNTIME, **RUNTIME, **self.constants}
         for slot in (*self.slots, *self.transient):
-            name = slot.name.replace(".", "_")
-            namespace[f"slot_{name}"] = state[slot.name]
-            namespace[f"get_{name}"] = state[slot.name].get
+            namespace.update(slot_names(slot.name, state[slot.name]))
         namespace["x_activations"] = [0] * len(self.graph.nodes)
         exec(self.bytecode, namespace)
         return namespace
@@ -123,6 +121,12 @@ def compile_program(
         constants=constants.values,
         bytecode=compile(source_code, file, "exec"),
     )
+
+
+def slot_names(slot: str, mapping: SlotMapping) -> dict[str, Any]:
+    """The names under which generated code knows a slot's mapping."""
+    name = slot.replace(".", "_")
+    return {f"slot_{name}": mapping, f"get_{name}": mapping.get}
 
 
 def straight_ends(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, str], dict[int, str]] | None:

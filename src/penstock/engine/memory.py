@@ -1,0 +1,167 @@
+"""How state lies in memory: large slots in shards, and those beyond a bound in a file.
+
+Looked at between ticks, and only then: a tick itself reads and writes mappings and
+knows nothing of this.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.engine.sharded import ShardedSlot
+from penstock.errors import BadInput, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.engine.slot import Slot, SlotMapping
+    from penstock.state.spill import SpilledSlot, SpillFile
+
+SHARDED_FROM = 300_000
+"""Entries from which a slot is divided: at 350,000 a dict is copied, for some 10 ms."""
+
+_MOVED_PER_LOOK = 64
+_FROZEN_EACH = 50_000
+_SAMPLE = 32
+_LEAST_HOT = 1_000
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", re.IGNORECASE)
+
+
+def bytes_of(bound: int | str) -> int:
+    """A memory bound in bytes: a number, or text such as "512 MB" or "2 GiB". Raises `BadInput`."""
+    found = _SIZE.fullmatch(str(bound))
+    size = int(float(found[1]) * _UNITS[(found[2] or "").upper()]) if found else 0
+    if size <= 0 or isinstance(bound, bool):
+        raise BadInput(
+            f"the memory bound is {bound!r}",
+            where=[Place.of_caller()],
+            fix='give bytes, or a size such as "512 MB" or "2 GiB"',
+        )
+    return size
+
+
+class StateInMemory:
+    """The slots of an engine that has no store: dicts, until they grow.
+
+    bound: bytes that the slots may take together, as estimated from samples; None for
+           no bound. Above it the largest slots go to a scratch file, of which a part
+           stays in memory. A slot with a single key (what a delay keeps, the state of
+           an ungrouped operator) has nothing to divide and stays.
+    rebind: tells the generated code of a slot's new mapping.
+    """
+
+    def __init__(
+        self,
+        slots: Iterable[Slot],
+        bound: int | None,
+        rebind: Callable[[str, SlotMapping], None],
+        sharded_from: int = SHARDED_FROM,
+    ) -> None:
+        self._slots = {slot.name: slot for slot in slots}
+        self.mappings: dict[str, dict[Any, Any]] = {name: {} for name in self._slots}
+        self._bound = bound
+        self._rebind = rebind
+        self._sharded_from = sharded_from
+        self._moving: list[ShardedSlot] = []
+        self._sharded: dict[str, ShardedSlot] = {}
+        self._spilled: dict[str, SpilledSlot] = {}
+        self._file: SpillFile | None = None
+        self._entries_at_last_look = 0
+        self._frozen = 0
+
+    @property
+    def spilled(self) -> tuple[str, ...]:
+        """Names of the slots that are in a file."""
+        return tuple(self._spilled)
+
+    @property
+    def sharded(self) -> tuple[str, ...]:
+        """Names of the slots that are divided."""
+        return tuple(self._sharded)
+
+    def settle(self) -> None:
+        """After a tick: divide what has become large, write out what is too much."""
+        for slot in self._spilled.values():
+            slot.settle()
+        for slot in self._moving:
+            slot.move(_MOVED_PER_LOOK)
+        entries = sum(map(len, self.mappings.values()))
+        if entries > self._entries_at_last_look * 1.02 + 64:
+            self._entries_at_last_look = entries
+            self._look()
+        if entries > self._frozen + _FROZEN_EACH:
+            # State stays and holds no cycles: the collector need not go through it again and again.
+            self._frozen = entries
+            gc.freeze()
+
+    def _look(self) -> None:
+        if self._bound is not None:
+            self._spill_what_is_too_much(self._bound)
+        for name, mapping in list(self.mappings.items()):
+            if len(mapping) >= self._sharded_from:
+                del self.mappings[name]
+                sharded = ShardedSlot(mapping)
+                self._sharded[name] = sharded
+                self._moving.append(sharded)
+                self._rebind(name, sharded)
+
+    def _spill_what_is_too_much(self, bound: int) -> None:
+        sizes = {name: estimated_bytes(mapping) for name, mapping in self._growing().items()}
+        total = sum(sizes.values())
+        for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+            if total <= bound:
+                break
+            if sizes[name] > bound // 20 and len(self._growing()[name]) > 2 * _LEAST_HOT:
+                total -= sizes[name]
+                self._spill(name, sizes[name], bound)
+
+    def _growing(self) -> dict[str, Any]:
+        return {**self.mappings, **self._sharded}
+
+    def _spill(self, name: str, size: int, bound: int) -> None:
+        # Only a run that spills needs the codec.
+        from penstock.state.spill import SpilledSlot, SpillFile
+
+        if self._file is None:
+            self._file = SpillFile()
+        sharded = self._sharded.pop(name, None)
+        values = self.mappings.pop(name) if sharded is None else dict(sharded.items())
+        if sharded is not None and sharded in self._moving:
+            self._moving.remove(sharded)
+        per_entry = max(1, size // max(1, len(values)))
+        hot = max(_LEAST_HOT, bound // (4 * (len(self._spilled) + 1)) // per_entry)
+        spilled = SpilledSlot(self._file, values, self._slots[name].thaw, hot)
+        self._spilled[name] = spilled
+        for other in self._spilled.values():
+            other.hot_entries = min(other.hot_entries, hot)
+        spilled.settle()
+        self._rebind(name, spilled)
+
+
+def estimated_bytes(mapping: Any) -> int:
+    """About how much memory a mapping takes with its keys and values, from a few of them."""
+    count = len(mapping)
+    if not count:
+        return 0
+    sample: list[tuple[Any, Any]] = list(islice(mapping.items(), _SAMPLE))
+    if type(mapping) is dict:
+        sample += islice(reversed(cast("dict[Any, Any]", mapping).items()), _SAMPLE)
+    each = sum(_deep(key) + _deep(value) for key, value in sample) / len(sample)
+    return int(count * (each + 100))
+
+
+def _deep(value: Any) -> int:
+    size = sys.getsizeof(value)
+    if type(value) in (tuple, list):
+        size += sum(map(_deep, value))
+    elif type(value) is dict:
+        entries = cast("dict[Any, Any]", value)
+        inside: list[tuple[Any, Any]] = list(islice(entries.items(), _SAMPLE))
+        if inside:
+            size += int(sum(_deep(k) + _deep(v) for k, v in inside) / len(inside) * len(entries))
+    return size

@@ -1,0 +1,126 @@
+"""Spill: slots that keep most of their values in a file, for state larger than memory.
+
+The file is a scratch file of one process: it is made anew, never synced, and gone
+with the process. What must survive is a checkpoint's business (`directory.py`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import weakref
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from itertools import islice
+from typing import Any, TypeAlias
+
+from penstock.state.codec import decode, key_encoder, value_encoder
+
+Thaw: TypeAlias = Callable[[Any], Any]
+
+_CREATE = "CREATE TABLE entry (slot INTEGER, key BLOB, value BLOB, PRIMARY KEY (slot, key)) WITHOUT ROWID"
+_WRITE = "INSERT OR REPLACE INTO entry VALUES (?, ?, ?)"
+_REMOVE = "DELETE FROM entry WHERE slot = ? AND key = ?"
+_READ = "SELECT value FROM entry WHERE slot = ? AND key = ?"
+_ABSENT: Any = object()
+
+
+class SpillFile:
+    """A scratch file for the values of any number of slots, where the system keeps temporary files."""
+
+    def __init__(self) -> None:
+        # Without a name SQLite makes a file that nobody else sees and that goes with the connection.
+        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._connection.execute("PRAGMA journal_mode=OFF")
+        self._connection.execute("PRAGMA synchronous=OFF")
+        self._connection.execute(_CREATE)
+        self.close = weakref.finalize(self, self._connection.close)
+        self._slots = 0
+        self.encode_key = key_encoder()
+        self.encode = value_encoder()
+
+    def add_slot(self) -> int:
+        """A number for one more slot."""
+        self._slots += 1
+        return self._slots
+
+    def read(self, slot: int, key: bytes) -> bytes | None:
+        row = self._connection.execute(_READ, (slot, key)).fetchone()
+        return None if row is None else row[0]
+
+    def write(self, slot: int, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Put values in place of what was there; None removes."""
+        self._connection.execute("BEGIN")
+        for key, value in entries:
+            if value is None:
+                self._connection.execute(_REMOVE, (slot, key))
+            else:
+                self._connection.execute(_WRITE, (slot, key, value))
+        self._connection.execute("COMMIT")
+
+
+class SpilledSlot(MutableMapping[Any, Any]):
+    """A slot that keeps at most about `hot_entries` values in memory between ticks.
+
+    Within a tick everything that was touched stays in memory, so a value may be
+    changed in place; `settle` at the end of the tick writes out the values that were
+    loaded longest ago. It is never iterated, like every slot.
+    """
+
+    __slots__ = ("_file", "_hot", "_slot", "_thaw", "hot_entries")
+
+    def __init__(self, file: SpillFile, values: dict[Any, Any], thaw: Thaw, hot_entries: int) -> None:
+        self._file = file
+        self._slot = file.add_slot()
+        self._thaw = thaw
+        # A value of None says that the key is known to be absent.
+        self._hot: dict[Any, Any] = values
+        self.hot_entries = hot_entries
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        value = self._hot.get(key, _ABSENT)
+        if value is _ABSENT:
+            value = self._fetch(key)
+        return default if value is None else value
+
+    def __getitem__(self, key: Any) -> Any:
+        value = self.get(key)
+        if value is None:
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._hot[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        if self.get(key) is None:
+            raise KeyError(key)
+        self._hot[key] = None
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("a slot cannot be iterated: a tick's cost must not follow the state")
+
+    def __len__(self) -> int:
+        raise TypeError("a slot has no length: a tick's cost must not follow the state")
+
+    @property
+    def entries_in_memory(self) -> int:
+        return len(self._hot)
+
+    def settle(self) -> None:
+        """At the end of a tick: write out the older half of what is in memory, if that is too much."""
+        hot = self._hot
+        if len(hot) <= self.hot_entries:
+            return
+        leaving = list(islice(hot, len(hot) - self.hot_entries // 2))
+        encode_key, encode = self._file.encode_key, self._file.encode
+        self._file.write(
+            self._slot,
+            ((encode_key(key), None if (v := hot[key]) is None else encode(v)) for key in leaving),
+        )
+        for key in leaving:
+            del hot[key]
+
+    def _fetch(self, key: Any) -> Any:
+        data = self._file.read(self._slot, self._file.encode_key(key))
+        value = None if data is None else self._thaw(decode(data))
+        self._hot[key] = value
+        return value

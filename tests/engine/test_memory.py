@@ -1,0 +1,206 @@
+"""Large state: divided so that no dict is copied whole, and beyond a bound kept in a file. Answers do not change."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock import col
+from penstock.engine import memory
+from penstock.engine.memory import StateInMemory, bytes_of, estimated_bytes
+from penstock.engine.sharded import ShardedSlot
+from penstock.engine.slot import Slot, as_dict, as_it_is, as_list
+from penstock.errors import BadInput
+from penstock.state.spill import SpilledSlot, SpillFile
+from penstock.testing.strategies import Case, Tick, cases, cuts
+from tests.properties.effort import examples
+
+SMALL_KEYS = st.one_of(st.integers(0, 6), st.tuples(st.integers(0, 2), st.sampled_from("ab")))
+STEPS = st.lists(st.tuples(st.sampled_from(["set", "del", "get", "settle"]), SMALL_KEYS, st.integers()))
+
+
+class Order(NamedTuple):
+    id: int
+    customer: str
+    price: int
+
+
+def walk(mapping: Any, steps: list[tuple[str, Any, int]], settle: Any) -> None:
+    """Do the steps on `mapping` and on a dict, which must agree throughout."""
+    expected: dict[Any, Any] = {}
+    for step, key, value in steps:
+        if step == "set":
+            mapping[key] = value
+            expected[key] = value
+        elif step == "settle":
+            settle()
+        elif step == "del" and key in expected:
+            del mapping[key]
+            del expected[key]
+        elif step == "del":
+            with pytest.raises(KeyError):
+                del mapping[key]
+        assert mapping.get(key) == expected.get(key)
+    for key in expected:
+        assert mapping[key] == expected[key]
+
+
+@given(STEPS, st.dictionaries(SMALL_KEYS, st.integers()))
+def test_a_divided_slot_is_a_dict(steps: list[tuple[str, Any, int]], values: dict[Any, int]) -> None:
+    slot = ShardedSlot(dict(values))
+    initial = [("set", key, value) for key, value in values.items()]
+    assert dict(slot) == values
+    walk(slot, [*initial, *steps], lambda: slot.move(2))
+
+
+@given(STEPS)
+def test_a_spilled_slot_is_a_dict(steps: list[tuple[str, Any, int]]) -> None:
+    file = SpillFile()
+    slot = SpilledSlot(file, {}, as_it_is, hot_entries=2)
+    walk(slot, steps, slot.settle)
+
+
+def test_a_value_changed_in_place_is_what_is_read_back() -> None:
+    slot = SpilledSlot(SpillFile(), {}, as_dict, hot_entries=2)
+    slot["a"] = {("row", 1): 1}
+    for at in range(10):
+        slot[at] = {}
+    slot.settle()
+    slot.get("a")[("row", 2)] = 2
+    for at in range(10, 20):
+        slot[at] = {}
+    slot.settle()
+    assert slot.entries_in_memory <= 2
+    assert slot["a"] == {("row", 1): 1, ("row", 2): 2}
+
+
+def test_lists_come_back_as_lists() -> None:
+    slot = SpilledSlot(SpillFile(), {k: [k] for k in range(10)}, as_list, hot_entries=0)
+    slot.settle()
+    slot[3].append("more")
+    assert slot[3] == [3, "more"]
+
+
+class Small(StateInMemory):
+    """State of which everything is large."""
+
+    def __init__(self, slots: Any, bound: int | None, rebind: Any) -> None:
+        super().__init__(slots, bound, rebind, sharded_from=1)
+
+
+def told(case: Case, ticks: list[Tick]) -> list[Any]:
+    engine = ps.Engine(case.flow)
+    said = []
+    for tick in ticks:
+        said.append({n: sorted(map(repr, c.raw)) for n, c in engine.tick(**tick).items()})
+        engine._settle()
+    return said
+
+
+@examples(0.5)
+@given(cases(deferred=True).flatmap(lambda case: st.tuples(st.just(case), cuts(case))))
+def test_divided_and_spilled_state_gives_the_same_answers(drawn: tuple[Case, list[Tick]]) -> None:
+    case, ticks = drawn
+    expected = told(case, ticks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.engine.engine.StateInMemory", Small)
+        assert told(case, ticks) == expected
+        patch.setattr(memory, "_LEAST_HOT", 0)
+        patch.setattr("penstock.engine.engine.bytes_of", lambda bound: 1)
+        original = ps.Engine.__init__
+        patch.setattr(ps.Engine, "__init__", lambda self, flow: original(self, flow, memory=1))
+        assert told(case, ticks) == expected
+
+
+def totals_flow() -> ps.Flow:
+    flow = ps.Flow("totals")
+    orders = flow.table("orders", Order)
+    flow.sink("totals", orders.group_by("id", "customer").agg(total=ps.sum(col.price), top=ps.max(col.price)))
+    return flow
+
+
+def test_state_above_the_bound_goes_to_a_file_and_answers_stay_right() -> None:
+    rng = random.Random(7)
+    orders = [Order(n, f"customer {n % 97}", rng.randrange(1000)) for n in range(12_000)]
+    engine = ps.Engine(totals_flow(), memory="1 MB")
+    held: Counter[Any] = Counter()
+
+    def tick(changes: list[ps.Change[Order]]) -> None:
+        for *row, weight in engine.tick(orders=changes)["totals"].raw:
+            held[tuple(row)] += weight
+
+    for start in range(0, len(orders), 1000):
+        tick([ps.insert(order) for order in orders[start : start + 1000]])
+    gone = set(rng.sample(range(len(orders)), 3000))
+    tick([ps.delete(orders[n]) for n in gone])
+    assert engine.spilled_slots
+    assert {row for row, n in held.items() if n} == {
+        (o.id, o.customer, o.price, o.price) for o in orders if o.id not in gone
+    }
+
+
+def test_state_below_the_bound_stays_in_memory() -> None:
+    engine = ps.Engine(totals_flow(), memory="100 MB")
+    engine.tick(orders=[ps.insert(Order(n, "a", 1)) for n in range(3000)])
+    assert engine.spilled_slots == ()
+
+
+def test_the_estimate_counts_keys_values_and_what_they_hold() -> None:
+    flat = estimated_bytes({n: n for n in range(1000)})
+    nested = estimated_bytes({n: {(n, "x" * 100): 1} for n in range(1000)})
+    assert 50_000 < flat < 300_000
+    assert nested > flat + 1000 * 300
+
+
+def test_the_collector_rests_during_a_tick_and_goes_on_after_it() -> None:
+    flow = ps.Flow("watched")
+    seen: list[bool] = []
+
+    def watch(order: Order) -> bool:
+        seen.append(gc.isenabled())
+        return True
+
+    flow.sink("out", flow.source("orders", Order).filter(watch))
+    engine = ps.Engine(flow)
+    engine.tick(orders=[Order(1, "a", 1)])
+    assert seen == [False]
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        engine.tick(orders=[Order(1, "a", 1)])
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [(1024, 1024), ("512 MB", 512 * 10**6), ("2GiB", 2**31), ("1.5 kb", 1500)]
+)
+def test_a_bound_is_a_number_of_bytes_or_a_size(given: int | str, expected: int) -> None:
+    assert bytes_of(given) == expected
+
+
+@pytest.mark.parametrize("given", [0, -1, "much", "5 parsecs", True])
+def test_what_is_no_size_is_refused(given: Any) -> None:
+    with pytest.raises(BadInput, match="memory bound"):
+        bytes_of(given)
+
+
+def test_a_bound_for_state_that_is_kept_elsewhere_is_refused() -> None:
+    slots = {slot.name: {} for slot in ps.Engine(totals_flow()).program.slots}
+    with pytest.raises(BadInput, match="kept elsewhere"):
+        ps.Engine(totals_flow(), state=slots, memory="1 MB")
+
+
+def test_a_slot_of_one_key_is_never_moved() -> None:
+    state = StateInMemory([Slot("1.deferred", as_list)], 1, lambda name, mapping: pytest.fail(name))
+    state.mappings["1.deferred"][()] = [("row",)] * 100_000
+    state.settle()
+    assert state.spilled == ()
