@@ -1,4 +1,4 @@
-"""Large state: divided so that no dict is copied whole, and beyond a bound kept in a file. Answers do not change."""
+"""Large state is divided, and beyond a bound kept in a file; the answers do not change."""
 
 from __future__ import annotations
 
