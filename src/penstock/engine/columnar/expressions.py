@@ -1,0 +1,87 @@
+"""Row expressions as Polars expressions, with the meaning that generated Python gives them.
+
+Polars wraps where an integer leaves its type and has its own answers for a
+division by zero. So a lowered expression carries, beside its value, an
+expression that is true on every row where evaluating it might raise; a tick in
+which that is true anywhere runs row by row, and raises there what it always
+raised. Bounds of the integers of a tick are carried along, and most sums and
+products are known to stay in range without a look at a single row.
+
+A function that has no entry in `LOWERINGS` keeps its operator in rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from penstock.engine.columnar.functions import arithmetic, casts, comparison, logic, strings, time
+from penstock.engine.columnar.lowered import Lowered, Lowering, NotLowered, dtype_of, either
+from penstock.expr.catalogue import Strict
+from penstock.expr.check import elaborate
+from penstock.expr.functions.arithmetic import RANGES
+from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+
+LOWERINGS: Mapping[str, Lowering] = {
+    **arithmetic.LOWERINGS,
+    **casts.LOWERINGS,
+    **comparison.LOWERINGS,
+    **logic.LOWERINGS,
+    **strings.LOWERINGS,
+    **time.LOWERINGS,
+}
+"""Per function of the catalogue that has a columnar form, how it is lowered."""
+
+
+def lower(expr: Expr, schema: Schema, columns: Sequence[Lowered]) -> Lowered:
+    """`expr` over rows of `schema` whose columns are `columns`. Raises `NotLowered`."""
+    return _lowered(elaborate(expr, schema), columns)
+
+
+def unknown_columns(schema: Schema) -> list[Lowered]:
+    """Columns of a schema of which nothing is known, to ask whether something can be lowered."""
+    return [Lowered(pl.col(str(at)), RANGES.get(f.type)) for at, f in enumerate(schema.fields)]
+
+
+@singledispatch
+def _lowered(term: Term, columns: Sequence[Lowered]) -> Lowered:
+    raise NotLowered(f"{type(term).__name__} has no columnar form")
+
+
+@_lowered.register(ColumnTerm)
+def _column(term: ColumnTerm, columns: Sequence[Lowered]) -> Lowered:
+    dtype_of(term.type)
+    return columns[term.position]
+
+
+@_lowered.register(LiteralTerm)
+def _literal(term: LiteralTerm, columns: Sequence[Lowered]) -> Lowered:
+    value = term.value
+    if isinstance(value, datetime):
+        value = value.replace(tzinfo=None)
+    bounds = None
+    if term.type in RANGES:
+        bounds = (value, value) if isinstance(value, int) else (0, 0)
+    return Lowered(pl.lit(value, dtype=dtype_of(term.type)), bounds)
+
+
+@_lowered.register(CallTerm)
+def _call(term: CallTerm, columns: Sequence[Lowered]) -> Lowered:
+    function = term.function
+    lowering = LOWERINGS.get(function.name)
+    if lowering is None:
+        raise NotLowered(f"{function.name}() has no columnar form")
+    dtype_of(term.type)
+    arguments = [_lowered(a, columns) for a in term.arguments]
+    made = lowering(term, arguments)
+    if isinstance(function, Strict):
+        return Lowered(made.value, made.bounds, either(*(a.fails for a in arguments), made.fails))
+    return made

@@ -1,0 +1,189 @@
+"""Numbers: + - * / // %, signs, rounding to whole numbers, least and greatest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+import polars as pl
+
+from penstock.engine.columnar.lowered import (
+    Bounds,
+    Lowered,
+    Lowering,
+    NotLowered,
+    bounds_of,
+    either,
+    fitted,
+    hull,
+)
+from penstock.expr.functions.arithmetic import RANGES
+from penstock.expr.typed import CallTerm
+from penstock.expr.types import FLOAT64, INT32, INT64, STR, DecimalType
+
+_MIN64, _MAX64 = RANGES[INT64]
+# A product of floats is off by a few parts in 10**16; this leaves far more room below 2**63.
+_SAFE = 9.2e18
+
+
+def _no_decimals(call: CallTerm) -> None:
+    if any(isinstance(t.type, DecimalType) for t in (call, *call.arguments)):
+        raise NotLowered("arithmetic of decimals has no columnar form")
+
+
+def _wide(call: CallTerm, arguments: Sequence[Lowered]) -> list[pl.Expr]:
+    """The operands; integers in 64 bits, where those of 32 cannot leave them."""
+    if call.type != INT32:
+        return [a.value for a in arguments]
+    return [a.value.cast(pl.Int64) for a in arguments]
+
+
+def _integer(call: CallTerm, exact: pl.Expr, bounds: Bounds, leaves64: pl.Expr) -> Lowered:
+    """An int32 or int64 result that was computed in 64 bits."""
+    if call.type == INT64:
+        return fitted(exact, bounds, INT64, lambda: leaves64)
+    low, high = RANGES[INT32]
+    return fitted(exact.cast(pl.Int32, strict=False), bounds, INT32, lambda: (exact < low) | (exact > high))
+
+
+def _add(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    _no_decimals(call)
+    a, b = _wide(call, arguments)
+    total = pl.concat_str([a, b]) if call.type == STR else a + b
+    if call.type not in RANGES:
+        return Lowered(total)
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    # The sum has wrapped where its sign differs from that of both operands.
+    return _integer(call, total, (al + bl, ah + bh), ((a ^ total) & (b ^ total)) < 0)
+
+
+def _subtract(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    _no_decimals(call)
+    a, b = _wide(call, arguments)
+    rest = a - b
+    if call.type not in RANGES:
+        return Lowered(rest)
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    return _integer(call, rest, (al - bh, ah - bl), ((a ^ b) & (a ^ rest)) < 0)
+
+
+def _multiply(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    _no_decimals(call)
+    a, b = _wide(call, arguments)
+    if call.type not in RANGES:
+        return Lowered(a * b)
+    corners = [x * y for x in bounds_of(arguments[0]) for y in bounds_of(arguments[1])]
+    leaves = (a.cast(pl.Float64) * b.cast(pl.Float64)).abs() > _SAFE
+    return _integer(call, a * b, (min(corners), max(corners)), leaves)
+
+
+def _divide(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    _no_decimals(call)
+    a, b = (one.value for one in arguments)
+    return Lowered(a / b, None, b == 0.0)
+
+
+def _zero(divisor: Lowered) -> pl.Expr | None:
+    low, high = bounds_of(divisor)
+    return divisor.value == 0 if low <= 0 <= high else None
+
+
+def _div(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    a, b = (one.value for one in arguments)
+    floor = a // b
+    # Polars rounds down, and Spark cuts: one more where there is a rest and the signs differ.
+    cut = floor if al >= 0 and bl > 0 else floor + ((floor * b != a) & ((a < 0) != (b < 0)))
+    leaves = (a == _MIN64) & (b == -1) if al == _MIN64 and bl <= -1 <= bh else None
+    most = max(abs(al), abs(ah))
+    return Lowered(cut, (max(-most, _MIN64), min(most, _MAX64)), either(_zero(arguments[1]), leaves))
+
+
+def _modulo(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    _no_decimals(call)
+    if call.type == FLOAT64:
+        raise NotLowered("% of floats has no columnar form")
+    (al, ah), (bl, bh) = map(bounds_of, arguments)
+    a, b = _wide(call, arguments)
+    rest = a % b
+    if al < 0 or bl < 0:
+        # Polars gives the sign of the divisor, and Spark that of the dividend.
+        rest = pl.when((rest != 0) & ((a < 0) != (b < 0))).then(rest - b).otherwise(rest)
+    most = max(abs(bl), abs(bh), 1) - 1
+    bounds = (-min(most, abs(al)) if al < 0 else 0, min(most, max(ah, 0)))
+    value = rest.cast(pl.Int32) if call.type == INT32 else rest
+    return Lowered(value, bounds, _zero(arguments[1]))
+
+
+def _negate(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    _no_decimals(call)
+    (a,) = _wide(call, arguments)
+    if call.type == FLOAT64:
+        return Lowered(-a)
+    low, high = bounds_of(arguments[0])
+    return _integer(call, -a, (-high, -low), a == _MIN64)
+
+
+def _abs(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    _no_decimals(call)
+    (a,) = _wide(call, arguments)
+    if call.type == FLOAT64:
+        return Lowered(a.abs())
+    low, high = bounds_of(arguments[0])
+    least = 0 if low <= 0 <= high else min(abs(low), abs(high))
+    return _integer(call, a.abs(), (least, max(abs(low), abs(high))), a == _MIN64)
+
+
+def _whole(call: CallTerm, arguments: Sequence[Lowered], *, up: bool) -> Lowered:
+    _no_decimals(call)
+    (a,) = arguments
+    if call.arguments[0].type != FLOAT64:
+        return a
+    rounded = a.value.ceil() if up else a.value.floor()
+    number = a.value.is_not_nan()
+    value = pl.when(number).then(rounded.cast(pl.Int64, strict=False)).when(~number).then(0)
+    return Lowered(value, (_MIN64, _MAX64), number & ~(rounded.abs() <= _SAFE))
+
+
+def _floor(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    return _whole(call, arguments, up=False)
+
+
+def _ceil(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    return _whole(call, arguments, up=True)
+
+
+def _best(arguments: Sequence[Lowered], *, least: bool) -> Lowered:
+    """Nulls aside. NaN is the greatest float, to comparisons of Polars as well."""
+
+    def better(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+        wins = other < one if least else other > one
+        return pl.when(one.is_null() | wins).then(other).otherwise(one)
+
+    # A null that is compared is never better.
+    value = reduce(better, (a.value for a in arguments))
+    return Lowered(value, hull(arguments), either(*(a.fails for a in arguments)))
+
+
+def _least(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    return _best(arguments, least=True)
+
+
+def _greatest(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    return _best(arguments, least=False)
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "add": _add,
+    "subtract": _subtract,
+    "multiply": _multiply,
+    "divide": _divide,
+    "div": _div,
+    "modulo": _modulo,
+    "negate": _negate,
+    "abs": _abs,
+    "floor": _floor,
+    "ceil": _ceil,
+    "least": _least,
+    "greatest": _greatest,
+}

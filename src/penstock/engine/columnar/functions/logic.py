@@ -1,0 +1,69 @@
+"""Truth with three values, nulls, and choice; what is not chosen does not fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from penstock.engine.columnar.lowered import Lowered, Lowering, either, hull, where
+from penstock.expr.typed import CallTerm
+
+
+def _and(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    one, other = arguments
+    reached = one.value.fill_null(True)
+    return Lowered(one.value & other.value, None, either(one.fails, where(reached, other.fails)))
+
+
+def _or(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    one, other = arguments
+    reached = ~one.value.fill_null(False)
+    return Lowered(one.value | other.value, None, either(one.fails, where(reached, other.fails)))
+
+
+def _not(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    return Lowered(~arguments[0].value, None, arguments[0].fails)
+
+
+def _is_null(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    return Lowered(arguments[0].value.is_null(), None, arguments[0].fails)
+
+
+def _is_not_null(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    return Lowered(arguments[0].value.is_not_null(), None, arguments[0].fails)
+
+
+def _is_nan(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    return Lowered(arguments[0].value.is_nan().fill_null(False), None, arguments[0].fails)
+
+
+def _coalesce(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    fails: pl.Expr | None = None
+    for at, argument in enumerate(arguments):
+        if argument.fails is not None:
+            reached = [earlier.value.is_null() for earlier in arguments[:at]]
+            fails = either(fails, pl.all_horizontal(*reached, argument.fails) if reached else argument.fails)
+    return Lowered(pl.coalesce([a.value for a in arguments]), hull(arguments), fails)
+
+
+def _when(call: CallTerm, arguments: Sequence[Lowered]) -> Lowered:
+    *pairs, otherwise = arguments
+    value, fails = otherwise.value, otherwise.fails
+    for condition, chosen in zip(pairs[-2::-2], pairs[::-2], strict=True):
+        true = condition.value.fill_null(False)
+        value = pl.when(condition.value).then(chosen.value).otherwise(value)
+        fails = either(condition.fails, where(true, chosen.fails), where(~true, fails))
+    return Lowered(value, hull([*pairs[1::2], otherwise]), fails)
+
+
+LOWERINGS: Mapping[str, Lowering] = {
+    "and": _and,
+    "or": _or,
+    "not": _not,
+    "is_null": _is_null,
+    "is_not_null": _is_not_null,
+    "is_nan": _is_nan,
+    "coalesce": _coalesce,
+    "when": _when,
+}

@@ -1,0 +1,92 @@
+"""What a row expression becomes in Polars: a value, and where the row path would raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeAlias
+
+import polars as pl
+
+from penstock.engine.columnar.column_types import polars_type
+from penstock.expr.functions.arithmetic import RANGES
+from penstock.expr.typed import CallTerm, LiteralTerm, Term
+from penstock.expr.types import DataType
+
+Bounds: TypeAlias = tuple[int, int]
+"""The least and the greatest integer that a column may hold; nulls aside."""
+
+
+class NotLowered(Exception):
+    """An expression, or a type, that has no columnar form. The message is for `explain`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """An expression over the columns of a frame.
+
+    bounds: of an integer, else None.
+    fails:  true on each row on which the row path might raise; None where it cannot.
+    """
+
+    value: pl.Expr
+    bounds: Bounds | None = None
+    fails: pl.Expr | None = None
+
+
+Lowering: TypeAlias = Callable[[CallTerm, Sequence[Lowered]], Lowered]
+"""How a function of the catalogue is lowered, from its lowered arguments.
+
+Of a strict function the failures of its arguments are added by the caller; a
+lazy one says itself on which rows an argument is evaluated at all.
+"""
+
+
+def either(*conditions: pl.Expr | None) -> pl.Expr | None:
+    """Whether one of them is true; None where there is none."""
+    given = [c for c in conditions if c is not None]
+    return reduce(lambda a, b: a | b, given) if given else None
+
+
+def where(condition: pl.Expr, fails: pl.Expr | None) -> pl.Expr | None:
+    """Failures that count only on rows where `condition` is true."""
+    return None if fails is None else condition & fails
+
+
+def dtype_of(type: DataType) -> pl.DataType:
+    """The Polars type. Raises `NotLowered` where there is none."""
+    found = polars_type(type)
+    if found is None:
+        raise NotLowered(f"values of type {type} stay in rows")
+    return found
+
+
+def constant(term: Term) -> object:
+    """The value of a constant; None where the term is none."""
+    return term.value if isinstance(term, LiteralTerm) else None
+
+
+def bounds_of(lowered: Lowered) -> Bounds:
+    """The bounds of an integer."""
+    assert lowered.bounds is not None
+    return lowered.bounds
+
+
+def hull(lowered: Sequence[Lowered]) -> Bounds | None:
+    """Bounds of whichever of them is taken; None where they are no integers."""
+    known = [one.bounds for one in lowered if one.bounds is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
+
+def fitted(value: pl.Expr, bounds: Bounds, type: DataType, might_leave: Callable[[], pl.Expr]) -> Lowered:
+    """An integer of `type` whose exact value lies within `bounds`.
+
+    might_leave: true on each row where the exact value leaves the type; asked
+    only where the bounds do not rule it out.
+    """
+    low, high = RANGES[type]
+    if low <= bounds[0] and bounds[1] <= high:
+        return Lowered(value, bounds)
+    # Beyond the type nothing is right, and nothing is used: the tick runs in rows.
+    return Lowered(value, (low, high), might_leave())

@@ -1,0 +1,91 @@
+"""Lowered expressions against generated Python: values, nulls and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+pl = pytest.importorskip("polars")
+
+from penstock.engine.columnar.column_types import polars_type
+from penstock.engine.columnar.expressions import LOWERINGS, lower, unknown_columns
+from penstock.engine.columnar.lowered import Lowered, NotLowered
+from penstock.engine.columnar.values import from_series, to_series
+from penstock.errors import EvaluationError
+from penstock.expr.check import check
+from penstock.expr.functions import CATALOGUE
+from penstock.expr.functions.arithmetic import RANGES
+from penstock.expr.python import compile_rows
+from penstock.expr.tree import Expr
+from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
+
+Row = tuple[Any, ...]
+COLUMNAR = [at for at, f in enumerate(SCHEMA.fields) if polars_type(f.type) is not None]
+
+
+def frame_of(some: list[Row]) -> pl.DataFrame:
+    return pl.DataFrame(
+        {str(at): to_series(SCHEMA.fields[at].type, [row[at] for row in some]) for at in COLUMNAR}
+    )
+
+
+def columns_of(frame: pl.DataFrame) -> list[Lowered]:
+    """The columns with the bounds that their values have."""
+    columns = unknown_columns(SCHEMA)
+    for at in COLUMNAR:
+        if SCHEMA.fields[at].type in RANGES:
+            series = frame[str(at)]
+            columns[at] = Lowered(pl.col(str(at)), (series.min() or 0, series.max() or 0))
+    return columns
+
+
+def outcome(compute: Callable[[Row], Row], row: Row) -> object:
+    """The value on a row, or the class of what it raises."""
+    try:
+        return compute(row)[0]
+    except EvaluationError as error:
+        return type(error)
+
+
+def same(one: object, other: object) -> bool:
+    """Equal, and shown alike: 1, 1.0 and True differ; so do the zeros; NaN is itself."""
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[Lowered]]) -> int:
+    """Compares on each row. Returns on how many rows the columnar form declined without need."""
+    frame = frame_of(some)
+    lowered = lower(expr, SCHEMA, known(frame))
+    fails = pl.lit(False) if lowered.fails is None else lowered.fails.fill_null(False)
+    made = frame.with_columns(value=lowered.value, fails=fails)
+    values = from_series(check(expr, SCHEMA).type, made["value"])
+    compute = compile_rows((expr,), SCHEMA)
+    needless = 0
+    for row, value, declines in zip(some, values, made["fails"].to_list(), strict=True):
+        wanted = outcome(compute, row)
+        if declines:
+            needless += wanted is not EvaluationError
+        else:
+            assert wanted is not EvaluationError, f"{expr} raises on {row}, and the columnar form does not tell"
+            assert same(wanted, value), f"{expr} on {row}: {wanted!r}, the columnar form says {value!r}"
+            if lowered.bounds is not None and value is not None:
+                assert lowered.bounds[0] <= value <= lowered.bounds[1]
+    return needless
+
+
+@settings(max_examples=400)
+@given(expressions(), st.lists(rows, min_size=1, max_size=12), st.booleans())
+def test_the_columnar_form_agrees_with_generated_python(expr: Expr, some: list[Wide], bounded: bool) -> None:
+    try:
+        lower(expr, SCHEMA, unknown_columns(SCHEMA))
+    except NotLowered:
+        assume(False)
+    agrees(expr, internal(some), columns_of if bounded else lambda _: unknown_columns(SCHEMA))
+
+
+def test_every_lowering_is_of_a_function_of_the_catalogue() -> None:
+    assert LOWERINGS.keys() <= CATALOGUE.keys()
