@@ -1,0 +1,95 @@
+"""A group's list, `[rows, last answer, fields...]`: how rows are folded into it and answers read from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.slot import Thaw, as_it_is
+from penstock.engine.steps.accumulator import Accumulator, Target, accumulator_for, null_skips
+from penstock.expr.check import check
+from penstock.expr.tree import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.row import Row
+    from penstock.expr.types import Schema
+    from penstock.flow.aggregates import Aggregation
+
+ROWS, ANSWER, FIRST_FIELD = 0, 1, 2
+
+
+class Group:
+    """Writes what is done with the list of one group, for aggregates over rows of `schema`.
+
+    appends: no row is ever taken back.
+    """
+
+    def __init__(
+        self, writer: RegionWriter, schema: Schema, aggregations: Sequence[Aggregation], *, appends: bool
+    ) -> None:
+        self._writer = writer
+        self._schema = schema
+        self._parts: list[tuple[Aggregation, Accumulator, int]] = []
+        at = FIRST_FIELD
+        for aggregation in aggregations:
+            accumulator = accumulator_for(aggregation, schema, appends)
+            self._parts.append((aggregation, accumulator, at))
+            at += len(accumulator.fields())
+
+    @property
+    def thaw(self) -> Thaw:
+        """Makes the mutable form of a stored list, field by field."""
+        thaws: list[Thaw] = [as_it_is, as_it_is]
+        for _, accumulator, _ in self._parts:
+            thaws.extend(field.thaw for field in accumulator.fields())
+
+        def thaw(group: Any) -> list[Any]:
+            return [thaw_field(value) for thaw_field, value in zip(thaws, group, strict=True)]
+
+        return thaw
+
+    @property
+    def empty(self) -> str:
+        """Source of the list of a group without rows."""
+        fields = [f.initial for _, accumulator, _ in self._parts for f in accumulator.fields()]
+        return f"[0, None, {', '.join(fields)}]" if fields else "[0, None]"
+
+    def add(self, group: str, row: Row) -> None:
+        """Write the update of the list in the variable `group` by one row."""
+        self._writer.code.line(f"{group}[{ROWS}] += {row.copies}")
+        for aggregation, accumulator, at in self._parts:
+            self._add(aggregation, accumulator, Target(self._writer, group, at), row)
+
+    def _add(self, aggregation: Aggregation, accumulator: Accumulator, to: Target, row: Row) -> None:
+        values: list[str] = []
+        guards: list[str] = []
+        for expr, skips in zip(aggregation.arguments(), null_skips(aggregation), strict=True):
+            source = self._writer.value(expr, self._schema, row.columns)
+            if not isinstance(expr, Column):
+                variable = self._writer.fresh("value")
+                to.code.line(f"{variable} = {source}")
+                source = variable
+            if skips and check(expr, self._schema).nullable:
+                guards.append(f"{source} is not None")
+            values.append(source)
+        if guards:
+            with to.code.block(f"if {' and '.join(guards)}:"):
+                accumulator.update(to, tuple(values), row.weight)
+        else:
+            accumulator.update(to, tuple(values), row.weight)
+
+    def settle(self, group: str) -> None:
+        """Write what is done with a touched list before its answer is read."""
+        for _, accumulator, at in self._parts:
+            accumulator.settle(Target(self._writer, group, at))
+
+    def results(self, group: str) -> list[str]:
+        """Sources of the aggregates of a group that has rows."""
+        return [accumulator.result(Target(self._writer, group, at)) for _, accumulator, at in self._parts]
+
+    def accumulators(self) -> Iterator[tuple[Accumulator, int]]:
+        """Each accumulator with the place of its first field."""
+        for _, accumulator, at in self._parts:
+            yield accumulator, at
