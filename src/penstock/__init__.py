@@ -30,6 +30,7 @@ from penstock.expr.types import DecimalType
 from penstock.flow.aggregates import collect, count, count_distinct, first, last, max, mean, min, sum
 from penstock.flow.flow import Flow
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
+from penstock.flow.signal import Signal, lift
 from penstock.flow.stream import Stream, Table
 
 if TYPE_CHECKING:
@@ -37,13 +38,14 @@ if TYPE_CHECKING:
     from penstock.analysis import explain
     from penstock.engine.change import Change, delete, insert
     from penstock.engine.engine import Engine
-    from penstock.engine.run import run
+    from penstock.engine.run import arun, run
 
 __version__ = "0.1.0"
 
 _LATER = {
     "Change": "penstock.engine.change",
     "Engine": "penstock.engine.engine",
+    "arun": "penstock.engine.run",
     "delete": "penstock.engine.change",
     "explain": "penstock.analysis",
     "insert": "penstock.engine.change",
@@ -74,9 +76,11 @@ __all__ = [
     "NoOrder",
     "Ordered",
     "PenstockError",
+    "Signal",
     "Stream",
     "Table",
     "Unbounded",
+    "arun",
     "coalesce",
     "col",
     "collect",
@@ -94,6 +98,7 @@ __all__ = [
     "last",
     "least",
     "left",
+    "lift",
     "lit",
     "max",
     "mean",

@@ -16,10 +16,13 @@ from penstock.flow.feedback_stream import ChangingFeedbackStream, FeedbackStream
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
+from penstock.flow.output import Output
+from penstock.flow.signal import Signal
 from penstock.flow.stream import Stream
-from penstock.flow.stream_base import StreamBase, check_stream
+from penstock.flow.stream_base import check_stream
 from penstock.graph.node import FlowGraph, Node, Operator
 
 T = TypeVar("T")
@@ -68,8 +71,27 @@ class Flow:
         """A stream whose rows may be taken back: its input is rows with weights."""
         return self._source(name, rows, bounded=False, append=False)
 
+    def signal(self, name: str, values: type[T]) -> Signal[T]:
+        """A signal whose values are given to ticks under `name`, at most one to each tick.
+
+        values: their type: a scalar such as `float`, a row class, or `object` for any.
+        """
+        place = Place.of_caller()
+        self._check_source_name(name, place)
+        schema = schema_of(values)
+        node = self.add(SignalSource(name, schema), schema, (), name, place).node_id
+        self._sources[name] = node
+        return Signal(self, node, schema)
+
     def _source(self, name: str, rows: type[T], *, bounded: bool, append: bool) -> Stream[T, Any, Any, Any]:
         place = Place.of_caller()
+        self._check_source_name(name, place)
+        schema = schema_of(rows)
+        stream = self.add(Source(name, schema, bounded, append), schema, (), name, place)
+        self._sources[name] = stream.node_id
+        return stream
+
+    def _check_source_name(self, name: str, place: Place) -> None:
         check_name("source", name, place)
         if name in self._sources:
             first = self._nodes[self._sources[name]].place
@@ -78,16 +100,13 @@ class Flow:
                 where=[Step(first, "first"), Step(place, "second")],
                 fix="give one of them another name; one source may be read by any number of operators",
             )
-        schema = schema_of(rows)
-        stream = self.add(Source(name, schema, bounded, append), schema, (), name, place)
-        self._sources[name] = stream.node_id
-        return stream
 
-    def sink(self, name: str, stream: Stream[Any, Any, Any, Any]) -> None:
-        """Let the changes of `stream` leave the flow under a name."""
+    def sink(self, name: str, stream: Stream[Any, Any, Any, Any] | Signal[Any]) -> None:
+        """Let the changes of `stream`, or the values of a signal, leave the flow under a name."""
         place = Place.of_caller()
         check_name("sink", name, place)
-        check_stream(stream, f"sink {name!r}", place)
+        if not isinstance(stream, Signal):
+            check_stream(stream, f"sink {name!r}", place)
         if name in self._sinks:
             first = self._nodes[self._sinks[name]].place
             raise BadFlow(
@@ -165,7 +184,7 @@ class Flow:
         self,
         operator: Operator,
         schema: Schema,
-        inputs: Sequence[StreamBase[Any, Any, Any, Any]],
+        inputs: Sequence[Output],
         name: str | None,
         place: Place,
     ) -> Stream[Any, Any, Any, Any]:
@@ -194,7 +213,7 @@ class Flow:
         self._nodes.append(Node(node_id, name, operator, ids, schema, place))
         return Stream(self, node_id, schema)
 
-    def foreign(self, kind: str, stream: StreamBase[Any, Any, Any, Any], place: Place) -> BadFlow:
+    def foreign(self, kind: str, stream: Output, place: Place) -> BadFlow:
         """The error for a stream of another flow, read by an operator of this one."""
         return BadFlow(
             f"{kind} of flow {self.name!r} reads a stream of flow {stream.flow.name!r}",

@@ -19,6 +19,7 @@ from penstock.expr.types import Field, Schema
 from penstock.flow.columns import as_class, shown
 from penstock.flow.grouped import Grouped
 from penstock.flow.markers import Changes, NoOrder, Unbounded
+from penstock.flow.output import Output
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
@@ -31,30 +32,10 @@ G = TypeVar("G", bound=Changes, covariant=True, default=Changes)
 O = TypeVar("O", bound=NoOrder, covariant=True, default=NoOrder)
 
 
-class StreamBase(Generic[T_co, B, G, O]):
+class StreamBase(Output, Generic[T_co, B, G, O]):
     """What every stream has: its flow, its node, its columns."""
 
-    __slots__ = ("_flow", "_id", "_schema")
-
-    def __init__(self, flow: Flow, node: int, schema: Schema) -> None:
-        self._flow = flow
-        self._id = node
-        self._schema = schema
-
-    @property
-    def flow(self) -> Flow:
-        """The flow that the stream is part of."""
-        return self._flow
-
-    @property
-    def schema(self) -> Schema:
-        """Columns and types of the rows."""
-        return self._schema
-
-    @property
-    def node_id(self) -> int:
-        """Id of the node whose output this stream is."""
-        return self._id
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"Stream({self._flow.name!r}, {self._flow.node(self._id).name}{self._schema})"
@@ -107,6 +88,13 @@ def check_stream(given: object, what: str, place: Place) -> None:
     """Raises `WrongType` for what is no stream."""
     if isinstance(given, StreamBase):
         return
+    if isinstance(given, Output):
+        raise WrongType(
+            f"{what} needs a stream, got the signal {given.flow.node(given.node_id).name!r}",
+            where=[place],
+            why="A signal is one value, which changes; a stream is rows.",
+            fix="take a row for each of its values: signal.stream()",
+        )
     grouped = isinstance(given, Grouped)
     raise WrongType(
         f"{what} needs a stream, got {'a group without aggregates' if grouped else shown(given)}",

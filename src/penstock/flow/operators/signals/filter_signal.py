@@ -1,0 +1,39 @@
+"""Filter of a signal: its values that a predicate accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
+from penstock.graph.facts import Port
+
+
+@dataclass(frozen=True, slots=True)
+class FilterSignal(SignalOperator):
+    """The input where `predicate(value)` is true. Else it does not fire, and keeps the last accepted value.
+
+    What reads only this does not run in a tick in which it does not fire.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("what is above zero")
+    >>> flow.sink("up", flow.signal("a", int).filter(lambda v: v > 0))
+    >>> list(ps.Engine(flow).replay(a=[1, -2, 3])["up"])
+    [(0, 1), (2, 3)]
+    """
+
+    kind: ClassVar[str] = "filter_signal"
+    predicate: Callable[..., object]
+
+    def ports(self) -> tuple[Port, ...]:
+        return ONE_INPUT
+
+    def may_be_silent(self) -> bool:
+        return True
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield "predicate", self.predicate
+
+    def describe(self) -> str:
+        return getattr(self.predicate, "__name__", type(self.predicate).__name__)

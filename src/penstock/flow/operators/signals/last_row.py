@@ -1,0 +1,56 @@
+"""From a stream to a signal: the last row of the tick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
+from penstock.graph.facts import Need, Port
+from penstock.graph.node import ALTERABLE
+
+
+@dataclass(frozen=True, slots=True)
+class LastRow(SignalOperator):
+    """Fires in each tick that brings rows, with the last of them.
+
+    Which row is the last of a tick depends on where ticks end, so it needs a
+    reason (`nondet=`) unless the ticks are part of the input. A tick without rows fires nothing.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("the newest", ticks="given")
+    >>> flow.sink("newest", flow.source("prices", float).latest() * 2)
+    >>> list(ps.Engine(flow).tick(prices=[1.0, 3.0])["newest"])
+    [Change(row=6.0, weight=1)]
+    """
+
+    kind: ClassVar[str] = "latest"
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return ONE_INPUT
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "a row that is taken back was the last one, too",
+                "take rows of a stream that grows",
+            ),
+            Need(
+                0,
+                "ordered",
+                "the last row of a tick is asked for",
+                'say which order it is: assume_ordered(nondet="why rows come in order")',
+            ),
+        )
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "It shows the last row of each tick, so where ticks end shows."
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""

@@ -1,0 +1,80 @@
+"""Lift: a function of values, applied to signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import ClassVar, TypeAlias
+
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.graph.facts import Port
+
+
+class Align(Enum):
+    """Which values of several signals belong together.
+
+    LATEST: the current ones. It fires when an input fires and all have a value.
+    ZIP:    the first with the first, the second with the second: each input has a
+            buffer, without limit, and a complete row of values is taken oldest first.
+    """
+
+    LATEST = "latest"
+    ZIP = "zip"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An argument that is the same in every tick."""
+
+    value: object
+
+
+Argument: TypeAlias = "int | Constant"
+"""The value of an input, by its port, or a constant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lift(SignalOperator):
+    """`function(*arguments)`, once in each tick in which values belong together.
+
+    The operators of Python on signals are lifts of the functions in module
+    `operator`, and are written into the generated code as what they are.
+
+    An input read twice has one port for each reading. With zip, one input fires at
+    most one value in a tick, so at most one row of values is ever complete.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("the quotient of two sums")
+    >>> a = flow.signal("a", int)
+    >>> flow.sink("d", (a + 1) / (a + 2))
+    >>> list(ps.Engine(flow).replay(a=[0, 1])["d"])
+    [(0, 0.5), (1, 0.6666666666666666)]
+    """
+
+    kind: ClassVar[str] = "lift"
+    function: Callable[..., object]
+    arguments: tuple[Argument, ...]
+    align: Align = Align.LATEST
+
+    def ports(self) -> tuple[Port, ...]:
+        count = sum(not isinstance(a, Constant) for a in self.arguments)
+        return tuple(Port(f"argument {at + 1}") for at in range(count))
+
+    def waits_for_all(self) -> bool:
+        return self.align is Align.LATEST
+
+    def may_be_silent(self) -> bool:
+        return self.align is Align.ZIP and len(self.ports()) > 1
+
+    def is_pure(self) -> bool:
+        return self.align is Align.LATEST
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        if getattr(self.function, "__module__", "") not in ("_operator", "builtins"):
+            yield "function", self.function
+
+    def describe(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        constants = [f"{a.value!r:.40}" if isinstance(a, Constant) else "_" for a in self.arguments]
+        return f"{name}({', '.join(constants)})" + (", zip" if self.align is Align.ZIP else "")

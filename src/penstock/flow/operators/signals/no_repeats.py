@@ -1,0 +1,32 @@
+"""Values of a signal that differ from the one before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
+from penstock.graph.facts import Port
+
+
+@dataclass(frozen=True, slots=True)
+class NoRepeats(SignalOperator):
+    """The input where it differs from the value that it had at its last firing; the first one always.
+
+    Two values differ if they are not equal, or one is a bool and the other a
+    number: True is not 1 here. NaN does not differ from NaN.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("what changes")
+    >>> flow.sink("new", flow.signal("a", int).changes())
+    >>> list(ps.Engine(flow).replay(a=[1, 1, 2, 1])["new"])
+    [(0, 1), (2, 2), (3, 1)]
+    """
+
+    kind: ClassVar[str] = "changes"
+
+    def ports(self) -> tuple[Port, ...]:
+        return ONE_INPUT
+
+    def may_be_silent(self) -> bool:
+        return True

@@ -1,0 +1,35 @@
+"""Sample: a signal's value when another fires."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.graph.facts import Port
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(SignalOperator):
+    """The current value of `value`, as settled in this tick, when `trigger` fires.
+
+    A trigger that comes before the first value is lost.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("prices at the bell")
+    >>> price, bell = flow.signal("price", float), flow.signal("bell", bool)
+    >>> flow.sink("seen", price.sample(bell))
+    >>> list(ps.Engine(flow).replay([("bell", True), ("price", 1.5), ("price", 2.5), ("bell", True)])["seen"])
+    [(3, 2.5)]
+    """
+
+    kind: ClassVar[str] = "sample"
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("value"), Port("trigger"))
+
+    def triggers(self) -> tuple[int, ...]:
+        return (1,)
+
+    def may_be_silent(self) -> bool:
+        return True

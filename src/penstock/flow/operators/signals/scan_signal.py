@@ -1,0 +1,39 @@
+"""Scan of a signal: a value that is carried from one firing to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
+from penstock.graph.facts import Port
+
+
+@dataclass(frozen=True, slots=True)
+class ScanSignal(SignalOperator):
+    """The accumulator `function(accumulator, value)`, from `initial` on, each time the input fires.
+
+    `initial` itself is not a value of the signal.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("so far")
+    >>> flow.sink("sum", flow.signal("a", int).scan(0, lambda sum, v: sum + v))
+    >>> list(ps.Engine(flow).replay(a=[1, 2, 3])["sum"])
+    [(0, 1), (1, 3), (2, 6)]
+    """
+
+    kind: ClassVar[str] = "scan_signal"
+    initial: object
+    function: Callable[..., object]
+
+    def ports(self) -> tuple[Port, ...]:
+        return ONE_INPUT
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield "function", self.function
+
+    def describe(self) -> str:
+        return (
+            f"from {self.initial!r:.40}: {getattr(self.function, '__name__', type(self.function).__name__)}"
+        )

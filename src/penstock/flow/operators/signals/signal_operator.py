@@ -1,0 +1,47 @@
+"""What operators on signals have in common, as data for analysis and engines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.graph.facts import Facts, Port
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class SignalOperator(Operator):
+    """An operator whose output is a signal: in each tick it fires once, or it does not.
+
+    A signal has a value once it has fired, and keeps it. An operator is activated
+    in a tick when an input of `triggers()` fired, after all that it reads is settled.
+    """
+
+    __slots__ = ()
+
+    def triggers(self) -> tuple[int, ...]:
+        """Numbers of the ports whose firing activates it. Default: all of them."""
+        return tuple(range(len(self.ports())))
+
+    def waits_for_all(self) -> bool:
+        """Whether it is activated only when all of its inputs have a value."""
+        return False
+
+    def may_be_silent(self) -> bool:
+        """Whether it may not fire although it was activated."""
+        return False
+
+    def is_pure(self) -> bool:
+        """Whether its value is a function of the current values of its inputs alone, without state."""
+        return False
+
+    def wakes(self) -> bool:
+        """Whether it asks to be activated at a time, whatever its inputs do."""
+        return False
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return Facts(ordered=True)
+
+
+ONE_INPUT = (Port("input"),)

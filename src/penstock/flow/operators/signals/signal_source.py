@@ -1,0 +1,36 @@
+"""Source of a signal: where its values enter a flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.graph.facts import Port
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSource(SignalOperator):
+    """A value given to a tick under the source's name. It fires in the ticks that name it.
+
+    A value that equals the one before is a value like any other. The ticks are part of
+    the input: when a value comes, and together with which others, means something.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("sums")
+    >>> a, b = flow.signal("a", float), flow.signal("b", float)
+    >>> flow.sink("sum", a + b)
+    >>> engine = ps.Engine(flow)
+    >>> [list(engine.tick(**values)["sum"]) for values in ({"a": 1.0}, {"b": 2.0}, {"a": 3.0, "b": 4.0})]
+    [[], [Change(row=3.0, weight=1)], [Change(row=7.0, weight=1)]]
+    """
+
+    kind: ClassVar[str] = "signal"
+    name: str
+    schema: Schema
+
+    def ports(self) -> tuple[Port, ...]:
+        return ()

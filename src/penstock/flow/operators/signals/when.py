@@ -1,0 +1,35 @@
+"""When: the values of a signal at which another one is true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.graph.facts import Port
+
+
+@dataclass(frozen=True, slots=True)
+class When(SignalOperator):
+    """Fires with `value` when it fires and `condition`, settled in this tick, has a value that is true.
+
+    The condition alone fires nothing.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("large changes")
+    >>> a = flow.signal("a", int)
+    >>> flow.sink("large", a.filter(abs(a - a.delay(1, init=0)) > 2))
+    >>> list(ps.Engine(flow).replay(a=[1, 5, 6, 2])["large"])
+    [(1, 5), (3, 2)]
+    """
+
+    kind: ClassVar[str] = "when"
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("value"), Port("condition"))
+
+    def triggers(self) -> tuple[int, ...]:
+        return (0,)
+
+    def may_be_silent(self) -> bool:
+        return True

@@ -1,0 +1,42 @@
+"""Window of a signal: its last values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
+from penstock.graph.facts import Port
+
+
+@dataclass(frozen=True, slots=True)
+class Window(SignalOperator):
+    """`function(values)` of the last `size` values of the input as a list, oldest first, each time it fires.
+
+    full: not before there are `size` of them; until then it does not fire.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("highest of two")
+    >>> flow.sink("high", flow.signal("a", int).window(2, max))
+    >>> list(ps.Engine(flow).replay(a=[3, 1, 2])["high"])
+    [(0, 3), (1, 3), (2, 2)]
+    """
+
+    kind: ClassVar[str] = "window"
+    size: int
+    function: Callable[..., object]
+    full: bool = False
+
+    def ports(self) -> tuple[Port, ...]:
+        return ONE_INPUT
+
+    def may_be_silent(self) -> bool:
+        return self.full and self.size > 1
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield "function", self.function
+
+    def describe(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        return f"{name} of the last {self.size}" + (", full ones only" if self.full else "")

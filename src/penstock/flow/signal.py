@@ -1,0 +1,364 @@
+"""Signals: values over time, on which Python's operators work.
+
+`d = (a + 1) / (a + 2)` is a signal that fires once in each tick in which `a`
+fires, with the quotient of this tick.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast
+
+from typing_extensions import TypeVar
+
+from penstock.errors import ExpressionTruthValue, Place, WrongType
+from penstock.expr.rows import schema_of
+from penstock.flow.columns import shown
+from penstock.flow.operators.signals.delay_signal import DelaySignal
+from penstock.flow.operators.signals.filter_signal import FilterSignal
+from penstock.flow.operators.signals.lift import Align, Argument, Constant, Lift
+from penstock.flow.operators.signals.no_repeats import NoRepeats
+from penstock.flow.operators.signals.sample import Sample
+from penstock.flow.operators.signals.scan_signal import ScanSignal
+from penstock.flow.operators.signals.value_rows import ValueRows
+from penstock.flow.operators.signals.when import When
+from penstock.flow.operators.signals.window import Window
+from penstock.flow.output import Output
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+    from penstock.flow.markers import Append, Ordered, Unbounded
+    from penstock.flow.stream import Stream
+    from penstock.graph.node import Operator
+
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+U = TypeVar("U")
+
+ANY_VALUE: Schema = schema_of(object)
+"""The schema of a computed signal: what a function of values makes is not known before it runs."""
+
+_NOT_GIVEN: Any = object()
+
+
+class Signal(Output, Generic[T_co]):
+    """A value over time: in each tick it fires once with a value, or it does not and keeps the last one.
+
+    Made by `flow.signal(...)`, `stream.latest()`, by Python's operators on
+    signals, by `lift` and by the methods below. Each of these adds an operator to the flow.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Signal({self._flow.name!r}, {self._flow.node(self._id).name})"
+
+    def add(
+        self,
+        operator: Operator,
+        place: Place,
+        others: tuple[Signal[Any], ...] = (),
+        *,
+        schema: Schema = ANY_VALUE,
+        name: str | None = None,
+    ) -> Signal[Any]:
+        """Add an operator on this signal and `others`; the signal of its output."""
+        stream = self._flow.add(operator, schema, (self, *others), name, place)
+        return Signal(self._flow, stream.node_id, schema)
+
+    # -- which values, and when ----------------------------------------------------------------
+
+    def filter(
+        self, predicate: Callable[[T_co], object] | Signal[Any], *, name: str | None = None
+    ) -> Signal[T_co]:
+        """The values that `predicate` accepts (see `operators.signals.filter_signal`).
+
+        predicate: a function of a value; or a signal, then the values at which it is true
+                   (see `operators.signals.when`).
+        """
+        place = Place.of_caller()
+        if isinstance(predicate, Signal):
+            return self.add(When(), place, (predicate,), schema=self._schema, name=name)
+        check_function("filter", predicate, place)
+        return self.add(FilterSignal(predicate), place, schema=self._schema, name=name)
+
+    def changes(self, *, name: str | None = None) -> Signal[T_co]:
+        """The values that differ from the one before (see `operators.signals.no_repeats`)."""
+        return self.add(NoRepeats(), Place.of_caller(), schema=self._schema, name=name)
+
+    def sample(self, trigger: Signal[Any], *, name: str | None = None) -> Signal[T_co]:
+        """The current value whenever `trigger` fires (see `operators.signals.sample`)."""
+        place = Place.of_caller()
+        check_signal("sample", trigger, place)
+        return self.add(Sample(), place, (trigger,), schema=self._schema, name=name)
+
+    # -- history ---------------------------------------------------------------------------------
+
+    def scan(self, init: U, function: Callable[[U, T_co], U], *, name: str | None = None) -> Signal[U]:
+        """An accumulator over the values, `init` at first (see `operators.signals.scan_signal`)."""
+        place = Place.of_caller()
+        check_function("scan", function, place)
+        return self.add(ScanSignal(init, function), place, name=name)
+
+    def window(
+        self,
+        size: int,
+        function: Callable[[list[Any]], U] = list,
+        *,
+        full: bool = False,
+        name: str | None = None,
+    ) -> Signal[U]:
+        """A function of the last `size` values (see `operators.signals.window`)."""
+        place = Place.of_caller()
+        check_function("window", function, place)
+        check_count("window", size, place)
+        return self.add(Window(size, function, full), place, name=name)
+
+    def delay(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
+        """The value of `count` firings ago (see `operators.signals.delay_signal`).
+
+        init: the value of the first `count` firings; without it these do not fire.
+        """
+        place = Place.of_caller()
+        check_count("delay", count, place)
+        initial = None if init is _NOT_GIVEN else Constant(init)
+        return self.add(DelaySignal(count, initial), place, schema=self._schema, name=name)
+
+    def lag(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
+        """Another name of `delay`, as statistics have it."""
+        return self.delay(count, init=init, name=name)
+
+    # -- to a stream -----------------------------------------------------------------------------
+
+    def stream(
+        self, rows: type[U] | None = None, *, name: str | None = None
+    ) -> Stream[U, Unbounded, Append, Ordered]:
+        """A stream with a row in each tick in which this fires (see `operators.signals.value_rows`).
+
+        rows: the type of the values; a value of another type is a `BadRow`. By default that of
+              the source which the values come from; for computed ones `object`, any value.
+        """
+        schema = self._schema if rows is None else schema_of(rows)
+        stream = self._flow.add(ValueRows(), schema, (self,), name, Place.of_caller())
+        return cast("Stream[U, Unbounded, Append, Ordered]", stream)
+
+    # -- Python's operators ------------------------------------------------------------------------
+
+    def __bool__(self) -> NoReturn:
+        raise ExpressionTruthValue(
+            "a signal has no truth value while the flow is being built",
+            where=[Place.of_caller()],
+            why="`and`, `or`, `not`, `if` and `in` ask for one; so does a chained comparison.",
+            fix="use `&`, `|`, `~`, or a function of values: ps.lift(function)(a, b)",
+        )
+
+    def __iter__(self) -> NoReturn:
+        raise WrongType(f"a signal cannot be iterated: {self!r}", where=[Place.of_caller()])
+
+    def __contains__(self, value: object) -> NoReturn:
+        self.__bool__()
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Signal[bool]:  # type: ignore[override]
+        return apply(operator.eq, self, other)
+
+    def __ne__(self, other: object) -> Signal[bool]:  # type: ignore[override]
+        return apply(operator.ne, self, other)
+
+    def __lt__(self, other: object) -> Signal[bool]:
+        return apply(operator.lt, self, other)
+
+    def __le__(self, other: object) -> Signal[bool]:
+        return apply(operator.le, self, other)
+
+    def __gt__(self, other: object) -> Signal[bool]:
+        return apply(operator.gt, self, other)
+
+    def __ge__(self, other: object) -> Signal[bool]:
+        return apply(operator.ge, self, other)
+
+    def __add__(self, other: object) -> Signal[Any]:
+        return apply(operator.add, self, other)
+
+    def __radd__(self, other: object) -> Signal[Any]:
+        return apply(operator.add, other, self)
+
+    def __sub__(self, other: object) -> Signal[Any]:
+        return apply(operator.sub, self, other)
+
+    def __rsub__(self, other: object) -> Signal[Any]:
+        return apply(operator.sub, other, self)
+
+    def __mul__(self, other: object) -> Signal[Any]:
+        return apply(operator.mul, self, other)
+
+    def __rmul__(self, other: object) -> Signal[Any]:
+        return apply(operator.mul, other, self)
+
+    def __truediv__(self, other: object) -> Signal[Any]:
+        return apply(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: object) -> Signal[Any]:
+        return apply(operator.truediv, other, self)
+
+    def __floordiv__(self, other: object) -> Signal[Any]:
+        return apply(operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: object) -> Signal[Any]:
+        return apply(operator.floordiv, other, self)
+
+    def __mod__(self, other: object) -> Signal[Any]:
+        return apply(operator.mod, self, other)
+
+    def __rmod__(self, other: object) -> Signal[Any]:
+        return apply(operator.mod, other, self)
+
+    def __pow__(self, other: object) -> Signal[Any]:
+        return apply(operator.pow, self, other)
+
+    def __rpow__(self, other: object) -> Signal[Any]:
+        return apply(operator.pow, other, self)
+
+    def __matmul__(self, other: object) -> Signal[Any]:
+        return apply(operator.matmul, self, other)
+
+    def __rmatmul__(self, other: object) -> Signal[Any]:
+        return apply(operator.matmul, other, self)
+
+    def __lshift__(self, other: object) -> Signal[Any]:
+        return apply(operator.lshift, self, other)
+
+    def __rlshift__(self, other: object) -> Signal[Any]:
+        return apply(operator.lshift, other, self)
+
+    def __rshift__(self, other: object) -> Signal[Any]:
+        return apply(operator.rshift, self, other)
+
+    def __rrshift__(self, other: object) -> Signal[Any]:
+        return apply(operator.rshift, other, self)
+
+    def __and__(self, other: object) -> Signal[Any]:
+        return apply(operator.and_, self, other)
+
+    def __rand__(self, other: object) -> Signal[Any]:
+        return apply(operator.and_, other, self)
+
+    def __or__(self, other: object) -> Signal[Any]:
+        return apply(operator.or_, self, other)
+
+    def __ror__(self, other: object) -> Signal[Any]:
+        return apply(operator.or_, other, self)
+
+    def __xor__(self, other: object) -> Signal[Any]:
+        return apply(operator.xor, self, other)
+
+    def __rxor__(self, other: object) -> Signal[Any]:
+        return apply(operator.xor, other, self)
+
+    def __invert__(self) -> Signal[Any]:
+        return apply(operator.invert, self)
+
+    def __neg__(self) -> Signal[Any]:
+        return apply(operator.neg, self)
+
+    def __pos__(self) -> Signal[Any]:
+        return apply(operator.pos, self)
+
+    def __abs__(self) -> Signal[Any]:
+        return apply(builtins.abs, self)
+
+    def __getitem__(self, key: object) -> Signal[Any]:
+        return apply(operator.getitem, self, key)
+
+
+def apply(
+    function: Callable[..., object],
+    *given: object,
+    align: Align = Align.LATEST,
+    name: str | None = None,
+) -> Signal[Any]:
+    """The signal of `function` on signals and constants, one of which at least is a signal."""
+    place = Place.of_caller()
+    signals = [g for g in given if isinstance(g, Signal)]
+    if not signals:
+        raise WrongType(
+            "lift needs a signal among its arguments",
+            where=[place],
+            why="What depends on no signal never fires.",
+            fix="call the function itself, and use its result as a constant",
+        )
+    arguments: list[Argument] = []
+    ports = 0
+    for value in given:
+        if isinstance(value, Signal):
+            arguments.append(ports)
+            ports += 1
+        else:
+            _refuse_streams(value, place)
+            arguments.append(Constant(value))
+    operator = Lift(function, tuple(arguments), align)
+    return signals[0].add(operator, place, tuple(signals[1:]), name=name)
+
+
+def lift(
+    function: Callable[..., U], *, align: Literal["latest", "zip"] = "latest", name: str | None = None
+) -> Callable[..., Signal[U]]:
+    """A function of values as a function of signals and constants (see `operators.signals.lift`).
+
+    align: which values belong together: "latest", the current ones; "zip", those of one position.
+    name:  of the operator that the call adds.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("the larger one")
+    >>> a, b = flow.signal("a", int), flow.signal("b", int)
+    >>> flow.sink("larger", ps.lift(max)(a, b, 0))
+    >>> list(ps.Engine(flow).replay(a=[1, -1], b=[3, -3])["larger"])
+    [(0, 3), (1, 0)]
+    """
+    place = Place.of_caller()
+    check_function("lift", function, place)
+    try:
+        alignment = Align(align)
+    except ValueError:
+        raise WrongType(
+            f"lift got align {shown(align)}", where=[place], fix='"latest" (the default) or "zip"'
+        ) from None
+
+    def lifted(*given: object) -> Signal[U]:
+        return apply(function, *given, align=alignment, name=name)
+
+    return lifted
+
+
+def check_function(what: str, function: object, place: Place) -> None:
+    """Raises `WrongType` for what cannot be called."""
+    if not callable(function) or isinstance(function, Signal):
+        raise WrongType(f"{what} needs a function of values, got {shown(function)}", where=[place])
+
+
+def check_signal(what: str, signal: object, place: Place) -> None:
+    """Raises `WrongType` for what is no signal."""
+    if not isinstance(signal, Signal):
+        raise WrongType(
+            f"{what} needs a signal, got {shown(signal)}",
+            where=[place],
+            fix="flow.signal(...), or .latest() of a stream",
+        )
+
+
+def check_count(what: str, count: object, place: Place) -> None:
+    """Raises `WrongType` for what is no whole number of at least 1."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise WrongType(f"{what} needs a count of at least 1, got {shown(count)}", where=[place])
+
+
+def _refuse_streams(value: object, place: Place) -> None:
+    if isinstance(value, Output):
+        raise WrongType(
+            "a stream is no value: it brings any number of rows in a tick",
+            where=[place],
+            fix="take its last row of each tick, stream.latest()",
+        )
