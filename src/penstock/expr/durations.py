@@ -44,7 +44,7 @@ def duration(value: timedelta | str) -> timedelta:
         total += int(part[1]) * _UNITS[_NAMES[part[2]]]
         at = part.end()
     else:
-        if total:
+        if at:
             return total
     raise WrongType(
         f"{value!r} is no span of time",

@@ -16,6 +16,9 @@ from penstock.flow.markers import Changes, NoOrder, Unbounded
 from penstock.flow.operators.aggregate import Aggregate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.expr.types import Schema
     from penstock.flow.aggregates import Aggregation
     from penstock.flow.stream import Stream
 
@@ -48,30 +51,45 @@ class Grouped(Generic[B]):
         place = Place.of_caller()
         schema = self._stream.schema
         into, name = own_keywords(named)
-        check_aggregations(named, place)
-        fields: list[Field] = []
-        for key, expr in self._keys:
-            typed = check(expr, schema)
-            fields.append(Field(key, typed.type, typed.nullable))
-        fields.extend(aggregation.field(column, schema) for column, aggregation in named.items())
-        names = [f.name for f in fields]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise WrongType(
-                f"column {twice[0]!r} is made twice",
-                where=[place],
-                why="The group keys are columns of the answer too.",
-                fix="give one of them another name",
-                column=twice[0],
-            )
-        if not named:
-            raise WrongType(
-                "agg needs at least one aggregate",
-                where=[place],
-                fix="agg(rows=ps.count()); for the keys alone, select() them and use distinct()",
-            )
-        result = derived_schema(tuple(fields))
-        if into is not None:
-            result = as_class(result, into, place)
+        result = answer_schema(schema, self._keys, (), named, into, place)
         operator = Aggregate(self._keys, tuple(named.items()))
         return self._stream.flow.add(operator, result, (self._stream,), name, place)
+
+
+def answer_schema(
+    schema: Schema,
+    keys: Sequence[tuple[str, Expr]],
+    more: Sequence[Field],
+    named: dict[str, Any],
+    into: Any,
+    place: Place,
+) -> Schema:
+    """The row type of an aggregation over rows of `schema`: the keys, `more`, the aggregates `named`.
+
+    Raises `WrongType` for what is no aggregate, for none, and for a column made twice.
+    """
+    check_aggregations(named, place)
+    fields: list[Field] = []
+    for key, expr in keys:
+        typed = check(expr, schema)
+        fields.append(Field(key, typed.type, typed.nullable))
+    fields.extend(more)
+    fields.extend(aggregation.field(column, schema) for column, aggregation in named.items())
+    names = [f.name for f in fields]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise WrongType(
+            f"column {twice[0]!r} is made twice",
+            where=[place],
+            why="The group keys are columns of the answer too.",
+            fix="give one of them another name",
+            column=twice[0],
+        )
+    if not named:
+        raise WrongType(
+            "agg needs at least one aggregate",
+            where=[place],
+            fix="agg(rows=ps.count()); for the keys alone, select() them and use distinct()",
+        )
+    result = derived_schema(tuple(fields))
+    return result if into is None else as_class(result, into, place)
