@@ -31,6 +31,12 @@ def test_without_a_sink_the_changes_are_printed(penstock: Run) -> None:
     ]
 
 
+def test_a_source_may_have_a_limit_of_its_own(penstock: Run) -> None:
+    done = penstock("run", "flows:flow", "--source", "sales=in/1.json", "--tick-rows", "sales=1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith("3 totals")
+
+
 def test_a_checkpoint_makes_the_next_run_go_on(penstock: Run, folder: Path) -> None:
     command = (
         "run", "flows.py:totals", "--source", "sales=json:in", "--sink", "totals=table:out?key=shop",
@@ -58,6 +64,9 @@ def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> N
         (["flows:flow", "--source", "sales=in"], 2, "P302 BadUri: 'in' does not say which kind"),
         (["flows:flow", "--source", "sales=json:in", "--source", "sales=json:in"], 2, "is given twice"),
         (["flows:flow", "--source", "sales=json:in", "--sink", "x=-"], 2, "has no sink 'x'"),
+        (["flows:flow", "--source", "sales=json:in", "--tick-rows", "many"], 2, "--tick-rows many: that is not"),
+        (["flows:flow", "--source", "sales=json:in", "--tick-rows", "x=1"], 2, "tick_rows names 'x'"),
+        (["flows:flow", "--source", "sales=json:in", "--tick-rows", "0"], 2, "tick_rows is 0"),
         (["flows:flow", "--source", "sales=json:in", "--shards", "2"], 2, "--shards is for --on spark"),
         (["flows:flow", "--source", "sales=json:nowhere"], 1, "P301 UnreadableSource: "),
         (["flows:inverse", "--source", "sales=json:zero.json"], 1, "P020 EvaluationError: "),

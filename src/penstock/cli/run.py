@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,18 @@ from penstock.errors import BadInput, BadUri
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command was told beside the ends; `tick_rows` and `shards` None where nothing was said."""
+
+    checkpoint: Path | None
+    follow: bool
+    on_tick: Callable[[Any], None]
+    tick_rows: int | dict[str, int] | None
+    max_iterations: int | None
+    shards: int | None
 
 
 class Where(Enum):
@@ -47,7 +60,15 @@ def run(
         typer.Option("--follow/--once", help="Wait for new files until Ctrl-C, or end when all are read."),
     ] = False,
     tick_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows per source and tick at most (here: 1000).")
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]N",
+            help="Rows per source and tick at most, for all sources or for one (here: 1000).",
+        ),
+    ] = None,
+    max_iterations: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rounds of a loop within one tick at most, instead of the flow's own."),
     ] = None,
     shards: Annotated[int | None, typer.Option(min=1, help="Parts of the state (Spark).")] = None,
 ) -> None:
@@ -64,7 +85,8 @@ def run(
     given_sinks = named("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
     sinks = {name: parse_sink(uri) for name, uri in given_sinks.items()}
     with shown_progress() as on_tick:
-        result = _RUNS[on](loaded, sources, sinks, checkpoint, follow, on_tick, tick_rows, shards)
+        options = Options(checkpoint, follow, on_tick, limits(tick_rows or ()), max_iterations, shards)
+        result = _RUNS[on](loaded, sources, sinks, options)
     report(result, checkpoint)
 
 
@@ -81,56 +103,60 @@ def named(kind: str, texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _run_here(
-    flow: Flow,
-    sources: Mapping[str, Any],
-    sinks: Mapping[str, Any],
-    checkpoint: Path | None,
-    follow: bool,
-    on_tick: Callable[[Any], None],
-    tick_rows: int | None,
-    shards: int | None,
-) -> Any:
+def limits(texts: Sequence[str]) -> int | dict[str, int] | None:
+    """N, or NAME=N options as a dict. Raises `BadInput`."""
+    by_name: dict[str, int] = {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        if not number.isdecimal() or (not equals and len(texts) > 1) or (equals and not name):
+            raise BadInput(
+                f"--tick-rows {text}: that is not a number of rows, or NAME=N once per source",
+                fix="--tick-rows 500, or --tick-rows orders=500 --tick-rows prices=10",
+            )
+        if not equals:
+            return int(number)
+        by_name[name] = int(number)
+    return by_name or None
+
+
+def _run_here(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], options: Options) -> Any:
     from penstock.engine.run import run as run_here
 
-    if shards is not None:
+    if options.shards is not None:
         raise BadInput("--shards is for --on spark: in this process there is one", fix="leave it out")
     return run_here(
         flow,
         sources,
         sinks,
-        tick_rows=tick_rows or 1000,
-        checkpoint=checkpoint,
-        follow=follow,
-        on_tick=on_tick,
+        tick_rows=options.tick_rows,
+        checkpoint=options.checkpoint,
+        follow=options.follow,
+        on_tick=options.on_tick,
+        max_iterations=options.max_iterations,
     )
 
 
-def _run_on_spark(
-    flow: Flow,
-    sources: Mapping[str, Any],
-    sinks: Mapping[str, Any],
-    checkpoint: Path | None,
-    follow: bool,
-    on_tick: Callable[[Any], None],
-    tick_rows: int | None,
-    shards: int | None,
-) -> Any:
+def _run_on_spark(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], options: Options) -> Any:
     from penstock.spark import run as run_on_spark
 
-    if tick_rows is not None:
+    if options.tick_rows is not None:
         raise BadInput(
             "--tick-rows is for --on here: Spark takes whole files",
             fix="write --source NAME=URI?files_per_tick=N",
+        )
+    if options.max_iterations is not None:
+        raise BadInput(
+            "--max-iterations is for --on here",
+            fix="give it to the flow: flow.feedback(..., max_iterations=N)",
         )
     return run_on_spark(
         flow,
         sources=sources,
         sinks=sinks,
-        checkpoint=checkpoint,
-        shards=shards,
-        follow=follow,
-        on_tick=on_tick,
+        checkpoint=options.checkpoint,
+        shards=options.shards,
+        follow=options.follow,
+        on_tick=options.on_tick,
     )
 
 

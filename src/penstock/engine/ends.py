@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from inspect import isasyncgenfunction
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engine.change import Changes
+from penstock.engine.queue import PerSource, limit_of
 from penstock.errors import BadInput
 from penstock.expr.rows import to_user
 from penstock.flow.operators.source import Source as SourceOperator
@@ -24,8 +26,16 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
 
 Rows = list[tuple[Any, ...]]
-AnySource = Source | Iterable[Any]
+AnySource = Source | Iterable[Any] | AsyncIterable[Any] | Callable[[], AsyncIterable[Any]]
 AnySink = SinkTarget | list[Any] | Callable[[int, Sequence[Any]], object]
+
+TICK_ROWS = 1000
+"""How many rows a tick of a run takes from a source where nothing is said."""
+
+
+def is_async(source: object) -> bool:
+    """Whether an event loop must bring the rows of a source."""
+    return isinstance(source, AsyncIterable) or isasyncgenfunction(source)
 
 
 def positions_slot(source: str) -> str:
@@ -71,15 +81,16 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """An open source. bounded: it is read whole for the first tick."""
+    """An open source. tick_rows: of a tick at most. bounded: it is read whole for the first one."""
 
     name: str
     reader: Reader
     bounded: bool
+    tick_rows: int
     dead_letters: DeadLetters | None
 
-    def read(self, tick_rows: int) -> Batch | None:
-        return self.reader.read(None if self.bounded else tick_rows)
+    def read(self) -> Batch | None:
+        return self.reader.read(None if self.bounded else self.tick_rows)
 
 
 def open_sources(
@@ -87,6 +98,7 @@ def open_sources(
     sources: Mapping[str, AnySource],
     positions: Mapping[str, MutableMapping[Any, Any]],
     *,
+    tick_rows: PerSource,
     follow: bool,
     durable: bool,
     closing: ExitStack,
@@ -105,9 +117,13 @@ def open_sources(
             taken=positions[positions_slot(name)],
             from_user=partial(engine.internal_rows, name),
         )
-        reader = open_source(source, feed)
+        given: object = source
+        if isasyncgenfunction(source):
+            given = source()
+        reader = open_source(given, feed)
         closing.callback(reader.close)
-        opened.append(Intake(name, reader, operator.bounded, dead_letters_of(name, source, durable)))
+        rows = limit_of(tick_rows, name) or TICK_ROWS
+        opened.append(Intake(name, reader, operator.bounded, rows, dead_letters_of(name, source, durable)))
     return opened
 
 

@@ -23,6 +23,11 @@ class Interrupt:
         self._before: dict[signal.Signals, Any] = {}
         self._woken, self._wake = os.pipe()
 
+    @property
+    def woken(self) -> int:
+        """A file descriptor that can be read as soon as a signal was noted, for event loops."""
+        return self._woken
+
     def wait(self, seconds: float) -> None:
         """Sleep, at most until a signal comes."""
         # A pipe and no Event: setting an Event in a handler can lock up the thread that waits for it.

@@ -64,10 +64,9 @@ class SourceQueue:
         return rows
 
 
-def limit_of(given: PerSource, source: str, default: int | None = None) -> int | None:
-    """The number that holds for a source."""
-    found = given.get(source, default) if isinstance(given, Mapping) else given
-    return default if found is None else found
+def limit_of(given: PerSource, source: str) -> int | None:
+    """The number that holds for a source; None where none is said."""
+    return given.get(source) if isinstance(given, Mapping) else given
 
 
 def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> None:
@@ -100,7 +99,7 @@ class Queues:
         self._queues: dict[str, SourceQueue] = {}
         self._tick_rows: dict[str, int | None] = {}
         for name, whole in bounded.items():
-            waiting = None if whole else limit_of(queue_rows, name, QUEUE_ROWS)
+            waiting = None if whole else limit_of(queue_rows, name) or QUEUE_ROWS
             self._queues[name] = SourceQueue(name, waiting)
             self._tick_rows[name] = None if whole else limit_of(tick_rows, name)
         self._waiting: list[asyncio.Future[None]] = []

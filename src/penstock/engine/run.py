@@ -2,70 +2,31 @@
 
 from __future__ import annotations
 
-import signal
-import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, MutableMapping
+import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis.fingerprint import describe, diff, fingerprint
 from penstock.engine.ends import (
+    TICK_ROWS,
     AnySink,
     AnySource,
     check_names,
-    open_sinks,
-    open_sources,
+    is_async,
     positions_slot,
 )
-from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
+from penstock.engine.queue import PerSource, check_limits
+from penstock.engine.running import Progress, Running, RunResult
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
-    from penstock.io import Batch
     from penstock.state.directory import DirectoryState
-
-_LOOK_AGAIN = 0.2
-"""Seconds between two looks at sources that had nothing new."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a tick did.
-
-    tick:        its number, from 1, counting on after a restart.
-    rows_in:     rows taken from all sources. set_aside: rows that went to dead letters.
-    changes_out: changes given to all sinks.
-    seconds:     from the first row read to the last sink told, commit included.
-    """
-
-    tick: int
-    rows_in: int
-    set_aside: int
-    changes_out: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """What a run did, this time.
-
-    last_tick:  the number of the last tick; with a checkpoint, what it holds.
-    ticks:      how many there were. The sums are over them.
-    stopped_by: the signal that ended the run; None where the input ended.
-    """
-
-    last_tick: int
-    ticks: int
-    rows_in: int
-    set_aside: int
-    changes_out: int
-    stopped_by: signal.Signals | None
 
 
 def run(
@@ -73,40 +34,125 @@ def run(
     sources: Mapping[str, AnySource],
     sinks: Mapping[str, AnySink] | None = None,
     *,
-    tick_rows: int = 1000,
+    tick_rows: PerSource = TICK_ROWS,
     checkpoint: str | PathLike[str] | None = None,
     follow: bool = False,
     on_tick: Callable[[Progress], object] | None = None,
+    max_iterations: int | None = None,
 ) -> RunResult:
-    """Run `flow` in this process until its sources are done and nothing is deferred.
+    """Run `flow` in this process until its sources are done and nothing is deferred that starts a tick.
 
-    sources:    per name a source of `penstock.io`, or any iterable of rows.
+    sources:    per name a source of `penstock.io`, or any iterable of rows, or an async one
+                (also the async generator function that makes it). An async source is read
+                ahead of the ticks by as many rows as a tick takes of it, and not further.
     sinks:      per name a sink of `penstock.io`, a list that `Change`s are appended to, or a
                 function of (tick, changes). Sinks that are not named are not written.
-    tick_rows:  how many rows a tick takes from each source at most. A bounded source is read
-                whole in the first tick; `Rows` and `files_per_tick` cut ticks themselves.
+    tick_rows:  how many rows a tick takes from each source at most; one number, or one per
+                source (1000 where nothing is said). A bounded source is read whole in the
+                first tick; `Rows` and `files_per_tick` cut ticks themselves.
     checkpoint: a folder. State, source positions and output of each tick become durable
                 together; a run with the same flow goes on after the last of these ticks.
                 Iterables must then bring the same rows again: those that were taken are skipped.
     follow:     look for new files for ever, until Ctrl-C or SIGTERM.
     on_tick:    called after every tick.
+    max_iterations: bound of the rounds of every loop within one tick, instead of the flow's own.
 
     Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one
     acts at once. Sources, sinks and the checkpoint are closed in every case.
 
     Raises what the analysis of the flow raises; `BadInput`, `BadRow`,
-    `UnreadableSource` for input, before its tick began; `FlowChanged`,
-    `CheckpointDamaged`, `CheckpointInUse` for the checkpoint; and what fails
+    `UnreadableSource` for input, before its tick began, and whatever an iterable raises;
+    `FlowChanged`, `CheckpointDamaged`, `CheckpointInUse` for the checkpoint; and what fails
     within a tick, nothing of which is then committed or published.
+    Where an event loop runs already, async sources need `arun`: `BadInput`.
     """
-    if tick_rows < 1:
-        raise BadInput(f"tick_rows is {tick_rows}", fix="give 1 or more")
-    check_names(flow.graph(), sources, sinks or {})
+    check_ends(flow, sources, sinks, tick_rows)
+    opened = partial(
+        _open, flow, sources, sinks or {}, tick_rows, max_iterations, checkpoint, follow, on_tick
+    )
+    with Interrupt() as interrupt:
+        if any(map(is_async, sources.values())):
+            _check_no_loop_runs()
+            return asyncio.run(_run_in_loop(opened, interrupt))
+        with ExitStack() as closing:
+            return opened(closing).until_done(interrupt)
+
+
+async def arun(
+    flow: Flow,
+    sources: Mapping[str, AnySource],
+    sinks: Mapping[str, AnySink] | None = None,
+    *,
+    tick_rows: PerSource = TICK_ROWS,
+    checkpoint: str | PathLike[str] | None = None,
+    follow: bool = False,
+    on_tick: Callable[[Progress], object] | None = None,
+    max_iterations: int | None = None,
+) -> RunResult:
+    """`run` in the event loop that is running, beside its other tasks.
+
+    Ticks and reads of files hold the loop while they last; between them the others have their
+    turn. Signals are the program's own affair: cancel the task to end it early. It
+    then ends between two ticks, with async sources, sinks and the checkpoint closed.
+    """
+    check_ends(flow, sources, sinks, tick_rows)
+    opened = partial(
+        _open, flow, sources, sinks or {}, tick_rows, max_iterations, checkpoint, follow, on_tick
+    )
+    return await _run_in_loop(opened, None)
+
+
+async def _run_in_loop(opened: Callable[[ExitStack], Running], interrupt: Interrupt | None) -> RunResult:
     with ExitStack() as closing:
-        state = _open_state(flow, checkpoint, closing)
-        running = _Run(flow, sources, sinks or {}, state, follow, closing)
-        interrupt = closing.enter_context(Interrupt())
-        return running.until_done(interrupt, tick_rows, on_tick)
+        return await opened(closing).until_done_async(interrupt)
+
+
+def check_ends(
+    flow: Flow,
+    sources: Mapping[str, AnySource],
+    sinks: Mapping[str, AnySink] | None,
+    tick_rows: PerSource,
+) -> None:
+    """Raises `BadInput` for names that the flow does not have, and for limits that are none."""
+    graph = flow.graph()
+    check_names(graph, sources, sinks or {})
+    check_limits("tick_rows", tick_rows, graph.sources)
+
+
+def _check_no_loop_runs() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise BadInput(
+        "run() has async sources, and an event loop is running already",
+        why="It would stop that loop, and with it everything else in it.",
+        fix="await penstock.arun(...) with the same arguments",
+    )
+
+
+def _open(
+    flow: Flow,
+    sources: Mapping[str, AnySource],
+    sinks: Mapping[str, AnySink],
+    tick_rows: PerSource,
+    max_iterations: int | None,
+    checkpoint: str | PathLike[str] | None,
+    follow: bool,
+    on_tick: Callable[[Progress], object] | None,
+    closing: ExitStack,
+) -> Running:
+    return Running(
+        flow,
+        sources,
+        sinks,
+        _open_state(flow, checkpoint, closing),
+        closing,
+        tick_rows=tick_rows,
+        max_iterations=max_iterations,
+        follow=follow,
+        on_tick=on_tick,
+    )
 
 
 def _open_state(
@@ -132,98 +178,4 @@ def _open_state(
     )
 
 
-class _Run:
-    """Engine, ends and checkpoint of one run.
-
-    A tick is, in this order: read; compute; prepare the output; commit; publish.
-    So what is committed can be published after a crash, and what is not
-    committed was never seen.
-    """
-
-    def __init__(
-        self,
-        flow: Flow,
-        sources: Mapping[str, AnySource],
-        sinks: Mapping[str, AnySink],
-        state: DirectoryState | None,
-        follow: bool,
-        closing: ExitStack,
-    ) -> None:
-        self._state = state
-        tick = 0 if state is None else state.tick
-        slots = None if state is None else state.slots
-        self._engine = Engine(flow, state=slots, first_tick=tick)
-        positions: Mapping[str, MutableMapping[Any, Any]] = defaultdict(dict) if slots is None else slots
-        durable = state is not None
-        self._intakes = open_sources(
-            self._engine, sources, positions, follow=follow, durable=durable, closing=closing
-        )
-        self._outlets = open_sinks(self._engine, sinks, state.folder if state else None, closing)
-        for outlet in self._outlets:
-            outlet.writer.recover(tick)
-        for intake in self._intakes:
-            if intake.dead_letters:
-                intake.dead_letters.recover(tick)
-                closing.callback(intake.dead_letters.close)
-
-    def until_done(
-        self, interrupt: Interrupt, tick_rows: int, on_tick: Callable[[Progress], object] | None
-    ) -> RunResult:
-        totals = [0, 0, 0, 0]
-        while interrupt.signal is None:
-            progress = self._tick(tick_rows)
-            if progress is not None:
-                for at, count in enumerate((1, progress.rows_in, progress.set_aside, progress.changes_out)):
-                    totals[at] += count
-                if on_tick is not None:
-                    on_tick(progress)
-            elif all(intake.reader.done for intake in self._intakes):
-                break
-            else:
-                interrupt.wait(_LOOK_AGAIN)
-        return RunResult(self._engine.ticks, *totals, stopped_by=interrupt.signal)
-
-    def _tick(self, tick_rows: int) -> Progress | None:
-        """One tick, if there is input or something deferred."""
-        start = time.perf_counter()
-        batches = self._read(tick_rows)
-        if not batches and not self._engine.pending:
-            return None
-        outputs = self._engine.tick_rows({name: batch.rows for name, batch in batches.items()})
-        tick = self._engine.ticks
-        self._prepare(tick, batches, outputs)
-        if self._state is not None:
-            committed = self._state.commit(positions={})
-            assert committed == tick, "engine and checkpoint count alike"
-        self._publish(tick)
-        return Progress(
-            tick,
-            sum(len(batch.rows) for batch in batches.values()),
-            sum(len(batch.bad) for batch in batches.values()),
-            sum(len(outputs.get(outlet.name, ())) for outlet in self._outlets),
-            time.perf_counter() - start,
-        )
-
-    def _read(self, tick_rows: int) -> dict[str, Batch]:
-        batches: dict[str, Batch] = {}
-        for intake in self._intakes:
-            batch = None if intake.reader.done else intake.read(tick_rows)
-            if batch is not None:
-                batches[intake.name] = batch
-        return batches
-
-    def _prepare(
-        self, tick: int, batches: Mapping[str, Batch], outputs: Mapping[str, list[tuple[Any, ...]]]
-    ) -> None:
-        for outlet in self._outlets:
-            outlet.prepare(tick, outputs.get(outlet.name, []))
-        for intake in self._intakes:
-            if intake.dead_letters and intake.name in batches:
-                intake.dead_letters.prepare(tick, batches[intake.name].bad)
-
-    def _publish(self, tick: int) -> None:
-        for outlet in self._outlets:
-            outlet.writer.publish(tick)
-        for intake in self._intakes:
-            if intake.dead_letters:
-                intake.dead_letters.publish(tick)
+__all__ = ["Progress", "RunResult", "arun", "run"]
