@@ -56,7 +56,7 @@ def from_user(
     names: dict[str, Any] = {
         "slow": slow.convert,
         "weighed": slow.weighed,
-        "nan": NAN,
+        "x_nan": NAN,
         "utc": UTC,
         "datetime": datetime,
         "Decimal": Decimal,
@@ -71,6 +71,17 @@ def from_user(
             names |= {f"c{at}_step": shape.step, f"c{at}_bound": shape.bound}
     exec(compile(source, f"<rows of {what}>", "exec"), names)
     return cast("Callable[[Iterable[object]], list[tuple[Any, ...]]]", names["convert"])
+
+
+_TESTED_INLINE = (BoolType, BytesType, Float64Type, Int32Type, Int64Type, StrType)
+
+
+def exact_test(field: Field, variable: str) -> str | None:
+    """Python source of whether a variable holds exactly a value of a column, as it stands in rows.
+
+    It uses the names of `penstock.expr.python.RUNTIME`. None for types of which that is not told at a glance.
+    """
+    return f"({_test(field, variable)})" if isinstance(field.type, _TESTED_INLINE) else None
 
 
 def _source(schema: Schema, *, weighted: bool) -> str:
@@ -147,7 +158,7 @@ def _int64(type: Int64Type, v: str) -> str:
 
 @_exact.register(Float64Type)
 def _float64(type: Float64Type, v: str) -> str:
-    return f"type({v}) is float and ({v} == {v} or {v} is nan)"
+    return f"type({v}) is float and ({v} == {v} or {v} is x_nan)"
 
 
 @_exact.register(DecimalType)

@@ -16,10 +16,10 @@ from typing import Any, cast
 
 from penstock.errors import UnknownRowType
 from penstock.expr.annotations import as_field, fields_of, is_row_class
-from penstock.expr.from_user import from_user
+from penstock.expr.from_user import exact_test, from_user
 from penstock.expr.types import DataType, Field, ListType, Schema, StructType
 
-__all__ = ["derived_schema", "from_user", "row_class", "schema_of", "to_user"]
+__all__ = ["derived_schema", "exact_test", "from_user", "row_class", "schema_of", "to_user"]
 
 SCALAR_COLUMN = "value"
 

@@ -8,6 +8,7 @@ from penstock.engine.row import Row, tuple_source
 from penstock.engine.slot import Slot
 from penstock.engine.steps.group import ANSWER, ROWS, Group
 from penstock.engine.steps.step import Step, step_for
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
 
 if TYPE_CHECKING:
@@ -36,12 +37,18 @@ class AggregateStep(Step):
         self.group = Group(writer, self.schema, aggregations, appends=self.appends)
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.groups", self.group.thaw),)
+        of_a_tick = self.operator.lifetime is Lifetime.TICK
+        return (Slot(f"{self.node.id}.groups", self.group.thaw, transient=of_a_tick),)
 
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")
+        if not self.operator.keys:
+            self.code.line(f"{self.writer.named('group', self.node.id)} = None")
 
     def consume(self, port: int, row: Row) -> None:
+        if not self.operator.keys:
+            self._consume_ungrouped(row)
+            return
         writer, code = self.writer, self.code
         key, group = writer.fresh("key"), writer.fresh("group")
         writer.assign_key(key, tuple(e for _, e in self.operator.keys), self.schema, row.columns)
@@ -49,6 +56,17 @@ class AggregateStep(Step):
         with code.block(f"if {group} is None:"):
             code.line(f"{group} = {writer.slot(self.node.id, 'groups')}[{key}] = {self.group.empty}")
         code.line(f"{self.touched}[{key}] = {group}")
+        self.group.add(group, row)
+
+    def _consume_ungrouped(self, row: Row) -> None:
+        """The one group is looked up once per tick, and only if a row comes."""
+        writer, code = self.writer, self.code
+        group = writer.named("group", self.node.id)
+        with code.block(f"if {group} is None:"):
+            code.line(f"{group} = {writer.slot_get(self.node.id, 'groups')}(())")
+            with code.block(f"if {group} is None:"):
+                code.line(f"{group} = {writer.slot(self.node.id, 'groups')}[()] = {self.group.empty}")
+            code.line(f"{self.touched}[()] = {group}")
         self.group.add(group, row)
 
     def finish(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row import Row
 from penstock.engine.steps.step import Step, step_for
-from penstock.expr.rows import from_user, to_user
+from penstock.expr.rows import exact_test, from_user, to_user
 from penstock.expr.tree import Column, Expr
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.flat_map import FlatMap
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.engine.region_writer import RegionWriter
+    from penstock.expr.types import Schema
     from penstock.graph.node import Node
 
 
@@ -32,10 +33,17 @@ class FilterStep(Step):
             condition = self.writer.predicate(self.predicate, schema, row.columns)
         else:
             function = self.writer.constant("f", self.predicate)
-            user = self.writer.constant("user", to_user(schema))
-            condition = f"{function}({user}({row.source}))"
+            condition = f"{function}({users_view(self.writer, schema, row)})"
         with self.code.block(f"if {condition}:"):
             self.emit(row)
+
+
+def users_view(writer: RegionWriter, schema: Schema, row: Row) -> str:
+    """Source of a row as users and their functions see it."""
+    if schema.scalar and exact_test(schema.fields[0], "") is not None:
+        # Such a value is the user's as it is.
+        return row.columns[0]
+    return f"{writer.constant('user', to_user(schema))}({row.source})"
 
 
 class OpaqueStep(Step):
@@ -45,29 +53,54 @@ class OpaqueStep(Step):
         super().__init__(node, writer)
         what = f"a row made by {node.name!r}"
         self._function = writer.constant("f", function)
-        self._user = writer.constant("user", to_user(writer.input_schema(node, 0)))
         self._checked = writer.constant("rows", from_user(node.schema, what=what))
 
-    def results(self, call: str) -> str:
-        """Source of the list of values that `call` stands for."""
-        raise NotImplementedError
-
-    def consume(self, port: int, row: Row) -> None:
-        out = self.writer.fresh("row")
-        results = self.results(f"{self._function}({self._user}({row.source}))")
-        with self.code.block(f"for {out} in {self._checked}({results}):"):
-            columns = self.writer.unpack(self.node.schema, out)
-            self.emit(Row(columns, out, row.weight))
+    def call(self, port: int, row: Row) -> str:
+        """Source of the call of the function on a row."""
+        return f"{self._function}({users_view(self.writer, self.writer.input_schema(self.node, port), row)})"
 
 
 class MapStep(OpaqueStep):
-    def results(self, call: str) -> str:
-        return f"[{call}]"
+    """One row for one: a result that is exactly a row goes on at once, any other is made right or refused."""
+
+    def consume(self, port: int, row: Row) -> None:
+        schema, code = self.node.schema, self.code
+        columns = tuple(self.writer.fresh(f.name) for f in schema.fields)
+        tests = [exact_test(f, c) for f, c in zip(schema.fields, columns, strict=True)]
+        unpack = ", ".join(columns) + "," * (len(columns) == 1)
+        call = self.call(port, row)
+        if None not in tests and schema.scalar:
+            (column,) = columns
+            code.line(f"{column} = {call}")
+            with code.block(f"if not {tests[0]}:"):
+                code.line(f"(({column},),) = {self._checked}([{column}])")
+            self.emit(Row(columns, None, row.weight))
+            return
+        out = self.writer.fresh("row")
+        code.line(f"{out} = {call}")
+        if None in tests or not _is_named_tuple(schema.row_class):
+            code.line(f"({out},) = {self._checked}([{out}])")
+            code.line(f"{unpack} = {out}")
+        else:
+            with code.block(f"if type({out}) is not {self.writer.constant('class', schema.row_class)}:"):
+                code.line(f"({out},) = {self._checked}([{out}])")
+            code.line(f"{unpack} = {out}")
+            with code.block(f"if not ({' and '.join(filter(None, tests))}):"):
+                code.line(f"({out},) = {self._checked}([{out}])")
+                code.line(f"{unpack} = {out}")
+        self.emit(Row(columns, out, row.weight))
+
+
+def _is_named_tuple(row_class: type[Any] | None) -> bool:
+    return row_class is not None and issubclass(row_class, tuple)
 
 
 class FlatMapStep(OpaqueStep):
-    def results(self, call: str) -> str:
-        return f"list({call})"
+    def consume(self, port: int, row: Row) -> None:
+        out = self.writer.fresh("row")
+        with self.code.block(f"for {out} in {self._checked}(list({self.call(port, row)})):"):
+            columns = self.writer.unpack(self.node.schema, out)
+            self.emit(Row(columns, out, row.weight))
 
 
 class SelectStep(Step):
