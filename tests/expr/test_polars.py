@@ -61,7 +61,9 @@ def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[Low
     frame = frame_of(some)
     lowered = lower(expr, SCHEMA, known(frame))
     fails = pl.lit(False) if lowered.fails is None else lowered.fails.fill_null(False)
-    made = frame.with_columns(value=lowered.value, fails=fails)
+    made = frame.with_columns(value=lowered.value, fails=fails).with_columns(
+        value=pl.when(~pl.col.fails).then(pl.col.value)
+    )
     values = from_series(check(expr, SCHEMA).type, made["value"])
     compute = compile_rows((expr,), SCHEMA)
     needless = 0

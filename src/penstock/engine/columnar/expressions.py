@@ -80,6 +80,9 @@ def _call(term: CallTerm, columns: Sequence[Lowered]) -> Lowered:
     if lowering is None:
         raise NotLowered(f"{function.name}() has no columnar form")
     dtype_of(term.type)
+    if all(isinstance(a, LiteralTerm) for a in term.arguments):
+        # Polars takes what depends on no column for one value, and does not always repeat it.
+        raise NotLowered(f"{function.name}() of constants has no columnar form")
     arguments = [_lowered(a, columns) for a in term.arguments]
     made = lowering(term, arguments)
     if isinstance(function, Strict):
