@@ -125,9 +125,16 @@ def running_word_count() -> None:
     flow = ps.Flow("running word count")
     flow.sink("counts", flow.source("words", str).enumerate(per="value", start=1))
     at = flow.graph().nodes[flow.graph().sinks["counts"]].schema.names.index("index")
-    answer: Callable[[Any], Any] = lambda rows: (len(rows), sum(row[at] for row in rows))
+
+    def answer(rows: Any) -> tuple[int, int]:
+        return len(rows), sum(row[at] for row in rows)
+
     ways = one_tick(flow, "counts", answer, words=words)
-    race("running word count; 1M words, 10k distinct", {"by hand": by_hand, **ways}, limits=dict.fromkeys(ways, 1.5))
+    race(
+        "running word count; 1M words, 10k distinct",
+        {"by hand": by_hand, **ways},
+        limits=dict.fromkeys(ways, 1.5),
+    )
 
 
 def word_count() -> None:

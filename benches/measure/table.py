@@ -19,6 +19,8 @@ class Table:
         widths = [max(map(len, column)) for column in zip(*self._rows, strict=True)]
         print(f"\n{self._title}")
         for row in self._rows:
-            first, *others = (cell.ljust(w) if at == 0 else cell.rjust(w)
-                              for at, (cell, w) in enumerate(zip(row, widths, strict=True)))
+            first, *others = (
+                cell.ljust(w) if at == 0 else cell.rjust(w)
+                for at, (cell, w) in enumerate(zip(row, widths, strict=True))
+            )
             print("  " + "  ".join([first, *others]))
