@@ -12,6 +12,7 @@ import heapq
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.failure import explained
+from penstock.engine.input_ends import ends_of
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
 from penstock.engine.slot import SlotMapping
@@ -46,11 +47,13 @@ class Machine:
         for at, part in enumerate(program.parts):
             for node in part.inputs:
                 self._readers.setdefault(node, []).append(at)
-        self._sources = program.graph.sources
+        self._sources = {**program.graph.sources, **ends_of(program.graph)}
         self._sinks = tuple(program.graph.sinks.items())
         self._delayed = tuple((d.node, d.source, state[d.slot.name]) for d in program.delayed)
         self._deferred = tuple(state[d.slot.name] for d in program.delayed if not d.lazy)
         self._restless = tuple(at for at, part in enumerate(program.parts) if part.restless)
+        # What has begun by an earlier machine's tick finds that in its state, and says nothing.
+        self._beginning = tuple(at for at, part in enumerate(program.parts) if part.begins)
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
         """Let the functions use another mapping for a slot, with the same values. Not for a delay's."""
@@ -111,7 +114,9 @@ class Machine:
 
     def _run_reached(self, rows: dict[int, Rows]) -> None:
         readers, parts = self._readers, self._parts
-        queue = sorted({*self._restless, *(at for node in rows for at in readers.get(node, ()))})
+        reached = (at for node in rows for at in readers.get(node, ()))
+        queue = sorted({*self._restless, *self._beginning, *reached})
+        self._beginning = ()
         queued = set(queue)
         while queue:
             function, inputs, outputs = parts[heapq.heappop(queue)]

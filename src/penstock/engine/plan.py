@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.map import Map
+from penstock.flow.operators.null import Null
+from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
 """Per node, the edges that leave it."""
 
-ROW_BY_ROW = (Filter, FlatMap, Map, Select)
+ROW_BY_ROW = (Filter, FlatMap, LateRows, Map, OnTime, Select)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Part:
     inputs:  nodes outside whose rows it reads; it runs in a tick if one of them has any.
     outputs: nodes in it whose rows others read, and sinks.
     restless: it runs in every tick, whatever comes.
+    begins:  it runs in the first tick of a machine, whatever comes.
     """
 
     function: str
@@ -39,11 +44,12 @@ class Part:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     restless: bool
+    begins: bool
 
 
 def is_given(node: Node) -> bool:
     """Whether a node's rows are there when the tick begins: a source's, and what a delay kept."""
-    return isinstance(node.operator, Source) or is_delay(node)
+    return isinstance(node.operator, Source | EndOfInput) or is_delay(node)
 
 
 def is_delay(node: Node) -> bool:
@@ -95,8 +101,8 @@ def plan_parts(
 
 
 def live_consumers(graph: FlowGraph) -> Consumers:
-    """Per node, the edges that leave it towards a sink. A node that leads to no sink has none."""
-    live = set(graph.sinks.values())
+    """Per node, the edges that leave it towards an end. A node that leads to no sink and no null has none."""
+    live = {*graph.sinks.values(), *(n.id for n in graph.nodes if isinstance(n.operator, Null))}
     waiting = list(live)
     while waiting:
         for source in graph.nodes[waiting.pop()].inputs:
@@ -134,7 +140,7 @@ def _own_homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> di
 
 
 def _is_compiled(node: Node, consumers: Consumers) -> bool:
-    leads_somewhere = consumers[node.id] or isinstance(node.operator, Sink)
+    leads_somewhere = consumers[node.id] or isinstance(node.operator, Sink | Null)
     return bool(leads_somewhere) and not is_given(node)
 
 
@@ -151,4 +157,5 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
         if isinstance(graph.nodes[n].operator, Sink) or any(e.target not in inside for e in consumers[n])
     ]
     restless = any(graph.nodes[n].operator.runs_each_tick for n in nodes)
-    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), restless)
+    begins = any(graph.nodes[n].operator.runs_first_tick for n in nodes)
+    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), restless, begins)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from decimal import Context, Decimal, Inexact
-from itertools import islice
+from itertools import islice, zip_longest
 from math import inf
+from operator import itemgetter
 from typing import Any
 
-from penstock.errors import EvaluationError, NoFixpoint
+from penstock.errors import EvaluationError, NoFixpoint, UnknownPort
 from penstock.expr.runtime import NAN
 
 Rows = list[tuple[Any, ...]]
@@ -196,6 +197,29 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
     return gone + [(row, n - old.get(row, 0)) for row, n in new.items() if n > old.get(row, 0)]
 
 
+# -- rows of any value -----------------------------------------------------------------------------
+
+
+def items(value: Any) -> Any:
+    """The items of a value of any type. Raises `EvaluationError` for what holds none."""
+    if isinstance(value, tuple | list | frozenset):
+        return value
+    if value is None:
+        return ()
+    raise EvaluationError(
+        f"{value!r:.100} is no list: {type(value).__name__}", fix="flatten takes tuples, lists and frozensets"
+    )
+
+
+def unknown_port(tag: object, ports: dict[Any, int]) -> None:
+    """A row of a partition belongs to none of its ports."""
+    raise UnknownPort(
+        f"{tag!r:.100} is no port of this partition",
+        fix=f"its ports are {', '.join(map(repr, ports))}",
+        port=tag,
+    )
+
+
 # -- loops ------------------------------------------------------------------------------------------
 
 
@@ -216,7 +240,22 @@ def no_fixpoint(rounds: int, growth: list[int], closing: dict[int, int]) -> None
     )
 
 
+# -- order ------------------------------------------------------------------------------------------
+
+
+def sort(pending: list[tuple[Any, Any]]) -> None:
+    """Sort pairs of sort key and row by the keys; what is equal stays in its order."""
+    try:
+        pending.sort(key=itemgetter(0))
+    except TypeError as error:
+        raise EvaluationError(
+            f"rows cannot be put in order: {error}",
+            fix="sort by a function that gives values of one kind: sort_by(str), say",
+        ) from None
+
+
 RUNTIME: dict[str, Any] = {
+    "x_sort": sort,
     "x_no_fixpoint": no_fixpoint,
     "x_consolidate": consolidate,
     "x_int64_overflow": int64_overflow,
@@ -232,4 +271,7 @@ RUNTIME: dict[str, Any] = {
     "x_first_copies": first_copies,
     "x_drop_beyond": drop_beyond,
     "x_top_changes": top_changes,
+    "x_items": items,
+    "x_unknown_port": unknown_port,
+    "x_zip_longest": zip_longest,
 }

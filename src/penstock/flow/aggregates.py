@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.errors import Place, WrongType
 from penstock.expr.check import check
@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(ABC):
-    """Base of the aggregate functions."""
+    """Base of the aggregate functions.
+
+    only_grows: further rows never make its answer less.
+    """
+
+    only_grows: ClassVar[bool] = False
 
     def arguments(self) -> tuple[Expr, ...]:
         """Its expressions over the input columns."""
@@ -59,6 +64,7 @@ def _number(function: str, expr: Expr, schema: Schema) -> Field:
 class Count(Aggregation):
     """Rows of the group, or those of them where `expr` is not null."""
 
+    only_grows: ClassVar[bool] = True
     expr: Expr | None = None
 
     def field(self, name: str, schema: Schema) -> Field:
@@ -118,6 +124,7 @@ class Min(Aggregation):
 class Max(Aggregation):
     """Greatest value; NaN is greatest; null if every value is."""
 
+    only_grows: ClassVar[bool] = True
     expr: Expr
 
     def field(self, name: str, schema: Schema) -> Field:
@@ -129,6 +136,7 @@ class Max(Aggregation):
 class CountDistinct(Aggregation):
     """Different values that are not null."""
 
+    only_grows: ClassVar[bool] = True
     expr: Expr
 
     def field(self, name: str, schema: Schema) -> Field:

@@ -17,12 +17,15 @@ from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Un
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.signals.signal_source import SignalSource
+from penstock.flow.operators.initialize import Initialize
+from penstock.flow.operators.null import Null
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.output import Output
 from penstock.flow.signal import Signal
 from penstock.flow.stream import Stream
 from penstock.flow.stream_base import check_stream
+from penstock.graph.loops import inside_loops
 from penstock.graph.node import FlowGraph, Node, Operator
 
 T = TypeVar("T")
@@ -178,6 +181,14 @@ class Flow:
         self._open[stream.node_id] = place
         return self, stream.node_id, schema
 
+    def null(self, rows: type[T], *, name: str | None = None) -> Stream[T, Bounded, Append, Ordered]:
+        """A stream that never has a row (see `operators.null`)."""
+        return self.add(Null(swallows=False), schema_of(rows), (), name, Place.of_caller())
+
+    def initialize(self, *, name: str | None = None) -> Stream[tuple[()], Bounded, Append, Ordered]:
+        """One row, `()`, in the first tick of a run (see `operators.initialize`)."""
+        return self.add(Initialize(), schema_of(object), (), name, Place.of_caller())
+
     # -- for the stream methods -------------------------------------------------------------
 
     def add(
@@ -253,14 +264,20 @@ class Flow:
                     why="Nothing says what it carries.",
                     fix="call .close(stream) on it, or use flow.fixpoint(...)",
                 )
-            if not self._sinks:
+            if not self._sinks and not any(_is_end(node.operator) for node in self._nodes):
                 raise BadFlow(
                     f"flow {self.name!r} has no sink",
                     where=[n.place for n in self._nodes[-1:]] or [self._place],
                     why="Nothing would leave it.",
                     fix='flow.sink("name", stream)',
                 )
-            self._graph = FlowGraph(
-                self.name, tuple(self._nodes), dict(self._sources), dict(self._sinks), self._given_ticks
+            self._graph = inside_loops(
+                FlowGraph(
+                    self.name, tuple(self._nodes), dict(self._sources), dict(self._sinks), self._given_ticks
+                )
             )
         return self._graph
+
+
+def _is_end(operator: Operator) -> bool:
+    return isinstance(operator, Null) and operator.swallows

@@ -2,10 +2,419 @@
 
 from __future__ import annotations
 
-from penstock.flow.stream_base import B, G, O, StreamBase, T_co
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
+
+from typing_extensions import TypeVar
+
+from penstock.errors import Place
+from penstock.expr.check import check
+from penstock.expr.tree import Expr, Ordering
+from penstock.expr.types import INT64, Field, Schema
+from penstock.flow.claims import MERGES, Claims
+from penstock.flow.columns import all_columns
+from penstock.flow.fold_arguments import (
+    accumulated_schema,
+    check_function,
+    check_init,
+    item_column,
+    key_columns,
+    one_column,
+    orderings,
+    scanned_schema,
+    with_columns_before,
+)
+from penstock.flow.lifetime import Lifetime, LifetimeName, lifetimes
+from penstock.flow.markers import Append, Bounded, NoOrder, Ordered, Unbounded
+from penstock.flow.operators.enumerate import Enumerate
+from penstock.flow.operators.fold import Fold
+from penstock.flow.operators.fold_keyed import FoldKeyed
+from penstock.flow.operators.fold_tick import FoldTick
+from penstock.flow.operators.lattice_fold import LatticeFold
+from penstock.flow.operators.lattice_reduce import LatticeReduce
+from penstock.flow.operators.reduce import Reduce
+from penstock.flow.operators.reduce_keyed import ReduceKeyed
+from penstock.flow.operators.scan import Scan
+from penstock.flow.operators.sort import Sort
+from penstock.flow.operators.state import State
+from penstock.flow.operators.unique import Unique
+from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
+from penstock.flow.thresholds import threshold
+
+if TYPE_CHECKING:
+    from penstock.flow.stream import Stream
+    from penstock.graph.node import Operator
+    from penstock.lattice import Lattice
+
+A = TypeVar("A")
+U = TypeVar("U")
+B2 = TypeVar("B2", bound=Unbounded)
+Key: TypeAlias = "Expr | str"
+By: TypeAlias = "Expr | Ordering | str | Callable[[Any], Any]"
 
 
 class StreamFolds(StreamBase[T_co, B, G, O]):
     """Folds, order, lattices."""
 
     __slots__ = ()
+
+    # -- folds -------------------------------------------------------------------------
+
+    def fold(
+        self,
+        init: A | Callable[[], A],
+        function: Callable[[A, T_co], A],
+        *,
+        lifetime: LifetimeName = "static",
+        commutative: bool = False,
+        idempotent: bool = False,
+        monotone: bool = False,
+        returns: type[A] | None = None,
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[A, Any, Any, Any]:
+        """One value of all rows: `function(accumulated, row)` from `init` on (see `operators.fold`).
+
+        init:     a value, or a function without arguments that makes one.
+        lifetime: "static": a table of one row. "tick": one plain row in each tick (see
+                  `operators.fold_tick`), which needs `nondet` unless ticks are given.
+        commutative, idempotent, monotone: claims (see `penstock.flow.claims`).
+        returns:  type of the value; else the function's return annotation, or the type of `init`.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, "fold", place)
+        check_function("fold", function, place)
+        schema = accumulated_schema(function, returns, init)
+        check_init("fold", init, schema, place)
+        claims = Claims(commutative, idempotent, monotone)
+        if life is Lifetime.TICK:
+            return self._add(FoldTick(init, function, schema, claims, None, nondet), schema, name, place)
+        return self._add(Fold(init, function, schema, claims), schema, name, place)
+
+    def reduce(
+        self,
+        function: Callable[[T_co, T_co], T_co],
+        *,
+        lifetime: LifetimeName = "static",
+        commutative: bool = False,
+        idempotent: bool = False,
+        monotone: bool = False,
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B, Any, Any]:
+        """One row of all rows: `function(so far, row)` from the first row on (see `operators.reduce`)."""
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, "reduce", place)
+        check_function("reduce", function, place)
+        claims = Claims(commutative, idempotent, monotone)
+        column = self._schema.names[0] if self._schema.scalar else None
+        return self._add(Reduce(function, column, claims, life, nondet), self._schema, name, place)
+
+    def fold_keyed(
+        self,
+        by: Key | Sequence[Key],
+        init: A | Callable[[], A],
+        function: Callable[[A, Any], A],
+        *,
+        value: Key | None = None,
+        into: str = "value",
+        lifetime: LifetimeName = "static",
+        commutative: bool = False,
+        idempotent: bool = False,
+        monotone: bool = False,
+        returns: type[A] | None = None,
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[Any, B, Any, Any]:
+        """A value per key: the key columns, then the column `into` (see `operators.fold_keyed`).
+
+        by:    names or columns of the key.
+        value: what of a row the function gets; the whole row where it is left out.
+        The others are as in `fold`.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, "fold_keyed", place)
+        check_function("fold_keyed", function, place)
+        keys = key_columns("fold_keyed", by, self._schema, place)
+        item = None if value is None else item_column("fold_keyed", value, self._schema, place)
+        accumulated = one_column(accumulated_schema(function, returns, init), into)
+        check_init("fold_keyed", init, accumulated, place)
+        schema = with_columns_before(keys, accumulated.fields, self._schema, place)
+        claims = Claims(commutative, idempotent, monotone)
+        operator = FoldKeyed(keys, into, init, function, item, claims, life, nondet)
+        return self._add(operator, schema, name, place)
+
+    def reduce_keyed(
+        self,
+        by: Key | Sequence[Key],
+        function: Callable[[Any, Any], Any],
+        *,
+        value: Key | None = None,
+        into: str | None = None,
+        lifetime: LifetimeName = "static",
+        commutative: bool = False,
+        idempotent: bool = False,
+        monotone: bool = False,
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[Any, B, Any, Any]:
+        """Per key one value of all its values, from the first one on (see `operators.reduce_keyed`).
+
+        value: what is folded; may be left out where one column is no key.
+        into:  name of the column of the answer; that of `value` where it is left out.
+        The others are as in `fold_keyed`.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, "reduce_keyed", place)
+        check_function("reduce_keyed", function, place)
+        keys = key_columns("reduce_keyed", by, self._schema, place)
+        item = item_column("reduce_keyed", value, self._schema, place, keys)
+        typed = check(item, self._schema)
+        column = into or getattr(item, "name", "value")
+        field = Field(column, typed.type, typed.nullable)
+        schema = with_columns_before(keys, (field,), self._schema, place)
+        claims = Claims(commutative, idempotent, monotone)
+        operator = ReduceKeyed(keys, column, function, item, claims, life, nondet)
+        return self._add(operator, schema, name, place)
+
+    def scan(
+        self,
+        init: A | Callable[[], A],
+        function: Callable[[A, T_co], tuple[A, U] | None],
+        *,
+        per: Key | Sequence[Key] = (),
+        lifetime: LifetimeName = "static",
+        returns: type[U] | None = None,
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[U, B, G, O]:
+        """A row for each row, by a function that carries a value along (see `operators.scan`).
+
+        function: from the carried value and a row to the next value and the row to send;
+                  None ends it.
+        per:      names or columns of keys, each of which carries a value of its own.
+        returns:  type of the rows sent; else of the pair that the return annotation names.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, "scan", place)
+        check_function("scan", function, place)
+        keys = key_columns("scan", per, self._schema, place)
+        schema = scanned_schema(function, returns)
+        operator = Scan(init, function, tuple(expr for _, expr in keys), life, nondet)
+        return self._add(operator, schema, name, place)
+
+    # -- order -------------------------------------------------------------------------
+
+    @overload
+    def sort(
+        self: StreamBase[U, Bounded, Append, Any],
+        by: By | Sequence[By] = (),
+        *,
+        name: str | None = None,
+    ) -> Stream[U, Bounded, Append, Ordered]: ...
+    @overload
+    def sort(
+        self: StreamBase[U, B2, Append, Any],
+        by: By | Sequence[By] = (),
+        *,
+        lifetime: Literal["tick"],
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[U, B2, Append, Ordered]: ...
+    def sort(
+        self,
+        by: By | Sequence[By] = (),
+        *,
+        lifetime: LifetimeName = "static",
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[Any, Any, Any, Any]:
+        """The rows of a bounded stream, or of each tick, in order (see `operators.sort`).
+
+        by: a column, its name, an expression, `.desc()` of these, or a function of a row, or
+            several; of none, all columns from first to last.
+        """
+        return self._sort(by, lifetime, nondet, name, Place.of_caller())
+
+    @overload
+    def sort_by(
+        self: StreamBase[U, Bounded, Append, Any],
+        key: Callable[[U], Any],
+        *,
+        name: str | None = None,
+    ) -> Stream[U, Bounded, Append, Ordered]: ...
+    @overload
+    def sort_by(
+        self: StreamBase[U, B2, Append, Any],
+        key: Callable[[U], Any],
+        *,
+        lifetime: Literal["tick"],
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[U, B2, Append, Ordered]: ...
+    def sort_by(
+        self,
+        key: Callable[[Any], Any],
+        *,
+        lifetime: LifetimeName = "static",
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[Any, Any, Any, Any]:
+        """`sort` by what a function makes of each row."""
+        return self._sort(key, lifetime, nondet, name, Place.of_caller())
+
+    def _sort(
+        self,
+        by: By | Sequence[By],
+        lifetime: LifetimeName,
+        nondet: str | None,
+        name: str | None,
+        place: Place,
+    ) -> Stream[Any, Any, Any, Any]:
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, "sort", place)
+        return self._add(Sort(orderings(by, self._schema, place), life, nondet), self._schema, name, place)
+
+    def unique(
+        self, *, lifetime: LifetimeName = "static", nondet: str | None = None, name: str | None = None
+    ) -> Stream[T_co, B, G, O]:
+        """Each row once, where it first stood (see `operators.unique`)."""
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, "unique", place)
+        return self._add(Unique(all_columns(self._schema), life, nondet), self._schema, name, place)
+
+    def enumerate(
+        self,
+        *,
+        start: int = 0,
+        per: Key | Sequence[Key] = (),
+        index: str = "index",
+        lifetime: LifetimeName = "static",
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[Any, B, G, O]:
+        """Each row with its number before it, in the column `index` (see `operators.enumerate`).
+
+        per: names or columns of keys, each of which has numbers of its own.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, "enumerate", place)
+        keys = key_columns("enumerate", per, self._schema, place)
+        schema = with_columns_before((), (Field(index, INT64), *self._schema.fields), self._schema, place)
+        operator = Enumerate(start, tuple(expr for _, expr in keys), life, nondet)
+        return self._add(operator, schema, name, place)
+
+    # -- lattices ----------------------------------------------------------------------
+
+    def lattice_fold(
+        self,
+        lattice: Lattice,
+        *,
+        value: Key | None = None,
+        per: Key | Sequence[Key] = (),
+        into: str | None = None,
+        lifetime: LifetimeName = "static",
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[Any, Any, Any, Any]:
+        """The merge of all items (per key), which only grows (see `operators.lattice_fold`).
+
+        lattice: one of `penstock.lattice`.
+        value:   the items; may be left out where one column is no key.
+        into:    name of the column of the answer; that of `value` where it is left out.
+        nondet:  in a cycle, why it is right that ticks decide which values it shows.
+        """
+        place = Place.of_caller()
+        return self._lattice_fold(LatticeFold, lattice, value, per, into, lifetime, nondet, name, place)
+
+    def lattice_reduce(
+        self,
+        lattice: Lattice,
+        *,
+        value: Key | None = None,
+        per: Key | Sequence[Key] = (),
+        into: str | None = None,
+        lifetime: LifetimeName = "static",
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[Any, Any, Any, Any]:
+        """As `lattice_fold`, with no row while no item has come (see `operators.lattice_reduce`)."""
+        place = Place.of_caller()
+        return self._lattice_fold(LatticeReduce, lattice, value, per, into, lifetime, nondet, name, place)
+
+    def _lattice_fold(
+        self,
+        kind: type[LatticeFold],
+        lattice: Lattice,
+        value: Key | None,
+        per: Key | Sequence[Key],
+        into: str | None,
+        lifetime: LifetimeName,
+        nondet: str | None,
+        name: str | None,
+        place: Place,
+    ) -> Stream[Any, Any, Any, Any]:
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, kind.kind, place)
+        keys = key_columns(kind.kind, per, self._schema, place)
+        item = item_column(kind.kind, value, self._schema, place, keys)
+        typed = check(item, self._schema)
+        column = into or ("value" if not keys else getattr(item, "name", "value"))
+        merged = lattice.column(Field(column, typed.type, typed.nullable))
+        schema = with_columns_before(keys, (merged,), self._schema, place)
+        if not keys and into is None:
+            schema = Schema((merged,), scalar=True)
+        operator: Operator = kind(lattice, keys, column, item, nondet)
+        if life is Lifetime.TICK:
+            absorbing = (lattice.bottom, lattice.absorb)
+            if kind.runs_first_tick and not keys:
+                operator = FoldTick(*absorbing, schema, MERGES, item, nondet)
+            else:
+                operator = FoldKeyed(keys, column, *absorbing, item, MERGES, life, nondet)
+        return self._add(operator, schema, name, place)
+
+    def state(
+        self,
+        lattice: Lattice,
+        *,
+        value: Key | None = None,
+        per: Key | Sequence[Key] = (),
+        lifetime: LifetimeName = "static",
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B, G, O]:
+        """The rows that made the merge of all items grow (see `operators.state`).
+
+        The arguments are as in `lattice_fold`.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        (life,) = lifetimes(lifetime, 1, "state", place)
+        keys = key_columns("state", per, self._schema, place)
+        item = item_column("state", value, self._schema, place, keys)
+        typed = check(item, self._schema)
+        lattice.column(Field("item", typed.type, typed.nullable))
+        operator = State(lattice, item, tuple(expr for _, expr in keys), life, nondet)
+        return self._add(operator, self._schema, name, place)
+
+    def at_least(
+        self, threshold_value: object, *, column: str | None = None, name: str | None = None
+    ) -> Stream[Any, B, Append, NoOrder]:
+        """The keys whose value in `column` has come to a threshold, each once (see `operators.at_least`).
+
+        column: one that only grows; may be left out where there is only one. Such are
+                `count()`, `max()`, `count_distinct()` of rows that are only added, what
+                `lattice_fold` gives, and folds with the claim `monotone=True`.
+
+        Raises `NeedNotMet` for a column that may fall.
+        """
+        place = Place.of_caller()
+        operator, schema = threshold(self, threshold_value, column, place)
+        return cast("Stream[Any, B, Append, NoOrder]", self._add(operator, schema, name, place))

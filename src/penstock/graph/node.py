@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.errors import Place
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
+    from penstock.graph.growth import Growth
 
 
 ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})
@@ -31,6 +32,10 @@ class Operator(ABC):
     kind: ClassVar[str]
     runs_each_tick: ClassVar[bool] = False
     """Whether it has something to say in a tick in which nothing reaches it. It starts no tick."""
+    runs_first_tick: ClassVar[bool] = False
+    """Whether it has something to say in the first tick, whatever reaches it. It starts no tick."""
+    linear: ClassVar[bool] = False
+    """Whether it answers each row by itself and remembers nothing: a row that goes takes its answer along."""
     __slots__ = ()
 
     @abstractmethod
@@ -55,6 +60,26 @@ class Operator(ABC):
         Such an operator must have a `guard`, unless the ticks of the flow are given.
         """
         return ""
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        """Which columns only grow while rows of its input are only added, given those of the inputs."""
+        return None
+
+    def grows_from(self) -> str | None:
+        """The column of its input that must only grow, where it needs one."""
+        return None
+
+    def inside_loop(self) -> Operator:
+        """What stands in its place where its rows come back to it within a tick. Default: itself."""
+        return self
+
+    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
+        """Why it cannot stand in a loop whose rows may be taken back, a clause; empty where it can.
+
+        Such a loop tells the rounds of a tick apart, and what an operator remembers
+        must be kept by rounds. goes_round: per port, whether what it reads is of the loop.
+        """
+        return "" if self.linear else "what it remembers is not kept by rounds"
 
     def placement(self) -> Placement:
         """Which input rows must be in one place. Default: any row anywhere."""

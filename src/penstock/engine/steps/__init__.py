@@ -1,6 +1,24 @@
 """How each operator is written as Python: one step per operator class."""
 
-from penstock.engine.steps import aggregate, borders, distinct, feedback, inner_join, presence, rows, top_k
+from penstock.engine.steps import (
+    aggregate,
+    borders,
+    distinct,
+    event_time,
+    feedback,
+    fold,
+    in_order,
+    inner_join,
+    lattice,
+    presence,
+    row_functions,
+    rows,
+    sequences,
+    sort,
+    ticks,
+    top_k,
+    windows,
+)
 from penstock.engine.steps.step import Step, step_for
 
 __all__ = [
@@ -8,10 +26,19 @@ __all__ = [
     "aggregate",
     "borders",
     "distinct",
+    "event_time",
     "feedback",
+    "fold",
+    "in_order",
     "inner_join",
+    "lattice",
     "presence",
+    "row_functions",
     "rows",
+    "sequences",
+    "sort",
     "step_for",
+    "ticks",
     "top_k",
+    "windows",
 ]

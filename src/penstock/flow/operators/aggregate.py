@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import WHOLE, Facts, Placement, Port, keyed
-from penstock.graph.node import Operator
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, describe_lifetimes, tick_needs
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.graph.growth import Growth
+from penstock.graph.node import ALTERABLE, Operator
+from penstock.lattice import Max
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
@@ -20,7 +23,12 @@ class Aggregate(Operator):
 
     A group is there while it has rows, and the group of everything (no keys)
     is no exception. Per tick a changed group sends its old row back and its
-    new row out, once. Null is a key like any other; so is NaN.
+    new row out, once. Null is a key like any other; so is NaN. A tick without changes
+    answers nothing. With lifetime TICK each tick answers for the groups of its own
+    rows, in the order in which they first came.
+
+    nondet: why it is right that answers depend on the cut into ticks, where the
+            lifetime is TICK.
 
     >>> import penstock as ps
     >>> from penstock import col
@@ -33,13 +41,32 @@ class Aggregate(Operator):
     kind: ClassVar[str] = "aggregate"
     keys: tuple[tuple[str, Expr], ...]
     aggregations: tuple[tuple[str, Aggregation], ...]
+    lifetime: Lifetime = Lifetime.STATIC
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could change a group's answer"),)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
+        if self.lifetime is Lifetime.TICK:
+            return rows.but(append=True, ordered=False, once=True, det=rows.det and self.nondet is None)
         return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
+
+    def needs(self) -> tuple[Need, ...]:
+        return tick_needs((self.lifetime,))
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        if self.lifetime is Lifetime.TICK:
+            return None
+        growing = (name for name, aggregation in self.aggregations if aggregation.only_grows)
+        return Growth(tuple(name for name, _ in self.keys), dict.fromkeys(growing, Max()))
 
     def placement(self) -> Placement:
         return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
@@ -53,4 +80,4 @@ class Aggregate(Operator):
     def describe(self) -> str:
         keys = ", ".join(name for name, _ in self.keys)
         aggregates = ", ".join(f"{name}={agg}" for name, agg in self.aggregations)
-        return f"by ({keys}): {aggregates}"
+        return f"by ({keys}): {aggregates} {describe_lifetimes((self.lifetime,))}".rstrip()

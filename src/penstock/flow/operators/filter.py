@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.expr.tree import Expr
+from penstock.expr.tree import Column, Expr
 from penstock.graph.facts import Port
+from penstock.graph.growth import Growth
 from penstock.graph.node import Operator
 
 
@@ -24,10 +25,19 @@ class Filter(Operator):
     """
 
     kind: ClassVar[str] = "filter"
+    linear: ClassVar[bool] = True
     predicate: Expr | Callable[..., bool]
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        (before,) = inputs
+        if before is None or not isinstance(self.predicate, Expr):
+            return None
+        # By its keys alone a value is let through always or never.
+        read = {part.name for part in self.predicate.walk() if isinstance(part, Column)}
+        return before if read <= set(before.keys) else None
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         if isinstance(self.predicate, Expr):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.expr.tree import Expr
+from penstock.expr.tree import Column, Expr
 from penstock.graph.facts import Port
+from penstock.graph.growth import Growth
 from penstock.graph.node import Operator
 
 
@@ -25,10 +26,19 @@ class Select(Operator):
     """
 
     kind: ClassVar[str] = "select"
+    linear: ClassVar[bool] = True
     columns: tuple[tuple[str, Expr], ...]
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        (before,) = inputs
+        names = {expr.name: name for name, expr in self.columns if isinstance(expr, Column)}
+        if before is None or any(key not in names for key in before.keys):
+            return None
+        grown = {names[name]: order for name, order in before.columns.items() if name in names}
+        return Growth(tuple(names[key] for key in before.keys), grown)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.columns

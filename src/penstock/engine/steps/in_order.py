@@ -1,0 +1,210 @@
+"""Row by row with something carried along: scan, enumerate, state, and what has reached a threshold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.row import Row
+from penstock.engine.slot import Slot
+from penstock.engine.steps.distinct import AppendDistinctStep, distinct_step
+from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.user_rows import as_user_sees, item_of_row
+from penstock.expr.rows import from_user
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.at_least import AtLeast
+from penstock.flow.operators.enumerate import Enumerate
+from penstock.flow.operators.scan import Scan
+from penstock.flow.operators.state import State
+from penstock.flow.operators.unique import Unique
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.graph.node import Node
+
+
+class ScanStep(Step):
+    """Slot: key -> (what it carries,), or () where it has ended.
+
+    Carried values come back from a store as plain data; `thaw` makes them what `init` is.
+    """
+
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: Scan) -> None:
+        super().__init__(node, writer)
+        self.operator = operator
+        self.function = writer.constant("f", operator.function)
+        self.checked = writer.constant("rows", from_user(node.schema, what=f"a row sent by {node.name!r}"))
+
+    def slots(self) -> tuple[Slot, ...]:
+        transient = self.operator.lifetime is Lifetime.TICK
+        return (Slot(f"{self.node.id}.carried", thaw_like(self.operator.init), transient),)
+
+    def _first(self) -> str:
+        init = self.operator.init
+        name = self.writer.constant("init", init)
+        return f"({name}(),)" if callable(init) else f"({name},)"
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer = self.code, self.writer
+        key, carried, made, out = (writer.fresh(n) for n in ("key", "carried", "made", "row"))
+        schema = writer.input_schema(self.node, 0)
+        slot = writer.slot(self.node.id, "carried")
+        writer.assign_key(key, self.operator.per, schema, row.columns)
+        code.line(f"{carried} = {writer.slot_get(self.node.id, 'carried')}({key})")
+        with code.block(f"if {carried} is None:"):
+            code.line(f"{carried} = {self._first()}")
+        with code.block(f"if {carried}:"):
+            user = as_user_sees(writer, schema, row.source, row.columns)
+            code.line(f"{made} = {self.function}({carried}[0], {user})")
+            with code.block(f"if {made} is None:"):
+                code.line(f"{slot}[{key}] = ()")
+            with code.block("else:"):
+                value = writer.fresh("value")
+                code.line(f"{value}, {out} = {made}")
+                code.line(f"{slot}[{key}] = ({value},)")
+                code.line(f"({out},) = {self.checked}([{out}])")
+                self.emit(Row(writer.unpack(self.node.schema, out), out))
+
+
+def thaw_like(init: object) -> Any:
+    """Makes a stored entry of a scan carry a value of the type of `init` again."""
+    kind: Any = type(init() if callable(init) else init)
+    make = kind._make if hasattr(kind, "_make") else kind if kind in (list, dict, set) else None
+
+    def thaw(entry: Any) -> Any:
+        return (make(entry[0]),) if make is not None and entry else tuple(entry)
+
+    return thaw
+
+
+class EnumerateStep(Step):
+    """Slot: key -> how many rows have come."""
+
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: Enumerate) -> None:
+        super().__init__(node, writer)
+        self.operator = operator
+        self.count = writer.named("count", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.count", transient=self.operator.lifetime is Lifetime.TICK),)
+
+    def begin(self) -> None:
+        if not self.operator.per:
+            self.code.line(f"{self.count} = {self.writer.slot_get(self.node.id, 'count')}(()) or 0")
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer, start = self.code, self.writer, self.operator.start
+        if not self.operator.per:
+            code.line(f"{self.count} += 1")
+            number = self.count
+        else:
+            key, number = writer.fresh("key"), writer.fresh("n")
+            writer.assign_key(key, self.operator.per, writer.input_schema(self.node, 0), row.columns)
+            code.line(f"{number} = ({writer.slot_get(self.node.id, 'count')}({key}) or 0) + 1")
+            code.line(f"{writer.slot(self.node.id, 'count')}[{key}] = {number}")
+        index = number
+        if start != 1:
+            index = writer.fresh("index")
+            code.line(
+                f"{index} = {number} + {start - 1}" if start > 1 else f"{index} = {number} - {1 - start}"
+            )
+        elif not self.operator.per:
+            # A buffer keeps the row, and the counter goes on.
+            index = writer.fresh("index")
+            code.line(f"{index} = {number}")
+        self.emit(Row((index, *row.columns)))
+
+    def finish(self) -> None:
+        if not self.operator.per:
+            with self.code.block(f"if {self.count}:"):
+                self.code.line(f"{self.writer.slot(self.node.id, 'count')}[()] = {self.count}")
+
+
+class StateStep(Step):
+    """Slot: key -> the merge so far; not there while it is the bottom."""
+
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: State) -> None:
+        super().__init__(node, writer)
+        self.operator = operator
+        self.absorb = writer.constant("absorb", operator.lattice.absorb)
+        self.bottom = writer.constant("bottom", operator.lattice.bottom)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.merged", transient=self.operator.lifetime is Lifetime.TICK),)
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer = self.code, self.writer
+        key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
+        writer.assign_key(key, self.operator.per, writer.input_schema(self.node, 0), row.columns)
+        code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
+        with code.block(f"if {old} is None:"):
+            code.line(f"{old} = {self.bottom}")
+        item = item_of_row(writer, self.node, self.operator.item, row)
+        code.line(f"{new} = {self.absorb}({old}, {item})")
+        with code.block(f"if {new} != {old}:"):
+            code.line(f"{writer.slot(self.node.id, 'merged')}[{key}] = {new}")
+            self.emit(row)
+
+
+class AtLeastStep(Step):
+    """Slot: key -> 1 where its value has reached the threshold."""
+
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: AtLeast) -> None:
+        super().__init__(node, writer)
+        self.operator = operator
+        self.threshold = writer.constant("threshold", operator.threshold)
+        self.leq = writer.constant("leq", operator.lattice.leq)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.reached"),)
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer, operator = self.code, self.writer, self.operator
+        schema = writer.input_schema(self.node, 0)
+        at = schema.position(operator.column)
+        assert at is not None
+        comes = f"{row.weight} > 0 and " if row.weight not in (None, "1") else ""
+        if row.weight == "-1":
+            return
+        with code.block(f"if {comes}{self.leq}({self.threshold}, {row.columns[at]}):"):
+            key = writer.fresh("key")
+            writer.assign_key(key, operator.keys, schema, row.columns)
+            with code.block(f"if {writer.slot_get(self.node.id, 'reached')}({key}) is None:"):
+                code.line(f"{writer.slot(self.node.id, 'reached')}[{key}] = 1")
+                count = len(operator.keys)
+                keys = [key] if count == 1 else [f"{key}[{i}]" for i in range(count)]
+                self.emit(Row((*keys, self.threshold)))
+
+
+@step_for.register(Scan)
+def _scan(operator: Scan, node: Node, writer: RegionWriter) -> Step:
+    return ScanStep(node, writer, operator)
+
+
+@step_for.register(Enumerate)
+def _enumerate(operator: Enumerate, node: Node, writer: RegionWriter) -> Step:
+    return EnumerateStep(node, writer, operator)
+
+
+@step_for.register(State)
+def _state(operator: State, node: Node, writer: RegionWriter) -> Step:
+    return StateStep(node, writer, operator)
+
+
+@step_for.register(AtLeast)
+def _at_least(operator: AtLeast, node: Node, writer: RegionWriter) -> Step:
+    return AtLeastStep(node, writer, operator)
+
+
+@step_for.register(Unique)
+def _unique(operator: Unique, node: Node, writer: RegionWriter) -> Step:
+    if operator.lifetime is Lifetime.TICK:
+        return AppendDistinctStep(node, writer, of_a_tick=True)
+    return distinct_step(node, writer)

@@ -1,0 +1,107 @@
+"""Merged values: gathered per tick and shown once, or, in a cycle, shown each time they grow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.row import Row
+from penstock.engine.slot import Slot
+from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.user_rows import item_of_row
+from penstock.flow.operators.lattice_fold import LatticeFold
+from penstock.flow.operators.lattice_growth import LatticeGrowth
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.graph.node import Node
+
+
+class LatticeStep(Step):
+    """What both have in common. Slot: key -> (the merge so far,)."""
+
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: LatticeFold | LatticeGrowth) -> None:
+        super().__init__(node, writer)
+        self.operator = operator
+        self.keys = tuple(expr for _, expr in operator.keys)
+        self.bottom = writer.constant("bottom", operator.lattice.bottom)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.merged", tuple),)
+
+    def assign_key(self, row: Row) -> str:
+        key = self.writer.fresh("key")
+        self.writer.assign_key(key, self.keys, self.writer.input_schema(self.node, 0), row.columns)
+        return key
+
+    def emit_value(self, key: str, value: str, weight: str | None) -> None:
+        count = len(self.keys)
+        keys = [key] if count == 1 else [f"{key}[{at}]" for at in range(count)]
+        self.emit(Row((*keys, value), None, weight))
+
+
+class LatticeFoldStep(LatticeStep):
+    """`touched` gathers the items of the tick per key, so that each value is merged in one go."""
+
+    consolidates = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: LatticeFold) -> None:
+        super().__init__(node, writer, operator)
+        self.absorb_all = writer.constant("absorb_all", operator.lattice.absorb_all)
+        self.touched = writer.named("touched", node.id)
+        self.sites = 1 if writer.is_append(node.id) else 2
+
+    def begin(self) -> None:
+        shown = self.operator.runs_first_tick and not self.keys
+        missing = f"{self.writer.slot_get(self.node.id, 'merged')}(()) is None"
+        self.code.line(f"{self.touched} = {f'{{(): []}} if {missing} else {{}}' if shown else '{}'}")
+
+    def consume(self, port: int, row: Row) -> None:
+        code, items = self.code, self.writer.fresh("items")
+        key = self.assign_key(row)
+        code.line(f"{items} = {self.touched}.get({key})")
+        with code.block(f"if {items} is None:"):
+            code.line(f"{items} = {self.touched}[{key}] = []")
+        code.line(f"{items}.append({item_of_row(self.writer, self.node, self.operator.item, row)})")
+
+    def finish(self) -> None:
+        code, writer = self.code, self.writer
+        key, items, old, new = (writer.fresh(n) for n in ("key", "items", "old", "new"))
+        slot = writer.slot(self.node.id, "merged")
+        with code.block(f"for {key}, {items} in {self.touched}.items():"):
+            code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
+            before = f"{self.bottom} if {old} is None else {old}[0]"
+            code.line(f"{new} = ({self.absorb_all}({before}, {items}),)")
+            with code.block(f"if {new} != {old}:"):
+                code.line(f"{slot}[{key}] = {new}")
+                if not writer.is_append(self.node.id):
+                    with code.block(f"if {old} is not None:"):
+                        self.emit_value(key, f"{old}[0]", "-1")
+                self.emit_value(key, f"{new}[0]", "1")
+
+
+class LatticeGrowthStep(LatticeStep):
+    """Each item that makes its value grow sends the value on at once."""
+
+    def consume(self, port: int, row: Row) -> None:
+        code, writer = self.code, self.writer
+        absorb = writer.constant("absorb", self.operator.lattice.absorb)
+        old, new = writer.fresh("old"), writer.fresh("new")
+        key = self.assign_key(row)
+        code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
+        item = item_of_row(writer, self.node, self.operator.item, row)
+        code.line(f"{new} = {absorb}({self.bottom} if {old} is None else {old}[0], {item})")
+        with code.block(f"if {old} is None or {new} != {old}[0]:"):
+            code.line(f"{writer.slot(self.node.id, 'merged')}[{key}] = ({new},)")
+            self.emit_value(key, new, None)
+
+
+@step_for.register(LatticeFold)
+def _lattice_fold(operator: LatticeFold, node: Node, writer: RegionWriter) -> Step:
+    return LatticeFoldStep(node, writer, operator)
+
+
+@step_for.register(LatticeGrowth)
+def _lattice_growth(operator: LatticeGrowth, node: Node, writer: RegionWriter) -> Step:
+    return LatticeGrowthStep(node, writer, operator)

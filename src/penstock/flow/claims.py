@@ -1,0 +1,75 @@
+"""Claims: what a user says of a function, and what then need not hold of its input.
+
+A claim is not trusted: `penstock check` and `penstock.testing.check_claims` run each as
+a property test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.graph.facts import Need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What is claimed of a function `f(accumulated, row)`.
+
+    commutative: the order of the rows does not matter.
+    idempotent:  a row that comes again changes nothing.
+    monotone:    what is accumulated never falls.
+    """
+
+    commutative: bool = False
+    idempotent: bool = False
+    monotone: bool = False
+
+    def names(self) -> Iterator[str]:
+        """Those that are made."""
+        for name in ("commutative", "idempotent", "monotone"):
+            if getattr(self, name):
+                yield name
+
+    def needs(self) -> tuple[Need, ...]:
+        """What the input must be for a fold by such a function to have one answer."""
+        needs = [
+            Need(
+                0,
+                "append",
+                "a function cannot undo what it accumulated:\nof a row that is taken back it would not know",
+                "group_by(...).agg(...) with ps.sum, ps.count, ps.max and the like, which take rows back",
+            )
+        ]
+        if not self.commutative:
+            needs.append(
+                Need(
+                    0,
+                    "ordered",
+                    "the function may give something else when rows come in another order",
+                    "claim commutative=True if it does not (`penstock check` tries it),\n"
+                    'or say what the order is by .assume_ordered(nondet="why it is kept")',
+                )
+            )
+        if not self.idempotent:
+            needs.append(
+                Need(
+                    0,
+                    "once",
+                    "the function may count a row twice that comes twice",
+                    "claim idempotent=True if it does not (`penstock check` tries it)",
+                )
+            )
+        return tuple(needs)
+
+    def __str__(self) -> str:
+        return ", ".join(self.names())
+
+
+NO_CLAIMS = Claims()
+
+# What the laws of a lattice are worth; they are checked by themselves.
+MERGES = Claims(commutative=True, idempotent=True, monotone=True)

@@ -1,0 +1,156 @@
+"""From the arguments of folding methods to operators' parameters and schemas."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from penstock.errors import BadRow, Place, UnknownRowType, WrongType
+from penstock.expr.check import check
+from penstock.expr.rows import derived_schema, from_user, schema_of
+from penstock.expr.tree import Column, Expr, Ordering
+from penstock.expr.types import Field, Schema, StructType
+from penstock.flow.columns import named_columns, shown
+
+Keys = tuple[tuple[str, Expr], ...]
+
+
+def check_function(what: str, function: object, place: Place) -> None:
+    """Raises `WrongType` for what is no function."""
+    if isinstance(function, Expr) or not callable(function):
+        raise WrongType(
+            f"{what} needs a function of what is accumulated and a row, got {shown(function)}",
+            where=[place],
+            fix="aggregates of expressions are group_by(...).agg(...)"
+            if isinstance(function, Expr)
+            else "lambda accumulated, row: ..., or a function of two arguments",
+        )
+
+
+def accumulated_schema(function: Callable[..., Any], returns: Any, init: object) -> Schema:
+    """The type of what is accumulated: as given, as annotated, or that of `init`; else any value."""
+    if returns is not None:
+        return schema_of(returns)
+    annotated = _returned(function)
+    if annotated is not None:
+        return schema_of(annotated)
+    return _schema_or_any(type(init() if callable(init) else init))
+
+
+def scanned_schema(function: Callable[..., Any], returns: Any) -> Schema:
+    """The type of the rows that a scanning function sends: as given, or as annotated; else any value."""
+    if returns is not None:
+        return schema_of(returns)
+    for option in (_returned(function), *typing.get_args(_returned(function))):
+        if typing.get_origin(option) is tuple and len(typing.get_args(option)) == 2:
+            return schema_of(typing.get_args(option)[1])
+    return schema_of(object)
+
+
+def _returned(function: Callable[..., Any]) -> Any:
+    try:
+        return typing.get_type_hints(function, include_extras=True).get("return")
+    except (NameError, TypeError):
+        return None
+
+
+def _schema_or_any(type_: type) -> Schema:
+    try:
+        return schema_of(type_)
+    except UnknownRowType:
+        return schema_of(object)
+
+
+def check_init(what: str, init: object, schema: Schema, place: Place) -> None:
+    """Raises `WrongType` for an `init` that is no value of the type that is accumulated."""
+    value = init() if callable(init) else init
+    try:
+        from_user(schema, what="init")([value])
+    except BadRow as error:
+        raise WrongType(
+            f"{what} cannot begin with {shown(value)}: it accumulates {schema}",
+            where=[place],
+            why=error.why,
+            fix="give returns= the type of what the function gives, and an init of that type",
+        ) from None
+
+
+def key_columns(what: str, by: object, schema: Schema, place: Place) -> Keys:
+    """Named key columns, from a name, a column, or several."""
+    listed = cast("Sequence[object]", by) if isinstance(by, list | tuple) else [by]
+    keys = named_columns(listed, place)
+    for _, expr in keys:
+        check(expr, schema)
+    if not keys and what.endswith("_keyed"):
+        raise WrongType(
+            f"{what} needs a key",
+            where=[place],
+            fix=f'{what}("word", ...); without keys it is {what.removesuffix("_keyed")}()',
+        )
+    return keys
+
+
+def item_column(what: str, value: object, schema: Schema, place: Place, keys: Keys = ()) -> Expr:
+    """The expression of what is folded: as given, or the only column that is no key."""
+    if isinstance(value, Expr):
+        check(value, schema)
+        return value
+    if isinstance(value, str):
+        check(Column(value), schema)
+        return Column(value)
+    if value is not None:
+        raise WrongType(
+            f"{what} folds a column, got {shown(value)}", where=[place], fix='value="price", or an expression'
+        )
+    rest = [n for n in schema.names if n not in {name for name, _ in keys}]
+    if len(rest) != 1:
+        raise WrongType(
+            f"{what} does not know what to fold: {len(rest)} columns are no key",
+            where=[place],
+            why=f"The rows have {schema}.",
+            fix='say it: value="price", or an expression',
+        )
+    return Column(rest[0])
+
+
+def one_column(schema: Schema, name: str) -> Schema:
+    """A type as that of one column of another row."""
+    (field, *more) = schema.fields
+    if schema.scalar:
+        return Schema((Field(name, field.type, field.nullable),), scalar=True)
+    return Schema((Field(name, StructType((field, *more), schema.row_class)),), scalar=True)
+
+
+def with_columns_before(keys: Keys, fields: Sequence[Field], schema: Schema, place: Place) -> Schema:
+    """The schema of key columns followed by others."""
+    columns = [Field(n, (typed := check(e, schema)).type, typed.nullable) for n, e in keys]
+    columns.extend(fields)
+    names = [f.name for f in columns]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise WrongType(
+            f"column {twice[0]!r} is made twice",
+            where=[place],
+            fix='give one of them another name: select() before, or into="...", index="..."',
+            column=twice[0],
+        )
+    return derived_schema(tuple(columns))
+
+
+def orderings(by: object, schema: Schema, place: Place) -> tuple[Ordering | Callable[..., object], ...]:
+    """What to sort by, one or several, checked."""
+    found: list[Ordering | Callable[..., object]] = []
+    for one in cast("Sequence[object]", by) if isinstance(by, list | tuple) else [by]:
+        ordering = Ordering(Column(one)) if isinstance(one, str) else one
+        ordering = Ordering(ordering) if isinstance(ordering, Expr) else ordering
+        if isinstance(ordering, Ordering):
+            check(ordering.expr, schema)
+        elif not callable(ordering):
+            raise WrongType(
+                f"sort needs columns, expressions or functions of a row, got {shown(one)}",
+                where=[place],
+                fix='sort("price"), sort(ps.col.price.desc()), sort(lambda row: row.price)',
+            )
+        found.append(ordering)
+    return tuple(found)

@@ -1,0 +1,54 @@
+"""At least: which values that only grow have reached a threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import WHOLE, Facts, Placement, Port, keyed
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast(Operator):
+    """The keys whose value in `column` has come to `threshold`, each once, as soon as it has.
+
+    A row is the key's columns and the threshold in the place of the column. Nothing waits,
+    and nothing is ever taken back, although the table that is read takes its old values
+    back: the column may not fall, which is checked when the flow is built. An empty tick
+    says nothing; keys leave in the order in which they got there.
+
+    lattice: in whose order "at least" is meant; of numbers that is the usual one.
+
+    >>> import penstock as ps
+    >>> from penstock.testing import show
+    >>> show(lambda words: words.group_by("value").agg(n=ps.count()).at_least(2, column="n"),
+    ...      words=["a", "b", "a", "a"])
+    + (value='a', n=2)
+    """
+
+    kind: ClassVar[str] = "at_least"
+    threshold: object
+    column: str
+    keys: tuple[Expr, ...]
+    lattice: Lattice
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(append=True, ordered=False, once=True)
+
+    def grows_from(self) -> str | None:
+        return self.column
+
+    def placement(self) -> Placement:
+        return keyed(self.keys) if self.keys else WHOLE
+
+    def describe(self) -> str:
+        return f"{self.column} >= {self.threshold!r}"

@@ -1,0 +1,79 @@
+"""Fold: one value of all rows, by an opaque function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.flow.claims import NO_CLAIMS, Claims
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.growth import Growth
+from penstock.graph.node import Operator
+from penstock.lattice import Max
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Fold(Operator):
+    """`function(accumulated, row)` over all rows so far, in their order, from `init` on.
+
+    A table of exactly one row: the value is there from the first tick on, which needs no
+    row for it; per tick in which it changed, the old value is taken back and the new one
+    put in its place. An empty tick changes nothing.
+
+    init:        a value, or a function without arguments that makes one.
+    accumulated: schema of the value, which is what `function` gets and gives.
+
+    >>> from penstock.testing import show
+    >>> show(lambda words: words.fold("", lambda all, word: all + word[0]), words=["ab", "cd"])
+    + 'ac'
+    """
+
+    kind: ClassVar[str] = "fold"
+    runs_first_tick: ClassVar[bool] = True
+    init: object
+    function: Callable[..., object]
+    accumulated: Schema
+    claims: Claims = NO_CLAIMS
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", blocking=True, why="a further row could change the value"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        return self.claims.needs()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0]
+        return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        if not self.claims.monotone:
+            return None
+        return Growth((), dict.fromkeys(self.accumulated.names, Max()) if self.accumulated.scalar else {})
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield from named_functions(self.init, self.function)
+
+    def describe(self) -> str:
+        return described(self.function, self.claims)
+
+
+def named_functions(
+    init: object, function: Callable[..., object]
+) -> Iterator[tuple[str, Callable[..., object]]]:
+    """The opaque functions of a fold, with a label each."""
+    if callable(init):
+        yield "init", init
+    yield "function", function
+
+
+def described(function: Callable[..., object], claims: Claims) -> str:
+    """A folding function and what is claimed of it."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{name}, {claims}" if str(claims) else name

@@ -1,0 +1,69 @@
+"""Fold per tick: one value of the rows of each tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.flow.claims import NO_CLAIMS, Claims
+from penstock.flow.lifetime import DEPENDS_ON_CUT
+from penstock.flow.operators.fold import described, named_functions
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class FoldTick(Operator):
+    """`function(accumulated, row)` over the rows of a tick, from `init` on: `fold(lifetime="tick")`.
+
+    One plain row in every tick that runs, also in one without rows, where it is `init`.
+
+    item: what is folded of a row; None is the whole row.
+
+    >>> from penstock.testing import show
+    >>> show(lambda n: n.fold(0, lambda sum, x: sum + x, lifetime="tick", nondet="it is shown"), n=[1, 2])
+    + 3
+    """
+
+    kind: ClassVar[str] = "fold_tick"
+    runs_each_tick: ClassVar[bool] = True
+    init: object
+    function: Callable[..., object]
+    accumulated: Schema
+    claims: Claims = NO_CLAIMS
+    item: Expr | None = None
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", blocking=True, why="a further row could change the tick's value"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        return self.claims.needs()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        det = inputs[0].det and self.nondet is None
+        return inputs[0].but(bounded=False, append=True, ordered=True, once=True, det=det)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        if self.item is not None:
+            yield "item", self.item
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield from named_functions(self.init, self.function)
+
+    def describe(self) -> str:
+        return described(self.function, self.claims)

@@ -1,0 +1,79 @@
+"""Lattice fold: the merge of all values, which only grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.flow.operators.lattice_growth import LatticeGrowth, lattice_functions
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.graph.growth import Growth
+from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeFold(Operator):
+    """The merge in `lattice` of all items so far, per key if there are keys.
+
+    Without keys a table of exactly one row that is there from the first tick on, with the
+    bottom while nothing has come. Per tick in which it grew, the old value is taken back
+    and the new one put in its place. An empty tick changes nothing.
+
+    Neither the order of the items matters nor how often they come. In a cycle within a
+    tick it is no barrier: see `operators.lattice_growth`.
+
+    >>> from penstock.lattice import Max
+    >>> from penstock.testing import show
+    >>> show(lambda numbers: numbers.lattice_fold(Max()), numbers=[1, 3, 2])
+    + 3
+    """
+
+    kind: ClassVar[str] = "lattice_fold"
+    runs_first_tick: ClassVar[bool] = True
+    lattice: Lattice
+    keys: tuple[tuple[str, Expr], ...]
+    into: str
+    item: Expr
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", blocking=True, why="a further item could make the value grow"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "a merged value cannot shrink:\nof an item that is taken back it would not know",
+                "group_by(...).agg(...) with ps.max, ps.collect and the like, which take rows back",
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0]
+        return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        return Growth(tuple(name for name, _ in self.keys), {self.into: self.lattice})
+
+    def inside_loop(self) -> Operator:
+        return LatticeGrowth(self.lattice, self.keys, self.into, self.item, self.nondet)
+
+    def placement(self) -> Placement:
+        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield from self.keys
+        yield self.into, self.item
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield from lattice_functions(self.lattice)
+
+    def describe(self) -> str:
+        keys = f" per {', '.join(name for name, _ in self.keys)}" if self.keys else ""
+        return f"{self.lattice} of {self.item}{keys}"

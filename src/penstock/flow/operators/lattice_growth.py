@@ -1,0 +1,92 @@
+"""Lattice growth: the merge of all values, shown each time that it grew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.graph.growth import Growth
+from penstock.graph.node import ALTERABLE, Operator
+from penstock.lattice import Merging
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeGrowth(Operator):
+    """What a `lattice_fold` is in a cycle within a tick: no barrier, and nothing is taken back.
+
+    Each item that makes the value grow sends the grown value out; so the cycle ends when no
+    value grows any more. The last value of all is the same whatever the order, if what
+    follows only grows with it; which values were shown on the way there depends on order and
+    ticks, so outside of flows with `ticks="given"` it asks for a reason.
+
+    >>> import penstock as ps
+    >>> from penstock.lattice import Max
+    >>> from penstock.testing import show
+    >>> def count_up(seed):
+    ...     numbers = seed.flow.feedback(int)
+    ...     top = seed.union(numbers).lattice_fold(Max(), nondet="only the last one is read")
+    ...     more = top.filter(ps.col.value < 3).map(lambda n: n + 1, returns=int)
+    ...     numbers.close(more)
+    ...     return top
+    >>> show(count_up, seed=[1])
+    + 1
+    + 2
+    + 3
+    """
+
+    kind: ClassVar[str] = "lattice_growth"
+    lattice: Lattice
+    keys: tuple[tuple[str, Expr], ...]
+    into: str
+    item: Expr
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "a merged value cannot shrink:\nof an item that is taken back it would not know",
+                "feed the loop from streams that only grow",
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(ordered=False, once=True, det=inputs[0].det and self.nondet is None)
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        return Growth(tuple(name for name, _ in self.keys), {self.into: self.lattice})
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "In a cycle it shows its value each time it has grown, and ticks decide how often that is."
+
+    def placement(self) -> Placement:
+        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield from self.keys
+        yield self.into, self.item
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield from lattice_functions(self.lattice)
+
+    def describe(self) -> str:
+        keys = f" per {', '.join(name for name, _ in self.keys)}" if self.keys else ""
+        return f"{self.lattice} of {self.item}{keys}"
+
+
+def lattice_functions(lattice: Lattice) -> Iterator[tuple[str, Callable[..., object]]]:
+    """The opaque functions of a lattice: what can raise in it."""
+    yield "merge", lattice.function if isinstance(lattice, Merging) else lattice.merge

@@ -1,0 +1,21 @@
+"""Lattice reduce: a lattice fold that is silent while nothing has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.flow.operators.lattice_fold import LatticeFold
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeReduce(LatticeFold):
+    """As `lattice_fold`, but there is no row while no item has come.
+
+    >>> from penstock.lattice import Max
+    >>> from penstock.testing import show
+    >>> show(lambda numbers: numbers.filter(lambda n: n > 9).lattice_reduce(Max()), numbers=[1, 3, 2])
+    """
+
+    kind: ClassVar[str] = "lattice_reduce"
+    runs_first_tick: ClassVar[bool] = False

@@ -1,0 +1,78 @@
+"""Reduce: the rows themselves, folded into one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.flow.claims import NO_CLAIMS, Claims
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.operators.fold import described
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.growth import Growth
+from penstock.graph.node import ALTERABLE, Operator
+from penstock.lattice import Max
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce(Operator):
+    """`function(so far, row)` over all rows, in their order, from the first row on.
+
+    Nothing while no row has come; then a table of exactly one row. With lifetime TICK one
+    plain row in each tick that has rows. An empty tick changes and says nothing.
+
+    scalar_column: name of the column where rows are bare values, for what grows.
+
+    >>> from penstock.testing import show
+    >>> show(lambda numbers: numbers.reduce(max), numbers=[1, 3, 2])
+    + 3
+    """
+
+    kind: ClassVar[str] = "reduce"
+    function: Callable[..., object]
+    scalar_column: str | None = None
+    claims: Claims = NO_CLAIMS
+    lifetime: Lifetime = Lifetime.STATIC
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", blocking=True, why="a further row could change the value"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        return self.claims.needs()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return folded(inputs[0], self.lifetime, self.nondet)
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        if self.lifetime is Lifetime.TICK or not self.claims.monotone or self.scalar_column is None:
+            return None
+        return Growth((), {self.scalar_column: Max()})
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield "function", self.function
+
+    def describe(self) -> str:
+        return ", ".join([described(self.function, self.claims), *of_lifetime(self.lifetime)])
+
+
+def folded(rows: Facts, lifetime: Lifetime, nondet: str | None) -> Facts:
+    """Facts of folded values: a table that changes, or per tick plain rows in the order of their keys."""
+    if lifetime is Lifetime.TICK:
+        return rows.but(append=True, once=True, det=rows.det and nondet is None)
+    return rows.but(append=rows.append and rows.bounded, ordered=False, once=True)
+
+
+def of_lifetime(lifetime: Lifetime) -> list[str]:
+    """What `describe` says of a lifetime; the usual one is not worth a word."""
+    return ["per tick"] if lifetime is Lifetime.TICK else []

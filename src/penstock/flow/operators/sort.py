@@ -1,0 +1,92 @@
+"""Sort: all rows in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.expr.tree import Ordering
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.operators.reduce import of_lifetime
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Sort(Operator):
+    """The rows of a bounded stream, sorted; with lifetime TICK the rows of each tick.
+
+    by: expressions in Spark's order (nulls first ascending and last descending, NaN
+        greatest) and functions of a row whose results Python compares; of none, the
+        columns from first to last.
+
+    Rows that `by` holds to be equal stay in the order in which they came, if that means
+    something, and are else ordered by all their columns. An empty tick says nothing.
+
+    >>> from penstock import col
+    >>> from penstock.testing import show
+    >>> show(lambda n: n.sort(col.value.desc(), lifetime="tick", nondet="a page at a time"), n=[1, 3, 2])
+    + 3
+    + 2
+    + 1
+    """
+
+    kind: ClassVar[str] = "sort"
+    by: tuple[Ordering | Callable[..., object], ...] = ()
+    lifetime: Lifetime = Lifetime.STATIC
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", blocking=True, why="a further row could come before those that left"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        per_tick = self.lifetime is Lifetime.TICK
+        append = Need(
+            0,
+            "append",
+            "what left in order cannot be taken back in order",
+            "sort what only grows; of what changes, the first rows are kept up to date by .top_k(n, by=...)",
+        )
+        if per_tick:
+            return (append,)
+        bounded = Need(
+            0,
+            "bounded",
+            "a row that comes later may belong before those that left",
+            'sort each tick, .sort(lifetime="tick", nondet="why"), or declare the source bounded=True;\n'
+            "the first rows of a stream that goes on are kept up to date by .top_k(n, by=...)",
+        )
+        return (bounded, append)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        det = inputs[0].det and (self.lifetime is Lifetime.STATIC or self.nondet is None)
+        return inputs[0].but(ordered=True, det=det)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        for one in self.by:
+            if isinstance(one, Ordering):
+                yield "desc" if one.descending else "asc", one.expr
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        for one in self.by:
+            if not isinstance(one, Ordering):
+                yield "by", one
+
+    def describe(self) -> str:
+        by = [
+            str(b) if isinstance(b, Ordering) else getattr(b, "__name__", type(b).__name__) for b in self.by
+        ]
+        return ", ".join([f"by {', '.join(by)}" if by else "by all columns", *of_lifetime(self.lifetime)])

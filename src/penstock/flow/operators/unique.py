@@ -1,0 +1,71 @@
+"""Unique: each row once, where it first stood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.operators.reduce import of_lifetime
+from penstock.graph.facts import Facts, Need, Placement, Port, keyed
+from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Unique(Operator):
+    """The first occurrence of each row, in the order of the rows; nothing waits.
+
+    It is `distinct` with the order kept, where there is one. Of a table a row is taken back
+    with its last copy. With lifetime TICK a row passes once in each tick in which it comes.
+    An empty tick says nothing.
+
+    columns: every column of the input, as expressions.
+
+    >>> from penstock.testing import show
+    >>> show(lambda numbers: numbers.unique(), numbers=[3, 1, 3, 2, 1])
+    + 3
+    + 1
+    + 2
+    """
+
+    kind: ClassVar[str] = "unique"
+    columns: tuple[Expr, ...]
+    lifetime: Lifetime = Lifetime.STATIC
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        if self.lifetime is Lifetime.STATIC:
+            return ()
+        return (
+            Need(
+                0,
+                "append",
+                "each tick is answered for itself:\nwhat an earlier one answered cannot be taken back",
+                'use lifetime="static", or feed it from a stream that only grows',
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0]
+        if self.lifetime is Lifetime.TICK:
+            return rows.but(det=rows.det and self.nondet is None)
+        return rows.but(ordered=rows.ordered and rows.append, once=True)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
+
+    def placement(self) -> Placement:
+        return keyed(self.columns)
+
+    def describe(self) -> str:
+        return ", ".join(of_lifetime(self.lifetime))

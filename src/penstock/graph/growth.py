@@ -1,0 +1,58 @@
+"""Growth of values: which columns of a stream only ever rise, and what tells one such value from another.
+
+This is not growth of a stream (`Facts.append`): a table of counts takes each old
+count back, and yet no count falls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.graph.node import Node
+    from penstock.lattice import Lattice
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Rows of a stream that are values which grow.
+
+    keys:    columns that tell the values apart: at any time there is at most one row of each
+             key, and a row that is taken back is followed by a greater one.
+    columns: the columns that grow, each in the order of a lattice.
+    """
+
+    keys: tuple[str, ...]
+    columns: Mapping[str, Lattice]
+
+
+def growth_of(nodes: Sequence[Node], node_id: int) -> Growth | None:
+    """What of a node's output only grows, while its `origin` reads rows that are only added."""
+    growth: Growth | None = None
+    for node in reversed(_upstream(nodes, node_id)):
+        growth = node.operator.growth([growth] * len(node.inputs))
+    return growth
+
+
+def origin(nodes: Sequence[Node], node_id: int) -> Node:
+    """The operator that makes what grows, or falls, in the output of node `node_id`.
+
+    It is the last one upstream whose own input grows in nothing.
+    """
+    chain = _upstream(nodes, node_id)
+    return next(
+        node
+        for node in chain
+        if len(node.inputs) != 1 or growth_of(nodes, node.inputs[0]) is None or node is chain[-1]
+    )
+
+
+def _upstream(nodes: Sequence[Node], node_id: int) -> list[Node]:
+    """A node, the one it reads, and so on, while there is one that is written before."""
+    chain = [nodes[node_id]]
+    while len(chain[-1].inputs) == 1 and chain[-1].inputs[0] < chain[-1].id:
+        chain.append(nodes[chain[-1].inputs[0]])
+    return chain

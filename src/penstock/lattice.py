@@ -1,0 +1,251 @@
+"""Lattices: values that only grow when they are merged.
+
+Merging is associative, commutative and idempotent, so neither order, nor grouping,
+nor repetition of what is merged shows. `penstock.testing.check_lattice` tries that
+on values. The values are plain and hashable: they stand in rows as they are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from penstock.errors import Place, WrongType
+from penstock.expr.types import ANY, AnyType, BoolType, DataType, Field, ListType, StructType
+
+
+class Lattice(ABC):
+    """A bottom, and a merge that never goes down. Subclasses are frozen dataclasses."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def bottom(self) -> Any:
+        """The least value: merging it changes nothing."""
+
+    @abstractmethod
+    def merge(self, one: Any, other: Any) -> Any:
+        """The least value that is at least both."""
+
+    def leq(self, one: Any, other: Any) -> bool:
+        """Whether `other` is at least `one`: merging `one` into it changes nothing."""
+        return bool(self.merge(one, other) == other)
+
+    def value(self, item: Any) -> Any:
+        """The value that an item of a stream stands for. Default: itself."""
+        return item
+
+    def absorb(self, value: Any, item: Any) -> Any:
+        """`value` merged with what `item` stands for."""
+        return self.merge(value, self.value(item))
+
+    def absorb_all(self, value: Any, items: Iterable[Any]) -> Any:
+        """`value` merged with what each of `items` stands for."""
+        for item in items:
+            value = self.merge(value, self.value(item))
+        return value
+
+    def column(self, item: Field) -> Field:
+        """The column of merged values, from that of the items. Raises `WrongType` for what it cannot hold."""
+        return item if self.bottom is not None else Field(item.name, item.type, True)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Max(Lattice):
+    """The greatest value so far; the bottom is None. NaN is greatest."""
+
+    @property
+    def bottom(self) -> Any:
+        return None
+
+    def merge(self, one: Any, other: Any) -> Any:
+        if one is None:
+            return other
+        return one if other is None or _at_most(other, one) else other
+
+    def leq(self, one: Any, other: Any) -> bool:
+        return one is None or (other is not None and _at_most(one, other))
+
+
+@dataclass(frozen=True, slots=True)
+class Min(Lattice):
+    """The least value so far; the bottom is None, and less is more. NaN is the least informed number."""
+
+    @property
+    def bottom(self) -> Any:
+        return None
+
+    def merge(self, one: Any, other: Any) -> Any:
+        if one is None:
+            return other
+        return one if other is None or _at_most(one, other) else other
+
+    def leq(self, one: Any, other: Any) -> bool:
+        return one is None or (other is not None and _at_most(other, one))
+
+
+def _at_most(one: Any, other: Any) -> bool:
+    return bool(one <= other or other != other)
+
+
+@dataclass(frozen=True, slots=True)
+class SetUnion(Lattice):
+    """All members so far, as a `frozenset`. An item is any collection of members."""
+
+    @property
+    def bottom(self) -> frozenset[Any]:
+        return frozenset()
+
+    def value(self, item: Any) -> frozenset[Any]:
+        return frozenset(item)
+
+    def merge(self, one: frozenset[Any], other: frozenset[Any]) -> frozenset[Any]:
+        return one | other
+
+    def leq(self, one: frozenset[Any], other: frozenset[Any]) -> bool:
+        return one <= other
+
+    def absorb_all(self, value: frozenset[Any], items: Iterable[Any]) -> frozenset[Any]:
+        return value.union(*items)
+
+    def column(self, item: Field) -> Field:
+        return _any_of(self, item, ListType)
+
+
+@dataclass(frozen=True, slots=True)
+class MapUnion(Lattice):
+    """Per key the merge, in the lattice `inner`, of all its values so far.
+
+    A value is the `frozenset` of the map's pairs, because rows hold nothing that can
+    be altered; `dict(value)` is the map. An item is a mapping, or any collection of pairs.
+    A key whose value is the bottom of `inner` counts as one that is not there.
+    """
+
+    inner: Lattice
+
+    @property
+    def bottom(self) -> frozenset[Any]:
+        return frozenset()
+
+    def value(self, item: Any) -> frozenset[Any]:
+        return self.absorb_all(frozenset(), [item])
+
+    def merge(self, one: frozenset[Any], other: frozenset[Any]) -> frozenset[Any]:
+        return self.absorb_all(one, [other])
+
+    def leq(self, one: frozenset[Any], other: frozenset[Any]) -> bool:
+        have = dict(other)
+        return all(self.inner.leq(value, have.get(key, self.inner.bottom)) for key, value in one)
+
+    def absorb_all(self, value: frozenset[Any], items: Iterable[Any]) -> frozenset[Any]:
+        merged = dict(value)
+        bottom = self.inner.bottom
+        for item in items:
+            pairs = cast("Mapping[Any, Any]", item).items() if isinstance(item, Mapping) else item
+            for key, given in pairs:
+                merged[key] = self.inner.absorb(merged.get(key, bottom), given)
+        return frozenset((key, kept) for key, kept in merged.items() if kept != bottom)
+
+    def column(self, item: Field) -> Field:
+        return _any_of(self, item, ListType)
+
+    def __str__(self) -> str:
+        return f"MapUnion({self.inner})"
+
+
+@dataclass(frozen=True, slots=True)
+class BoolOr(Lattice):
+    """Whether any value so far was true."""
+
+    @property
+    def bottom(self) -> bool:
+        return False
+
+    def value(self, item: Any) -> bool:
+        return bool(item)
+
+    def merge(self, one: bool, other: bool) -> bool:
+        return one or other
+
+    def column(self, item: Field) -> Field:
+        if not isinstance(item.type, BoolType | AnyType):
+            raise _does_not_fit(self, item, "an item is true or false", "compare it with something first")
+        return Field(item.name, item.type, item.nullable and isinstance(item.type, AnyType))
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Lattice):
+    """Two values side by side, each in its own lattice: a tuple of two."""
+
+    first: Lattice
+    second: Lattice
+
+    @property
+    def bottom(self) -> tuple[Any, Any]:
+        return (self.first.bottom, self.second.bottom)
+
+    def value(self, item: Any) -> tuple[Any, Any]:
+        one, other = item
+        return (self.first.value(one), self.second.value(other))
+
+    def merge(self, one: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
+        return (self.first.merge(one[0], other[0]), self.second.merge(one[1], other[1]))
+
+    def leq(self, one: tuple[Any, Any], other: tuple[Any, Any]) -> bool:
+        return self.first.leq(one[0], other[0]) and self.second.leq(one[1], other[1])
+
+    def column(self, item: Field) -> Field:
+        if isinstance(item.type, StructType) and len(item.type.fields) == 2:
+            return Field(item.name, ANY)
+        return _any_of(self, item, ListType)
+
+    def __str__(self) -> str:
+        return f"Pair({self.first}, {self.second})"
+
+
+@dataclass(frozen=True, slots=True)
+class Merging(Lattice):
+    """A lattice from a bottom and a function of two values; `check_lattice` says whether it is one.
+
+    The order is that of the merge: one value is at most another that it merges into.
+    """
+
+    least: Any
+    function: Callable[[Any, Any], Any]
+
+    @property
+    def bottom(self) -> Any:
+        return self.least
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return self.function(one, other)
+
+    def __str__(self) -> str:
+        return getattr(self.function, "__name__", "Merging")
+
+
+def _any_of(lattice: Lattice, item: Field, *also: type[DataType]) -> Field:
+    if not isinstance(item.type, (AnyType, *also)):
+        raise _does_not_fit(
+            lattice,
+            item,
+            "an item is a collection",
+            "map() each row to one: frozenset([row]), returns=object",
+        )
+    return Field(item.name, ANY, True)
+
+
+def _does_not_fit(lattice: Lattice, item: Field, why: str, fix: str) -> WrongType:
+    return WrongType(
+        f"{lattice} cannot merge {item.name!r}, which is {item.type}",
+        where=[Place.of_caller()],
+        why=f"In this lattice {why}.",
+        fix=fix,
+        column=item.name,
+    )
