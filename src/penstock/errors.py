@@ -218,6 +218,12 @@ class QueueFull(PenstockError):
     code = "P206"
 
 
+class UnknownPort(PenstockError):
+    """A row of a partition belongs to none of its ports."""
+
+    code = "P207"
+
+
 # --- sources, sinks and checkpoints: P3xx ---------------------------------------------
 
 

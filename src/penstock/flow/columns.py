@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -146,9 +147,11 @@ def as_class(schema: Schema, into: Any, place: Place) -> Schema:
 
 
 def result_schema(
-    what: str, function: Callable[..., Any], returns: Any, place: Place, *, many: bool
+    what: str, function: Callable[..., Any], returns: Any, place: Place, *, many: bool, maybe: bool = False
 ) -> Schema:
     """The row type that a function makes, or, of `many`, that it makes a collection of.
+
+    maybe: None is no row, so that `RowType | None` makes rows of RowType.
 
     Raises `WrongType` for what is no function, `UnknownRowType` where nothing tells the type.
     """
@@ -171,7 +174,13 @@ def result_schema(
         if not items:
             raise _unknown_result(function, "Its return annotation does not name the items.", place, many)
         annotation = items[0]
-    return schema_of(annotation)
+    return schema_of(_without_none(annotation) if maybe else annotation)
+
+
+def _without_none(annotation: Any) -> Any:
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
+        return annotation
+    return typing.Union[tuple(part for part in typing.get_args(annotation) if part is not type(None))]  # noqa: UP007
 
 
 def _unknown_result(function: Callable[..., Any], why: str, place: Place, many: bool) -> UnknownRowType:

@@ -11,7 +11,9 @@ from penstock.expr.check import check
 from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field
+from penstock.flow.aggregates import Aggregation
 from penstock.flow.columns import as_class, check_aggregations, own_keywords
+from penstock.flow.lifetime import Lifetime, LifetimeName, check_reason, lifetimes
 from penstock.flow.markers import Changes, NoOrder, Unbounded
 from penstock.flow.operators.aggregate import Aggregate
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.expr.types import Schema
-    from penstock.flow.aggregates import Aggregation
     from penstock.flow.stream import Stream
 
 R = TypeVar("R")
@@ -37,22 +38,36 @@ class Grouped(Generic[B]):
 
     @overload
     def agg(
-        self, *, into: type[R], name: str | Aggregation | None = None, **named: Aggregation
+        self,
+        *,
+        into: type[R],
+        lifetime: LifetimeName | Aggregation = "static",
+        nondet: str | Aggregation | None = None,
+        name: str | Aggregation | None = None,
+        **named: Aggregation,
     ) -> Stream[R, B, Changes, NoOrder]: ...
     @overload
     def agg(
-        self, *, name: str | Aggregation | None = None, **named: Aggregation
+        self,
+        *,
+        lifetime: LifetimeName | Aggregation = "static",
+        nondet: str | Aggregation | None = None,
+        name: str | Aggregation | None = None,
+        **named: Aggregation,
     ) -> Stream[Any, B, Changes, NoOrder]: ...
     def agg(self, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
         """One row per group: the keys, then these aggregates (see `operators.aggregate`).
 
-        `into` and `name` are as in `Stream.select`.
+        `into` and `name` are as in `Stream.select`. lifetime: "tick" answers each tick for
+        itself, in plain rows; nondet: why it is right that answers depend on the cut into
+        ticks then, not needed where the ticks are given. Columns may be called so too.
         """
         place = Place.of_caller()
+        lifetime, nondet = _own_lifetime(named, place)
         schema = self._stream.schema
         into, name = own_keywords(named)
         result = answer_schema(schema, self._keys, (), named, into, place)
-        operator = Aggregate(self._keys, tuple(named.items()))
+        operator = Aggregate(self._keys, tuple(named.items()), lifetime, nondet)
         return self._stream.flow.add(operator, result, (self._stream,), name, place)
 
 
@@ -93,3 +108,14 @@ def answer_schema(
         )
     result = derived_schema(tuple(fields))
     return result if into is None else as_class(result, into, place)
+
+
+def _own_lifetime(named: dict[str, Any], place: Place) -> tuple[Lifetime, str | None]:
+    """Take `lifetime` and `nondet` out of keyword arguments where they are no aggregates. Raises `WrongType`."""
+    given, nondet = (
+        default if isinstance(named.get(key, default), Aggregation) else named.pop(key, default)
+        for key, default in (("lifetime", "static"), ("nondet", None))
+    )
+    (lifetime,) = lifetimes(given, 1, "agg", place)
+    check_reason(nondet, place)
+    return lifetime, nondet

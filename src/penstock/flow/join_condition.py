@@ -124,14 +124,14 @@ def plan_join(
             fix="on=ps.left.a == ps.right.b; further conditions may follow with `&`",
         )
     _same_types(left_keys, right_keys, sides)
-    pair_names = _pair_names(left, right)
-    names = dict(zip(_qualified(left, right), pair_names, strict=True))
+    names_in_pair = pair_names(left, right)
+    names = dict(zip(_qualified(left, right), names_in_pair, strict=True))
     residual: Expr | None = None
     for part in rest:
         renamed = rename(part, names, sides)
         residual = renamed if residual is None else Call("and", (residual, renamed))
     pair_fields = [
-        replace(f, name=name) for f, name in zip((*left.fields, *right.fields), pair_names, strict=True)
+        replace(f, name=name) for f, name in zip((*left.fields, *right.fields), names_in_pair, strict=True)
     ]
     if residual is not None and check(residual, Schema(tuple(pair_fields))).type != BOOL:
         raise WrongType(
@@ -140,8 +140,18 @@ def plan_join(
             fix="compare it with something: ==, !=, <, <=, >, >=, .is_in(...), .is_null()",
         )
     kept = _kept_right(left, right, left_keys, right_keys) if how.has_right_columns else ()
-    operator = Join(how, tuple(left_keys), tuple(right_keys), residual, pair_names, kept)
-    return operator, _output(left, right, kept, how, suffix, place)
+    operator = Join(how, tuple(left_keys), tuple(right_keys), residual, names_in_pair, kept)
+    if not how.has_right_columns:
+        return operator, left
+    may_lack = (False, how is How.LEFT)
+    return operator, paired_schema("join", left, right, kept, suffix, place, may_lack=may_lack)
+
+
+def plan_product(left: Schema, right: Schema, suffix: str | None, place: Place) -> tuple[Join, Schema]:
+    """The join of every row with every row, and its output schema. Raises `WrongType`."""
+    kept = tuple(range(len(right.fields)))
+    schema = paired_schema("cross_join", left, right, kept, suffix, place)
+    return Join(How.INNER, (), (), None, pair_names(left, right), kept), schema
 
 
 def _as_condition(on: object, place: Place) -> list[Expr]:
@@ -186,7 +196,7 @@ def _qualified(left: Schema, right: Schema) -> list[tuple[str, str]]:
     return [("left", n) for n in left.names] + [("right", n) for n in right.names]
 
 
-def _pair_names(left: Schema, right: Schema) -> tuple[str, ...]:
+def pair_names(left: Schema, right: Schema) -> tuple[str, ...]:
     """Names of the left and right columns side by side, unique: a clash gets `right.` in front."""
     taken = set(left.names)
     return (*left.names, *(f"right.{n}" if n in taken else n for n in right.names))
@@ -204,12 +214,23 @@ def _kept_right(
     return tuple(i for i, n in enumerate(right.names) if n not in same)
 
 
-def _output(
-    left: Schema, right: Schema, kept: tuple[int, ...], how: How, suffix: str | None, place: Place
+def paired_schema(
+    what: str,
+    left: Schema,
+    right: Schema,
+    kept: Sequence[int],
+    suffix: str | None,
+    place: Place,
+    *,
+    may_lack: tuple[bool, bool] = (False, False),
 ) -> Schema:
-    if not how.has_right_columns:
-        return left
-    fields = list(left.fields)
+    """The columns of `left`, then those of `right` at the positions `kept`, of which clashing ones get `suffix`.
+
+    may_lack: per side, whether a row may lack its row, and has nulls instead.
+
+    Raises `WrongType` for a name that both sides have, for an operator `what`.
+    """
+    fields = [replace(f, nullable=f.nullable or may_lack[0]) for f in left.fields]
     taken = set(left.names)
     for at in kept:
         f = right.fields[at]
@@ -217,21 +238,22 @@ def _output(
         if name in taken:
             if suffix is None:
                 raise WrongType(
-                    f"both sides of the join have a column {name!r}",
+                    f"both sides of the {what} have a column {name!r}",
                     where=[place],
-                    why="The answer has the columns of both sides; only keys of one name are one column.",
-                    fix='give suffix="_right", or rename it with select() before the join',
+                    why="The answer has the columns of both sides"
+                    f"{'; only keys of one name are one column' if what == 'join' else ''}.",
+                    fix=f'give suffix="_right", or rename it with select() before the {what}',
                     column=name,
                 )
             name += suffix
             if name in taken:
                 raise WrongType(
-                    f"the left side of the join has a column {name!r} already",
+                    f"the left side of the {what} has a column {name!r} already",
                     where=[place],
                     why=f"It is what suffix={suffix!r} makes of the right side's {f.name!r}.",
-                    fix="give another suffix, or rename it with select() before the join",
+                    fix=f"give another suffix, or rename it with select() before the {what}",
                     column=name,
                 )
         taken.add(name)
-        fields.append(Field(name, f.type, f.nullable or how is How.LEFT))
+        fields.append(Field(name, f.type, f.nullable or may_lack[1]))
     return derived_schema(tuple(fields))

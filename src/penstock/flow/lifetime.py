@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
 from penstock.errors import Place, WrongType
 from penstock.flow.columns import shown
+from penstock.graph.facts import Need
 
 
 class Lifetime(Enum):
@@ -27,7 +28,11 @@ Lifetimes: TypeAlias = "LifetimeName | tuple[LifetimeName, LifetimeName]"
 DEPENDS_ON_CUT = 'With lifetime="tick" it answers each tick for itself, so where ticks end shows.'
 
 
-def lifetimes(given: object, ports: int, what: str, place: Place) -> tuple[Lifetime, ...]:
+@overload
+def lifetimes(given: object, ports: Literal[1], what: str, place: Place) -> tuple[Lifetime]: ...
+@overload
+def lifetimes(given: object, ports: Literal[2], what: str, place: Place) -> tuple[Lifetime, Lifetime]: ...
+def lifetimes(given: object, ports: int, what: str, place: Place) -> Any:
     """One lifetime per port, from one name for all or a tuple of names. Raises `WrongType`."""
     names = given if isinstance(given, tuple) else (given,) * ports
     try:
@@ -42,3 +47,53 @@ def lifetimes(given: object, ports: int, what: str, place: Place) -> tuple[Lifet
             fix=f'"static" or "tick"{several}',
         )
     return found
+
+
+def tick_needs(given: tuple[Lifetime, ...]) -> tuple[Need, ...]:
+    """What an operator with these lifetimes needs of its inputs, none where all are STATIC.
+
+    A tick is answered in rows that stay, from rows that stay. A STATIC input beside it
+    may take rows back: between ticks, but not in a loop within one.
+    """
+    if Lifetime.TICK not in given:
+        return ()
+    return tuple(
+        _tick_need(port) if which is Lifetime.TICK else _beside(port) for port, which in enumerate(given)
+    )
+
+
+def _tick_need(port: int) -> Need:
+    return Need(
+        port,
+        "append",
+        "a tick is answered from its own rows alone,\nand could not take back what an earlier tick answered",
+        'keep the input over the ticks, lifetime="static",\n'
+        "or let .every_tick(nondet=...) show all of its rows in each tick, as plain rows",
+    )
+
+
+def _beside(port: int) -> Need:
+    return Need(
+        port,
+        "append",
+        "what a tick answered in an earlier round of the loop is not taken back",
+        "feed the loop from streams that only grow",
+        only_in_loop=True,
+    )
+
+
+def describe_lifetimes(given: tuple[Lifetime, ...]) -> str:
+    """The lifetimes for `explain`; empty where all are STATIC."""
+    return f"lifetime {', '.join(which.value for which in given)}" if Lifetime.TICK in given else ""
+
+
+def check_reason(nondet: object, place: Place) -> None:
+    """Raises `WrongType` for a `nondet=` that is no reason in words; None is none given."""
+    if nondet is None or (isinstance(nondet, str) and nondet.strip()):
+        return
+    raise WrongType(
+        f"nondet is a reason in words, got {shown(nondet)}",
+        where=[place],
+        why="Who reads the flow wants to know why its answers may depend on ticks.",
+        fix='nondet="an offer counts from the day after it was made"',
+    )

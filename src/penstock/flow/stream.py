@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
@@ -23,6 +24,7 @@ from penstock.flow.columns import (
 )
 from penstock.flow.grouped import Grouped
 from penstock.flow.join_condition import plan_join
+from penstock.flow.lifetime import LifetimeName, Lifetimes, lifetimes
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
@@ -34,12 +36,15 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.with_columns import with_columns
-from penstock.flow.stream_base import B, G, O, T_co, check_stream
+from penstock.flow.stream_base import B, G, O, T_co, check_reason, check_stream
 from penstock.flow.stream_folds import StreamFolds
 from penstock.flow.stream_pairs import StreamPairs
 from penstock.flow.stream_rows import StreamRows
 from penstock.flow.stream_ticks import StreamTicks
 from penstock.flow.stream_time import StreamTime
+from penstock.flow.tick_joins import add_difference, add_join
+from penstock.flow.window_groups import WindowGroups
+from penstock.flow.windows import Windows
 
 if TYPE_CHECKING:
     pass
@@ -183,6 +188,8 @@ class Stream(
         on: Expr | str | Sequence[str],
         how: Literal["semi"],
         *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
         suffix: str | None = None,
         into: None = None,
         name: str | None = None,
@@ -194,6 +201,8 @@ class Stream(
         on: Expr | str | Sequence[str],
         how: Literal["anti"],
         *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
         suffix: str | None = None,
         into: None = None,
         name: str | None = None,
@@ -205,6 +214,8 @@ class Stream(
         on: Expr | str | Sequence[str],
         how: Literal["left"],
         *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
         suffix: str | None = None,
         into: type[U],
         name: str | None = None,
@@ -216,6 +227,8 @@ class Stream(
         on: Expr | str | Sequence[str],
         how: Literal["left"],
         *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
         suffix: str | None = None,
         into: None = None,
         name: str | None = None,
@@ -227,6 +240,8 @@ class Stream(
         on: Expr | str | Sequence[str],
         how: Literal["inner"] = "inner",
         *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
         suffix: str | None = None,
         into: type[U],
         name: str | None = None,
@@ -238,6 +253,8 @@ class Stream(
         on: Expr | str | Sequence[str],
         how: Literal["inner"] = "inner",
         *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
         suffix: str | None = None,
         into: None = None,
         name: str | None = None,
@@ -248,6 +265,8 @@ class Stream(
         on: Expr | str | Sequence[str],
         how: str = "inner",
         *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
         suffix: str | None = None,
         into: Any = None,
         name: str | None = None,
@@ -258,6 +277,10 @@ class Stream(
                 one equality between the sides: `ps.left.a == ps.right.b`; a column
                 that only one side has needs no side (`col.auction == col.id`).
         how:    "inner", "left", "semi", or "anti".
+        lifetime: "static", "tick", or one of them for each side: where a side is "tick", a tick
+                answers its own rows of it with all rows so far of the other.
+        nondet: why it is right that answers depend on the cut into ticks, where a lifetime
+                is "tick"; not needed where the ticks are given.
         suffix: for right columns whose name the left side has too.
         into:   row class of the result, whose columns must be those of the join.
         """
@@ -268,35 +291,75 @@ class Stream(
         except ValueError:
             options = ", ".join(repr(h.value) for h in How)
             raise WrongType(f"there is no join {how!r}", where=[place], fix=f"one of {options}") from None
+        check_reason(nondet, place)
         operator, schema = plan_join(self._schema, other._schema, on, kind, suffix, place)
+        operator = replace(operator, lifetimes=lifetimes(lifetime, 2, "join", place), nondet=nondet)
         if into is not None:
             schema = as_class(schema, into, place)
-        return self._flow.add(operator, schema, (self, other), name, place)
+        return add_join(self, other, operator, schema, name, place)
 
     def difference(
-        self, neg: Stream[T_co, B2, Any, Any], *, name: str | None = None
+        self,
+        neg: Stream[T_co, B2, Any, Any],
+        *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
+        name: str | None = None,
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
-        """The rows that never appear in `neg` (see `operators.difference`)."""
+        """The rows that never appear in `neg` (see `operators.difference`).
+
+        lifetime: as in `join`. With ("static", "tick") each tick answers with all rows so
+                  far that its own rows of `neg` do not exclude, and costs as much.
+        nondet:   as in `join`.
+        """
         place = Place.of_caller()
+        check_reason(nondet, place)
         check_stream(neg, "difference", place)
         self.check_row_type("difference", neg, place)
-        operator = Difference(all_columns(self._schema), all_columns(neg._schema))
-        return self._flow.add(operator, self._schema, (self, neg), name, place)
+        given = lifetimes(lifetime, 2, "difference", place)
+        operator = Difference(all_columns(self._schema), all_columns(neg._schema), given, nondet)
+        return add_difference(self, neg, operator, name, place)
 
     # -- groups --------------------------------------------------------------------------
 
-    def group_by(self, *keys: Expr | str, **named: Expr) -> Grouped[B]:
-        """Group by expressions; follow with `.agg(...)` (see `operators.aggregate`)."""
+    @overload
+    def group_by(
+        self, *keys: Expr | str, window: Windows, emit: Literal["close"] = "close", **named: Expr
+    ) -> WindowGroups[B, Append, O]: ...
+    @overload
+    def group_by(
+        self, *keys: Expr | str, window: Windows, emit: Literal["updates"], **named: Expr
+    ) -> WindowGroups[B, Changes, NoOrder]: ...
+    @overload
+    def group_by(self, *keys: Expr | str, **named: Expr) -> Grouped[B]: ...
+    def group_by(self, *keys: Expr | str, **named: Any) -> Grouped[B] | WindowGroups[B, Any, Any]:
+        """Group by expressions; follow with `.agg(...)` (see `operators.aggregate`).
+
+        window: windows of event time, `ps.tumbling(...)` and the like; then a group is of
+                a window too (see `operators.window`).
+        emit:   of windows: "close", each answers once, when the watermark passes its end;
+                or "updates", answers change with the rows until then.
+        """
         place = Place.of_caller()
+        if isinstance(named.get("window"), Windows):
+            return self._windows(keys, named, place)
         chosen = (*named_columns(keys, place), *computed_columns(named, place))
         for _, expr in chosen:
             check(expr, self._schema)
         return Grouped(self, chosen)
 
-    def distinct(self, *, name: str | None = None) -> Stream[T_co, B, G, NoOrder]:
-        """Each row once (see `operators.distinct`)."""
+    def distinct(
+        self, *, lifetime: LifetimeName = "static", nondet: str | None = None, name: str | None = None
+    ) -> Stream[T_co, B, G, NoOrder]:
+        """Each row once (see `operators.distinct`); with lifetime "tick", once in each tick.
+
+        nondet: as in `join`.
+        """
         place = Place.of_caller()
-        stream = self._add(Distinct(all_columns(self._schema)), self._schema, name, place)
+        check_reason(nondet, place)
+        (given,) = lifetimes(lifetime, 1, "distinct", place)
+        operator = Distinct(all_columns(self._schema), given, nondet)
+        stream = self._add(operator, self._schema, name, place)
         return cast("Stream[T_co, B, G, NoOrder]", stream)
 
     def top_k(
@@ -305,10 +368,17 @@ class Stream(
         *,
         by: Expr | Ordering | Sequence[Expr | Ordering],
         per: Expr | str | Sequence[Expr | str] = (),
+        lifetime: LifetimeName = "static",
+        nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B, Changes, NoOrder]:
-        """The first `count` rows of each group `per`, in the order `by` (see `operators.top_k`)."""
+        """The first `count` rows of each group `per`, in the order `by` (see `operators.top_k`).
+
+        lifetime: "tick" answers each tick for itself. nondet: as in `join`.
+        """
         place = Place.of_caller()
+        check_reason(nondet, place)
+        (given,) = lifetimes(lifetime, 1, "top_k", place)
         if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
                 f"top_k needs a count of at least 1, got {shown(count)}",
@@ -322,7 +392,7 @@ class Stream(
         for expr in (*(o.expr for o in orderings), *columns):
             check_expression("top_k", expr, place)
             check(expr, self._schema)
-        operator = TopK(count, orderings, columns)
+        operator = TopK(count, orderings, columns, given, nondet)
         return cast("Stream[T_co, B, Changes, NoOrder]", self._add(operator, self._schema, name, place))
 
 

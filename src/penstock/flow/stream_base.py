@@ -18,11 +18,11 @@ from penstock.expr.tree import Expr
 from penstock.expr.types import Field, Schema
 from penstock.flow.columns import as_class, shown
 from penstock.flow.grouped import Grouped
+from penstock.flow.lifetime import check_reason as check_reason
 from penstock.flow.markers import Changes, NoOrder, Unbounded
 from penstock.flow.output import Output
 
 if TYPE_CHECKING:
-    from penstock.flow.flow import Flow
     from penstock.flow.stream import Stream
     from penstock.graph.node import Operator
 
@@ -46,6 +46,10 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
         self, operator: Operator, schema: Schema, name: str | None, place: Place
     ) -> Stream[Any, B, G, O]:
         return self._flow.add(operator, schema, (self,), name, place)
+
+    def beside(self, node: int) -> Stream[Any, Any, Any, Any]:
+        """The stream of another node of the same flow."""
+        return type(self)(self._flow, node, self._flow.node(node).schema)  # pyright: ignore[reportReturnType]
 
     def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, place: Place) -> Schema:
         fields: list[Field] = []
@@ -100,16 +104,4 @@ def check_stream(given: object, what: str, place: Place) -> None:
         f"{what} needs a stream, got {'a group without aggregates' if grouped else shown(given)}",
         where=[place],
         fix="follow group_by(...) with .agg(...)" if grouped else "rows enter a flow by flow.source(...)",
-    )
-
-
-def check_reason(nondet: object, place: Place) -> None:
-    """Raises `WrongType` for a `nondet=` that is no reason in words; None is none given."""
-    if nondet is None or (isinstance(nondet, str) and nondet.strip()):
-        return
-    raise WrongType(
-        f"nondet is a reason in words, got {shown(nondet)}",
-        where=[place],
-        why="Who reads the flow wants to know why its answers may depend on ticks.",
-        fix='nondet="an offer counts from the day after it was made"',
     )

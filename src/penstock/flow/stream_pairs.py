@@ -2,10 +2,313 @@
 
 from __future__ import annotations
 
-from penstock.flow.stream_base import B, G, O, StreamBase, T_co
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from penstock.errors import Place, WrongType
+from penstock.expr.types import Field, Schema
+from penstock.flow.columns import all_columns, as_class, shown
+from penstock.flow.join_condition import paired_schema, plan_join, plan_product
+from penstock.flow.lifetime import Lifetime, Lifetimes, lifetimes
+from penstock.flow.markers import Append, Changes, NoOrder, Ordered, Unbounded
+from penstock.flow.operators.chain import Chain
+from penstock.flow.operators.chain_first_n import ChainFirstN
+from penstock.flow.operators.cross_singleton import CrossSingleton
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.every_tick import EveryTick
+from penstock.flow.operators.join import How
+from penstock.flow.operators.top_k import TopK
+from penstock.flow.operators.zip import Zip
+from penstock.flow.operators.zip_longest import ZipLongest
+from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
+from penstock.flow.tick_joins import add_join
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.flow.stream import Stream
+
+B2 = TypeVar("B2", bound=Unbounded)
+G2 = TypeVar("G2", bound=Changes)
+U = TypeVar("U")
 
 
 class StreamPairs(StreamBase[T_co, B, G, O]):
-    """Several streams: products, pairs by place, one after the other."""
+    """Several streams: products, pairs by place, one after the other.
+
+    Where there are pairs, `suffix` goes to columns of the other stream whose name this
+    one has too, and `into` is the row class of the result, whose columns must be those
+    of the pair. `lifetime` is "static", "tick", or one of them per input; what depends on
+    the cut into ticks takes a reason `nondet`, which is not needed where the ticks are given.
+    """
 
     __slots__ = ()
+
+    # -- one after the other ---------------------------------------------------------------
+
+    def chain(
+        self, other: Stream[T_co, B2, G2, Any], *, name: str | None = None
+    ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
+        """All rows of both, in each tick all of this before any of the other (see `operators.chain`)."""
+        place = Place.of_caller()
+        schema = self._one_row_type("chain", (other,), place)
+        stream = self._flow.add(Chain(), schema, (self, other), name, place)
+        return cast("Stream[T_co, B | B2, G | G2, NoOrder]", stream)
+
+    def chain_first_n(
+        self,
+        count: int,
+        *others: Stream[T_co, B2, Append, Any],
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B | B2, Append, Ordered]:
+        """In each tick the first `count` rows of this stream, then of the others (see `operators.chain_first_n`)."""
+        place = Place.of_caller()
+        if not isinstance(count, int) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(
+                f"chain_first_n needs a number of rows, got {shown(count)}",
+                where=[place],
+                fix="a whole number: chain_first_n(3, others)",
+            )
+        check_reason(nondet, place)
+        schema = self._one_row_type("chain_first_n", others, place)
+        operator = ChainFirstN(count, 1 + len(others), nondet)
+        stream = self._flow.add(operator, schema, (self, *others), name, place)
+        return cast("Stream[T_co, B | B2, Append, Ordered]", stream)
+
+    def _one_row_type(
+        self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], place: Place
+    ) -> Schema:
+        for other in others:
+            check_stream(other, what, place)
+            self.check_row_type(what, other, place)
+        fields = tuple(
+            Field(f.name, f.type, any(s.schema.fields[i].nullable for s in (self, *others)))
+            for i, f in enumerate(self._schema.fields)
+        )
+        return Schema(fields, self._schema.row_class, self._schema.scalar)
+
+    # -- by position -----------------------------------------------------------------------
+
+    def zip(
+        self,
+        other: Stream[Any, B2, Append, Any],
+        *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
+        suffix: str | None = None,
+        into: Any = None,
+        name: str | None = None,
+    ) -> Stream[Any, B | B2, Append, Ordered]:
+        """The first row with the first of the other, and so on (see `operators.zip`).
+
+        lifetime: "static" keeps what has no partner yet, "tick" drops it when the tick ends.
+        """
+        place = Place.of_caller()
+        check_stream(other, "zip", place)
+        check_reason(nondet, place)
+        schema, kept = self._beside("zip", other, suffix, into, place)
+        left, right = lifetimes(lifetime, 2, "zip", place)
+        stream = self._flow.add(Zip(kept, (left, right), nondet), schema, (self, other), name, place)
+        return cast("Stream[Any, B | B2, Append, Ordered]", stream)
+
+    def zip_longest(
+        self,
+        other: Stream[Any, B2, Append, Any],
+        *,
+        nondet: str | None = None,
+        suffix: str | None = None,
+        into: Any = None,
+        name: str | None = None,
+    ) -> Stream[Any, B | B2, Append, Ordered]:
+        """In each tick the first row with the first, with nulls where one has no more (see `operators.zip_longest`)."""
+        place = Place.of_caller()
+        check_stream(other, "zip_longest", place)
+        check_reason(nondet, place)
+        schema, kept = self._beside("zip_longest", other, suffix, into, place, may_lack=True)
+        stream = self._flow.add(ZipLongest(kept, nondet), schema, (self, other), name, place)
+        return cast("Stream[Any, B | B2, Append, Ordered]", stream)
+
+    def _beside(
+        self,
+        what: str,
+        other: StreamBase[Any, Any, Any, Any],
+        suffix: str | None,
+        into: Any,
+        place: Place,
+        *,
+        may_lack: bool = False,
+    ) -> tuple[Schema, tuple[int, ...]]:
+        """The columns of both, and the positions of the other's among its own."""
+        kept = tuple(range(len(other.schema.fields)))
+        lack = (may_lack, may_lack)
+        schema = paired_schema(what, self._schema, other.schema, kept, suffix, place, may_lack=lack)
+        return (schema if into is None else as_class(schema, into, place)), kept
+
+    # -- products --------------------------------------------------------------------------
+
+    def cross_join(
+        self,
+        other: Stream[Any, B2, G2, Any],
+        *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
+        suffix: str | None = None,
+        into: Any = None,
+        name: str | None = None,
+    ) -> Stream[Any, B | B2, G | G2, NoOrder]:
+        """Every row with every row of the other; copies multiply (see `operators.join`).
+
+        It keeps all rows of both, and has as many pairs as their product.
+        """
+        place = Place.of_caller()
+        check_stream(other, "cross_join", place)
+        check_reason(nondet, place)
+        operator, schema = plan_product(self._schema, other.schema, suffix, place)
+        left, right = lifetimes(lifetime, 2, "cross_join", place)
+        operator = replace(operator, lifetimes=(left, right), nondet=nondet)
+        schema = schema if into is None else as_class(schema, into, place)
+        return cast("Any", add_join(self, other, operator, schema, name, place))
+
+    def cross_join_set(
+        self,
+        other: Stream[Any, B2, G2, Any],
+        *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
+        suffix: str | None = None,
+        into: Any = None,
+        name: str | None = None,
+    ) -> Stream[Any, B | B2, G | G2, NoOrder]:
+        """Every row with every row of the other, each row once: `distinct` on either side, then `cross_join`."""
+        place = Place.of_caller()
+        check_stream(other, "cross_join_set", place)
+        check_reason(nondet, place)
+        given = lifetimes(lifetime, 2, "cross_join_set", place)
+        sides = self._sets(other, given, nondet, place)
+        operator, schema = plan_product(self._schema, other.schema, suffix, place)
+        operator = replace(operator, lifetimes=given, nondet=nondet)
+        schema = schema if into is None else as_class(schema, into, place)
+        return cast("Any", add_join(*sides, operator, schema, name, place))
+
+    def join_set(
+        self,
+        other: Stream[Any, B2, G2, Any],
+        on: Expr | str | Sequence[str],
+        *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
+        suffix: str | None = None,
+        into: Any = None,
+        name: str | None = None,
+    ) -> Stream[Any, B | B2, G | G2, NoOrder]:
+        """Rows of both that agree on a key, each row once: `distinct` on either side, then `join`.
+
+        on: as in `join`.
+        """
+        place = Place.of_caller()
+        check_stream(other, "join_set", place)
+        check_reason(nondet, place)
+        given = lifetimes(lifetime, 2, "join_set", place)
+        sides = self._sets(other, given, nondet, place)
+        operator, schema = plan_join(self._schema, other.schema, on, How.INNER, suffix, place)
+        operator = replace(operator, lifetimes=given, nondet=nondet)
+        schema = schema if into is None else as_class(schema, into, place)
+        return cast("Any", add_join(*sides, operator, schema, name, place))
+
+    def _sets(
+        self,
+        other: StreamBase[Any, Any, Any, Any],
+        given: tuple[Lifetime, ...],
+        nondet: str | None,
+        place: Place,
+    ) -> tuple[StreamBase[Any, Any, Any, Any], StreamBase[Any, Any, Any, Any]]:
+        """Both streams with each row once, within what their lifetimes keep."""
+        left, right = (
+            self._flow.add(
+                Distinct(all_columns(side.schema), lifetime, nondet if lifetime is Lifetime.TICK else None),
+                side.schema,
+                (side,),
+                None,
+                place,
+            )
+            for side, lifetime in zip((self, other), given, strict=True)
+        )
+        return left, right
+
+    def cross_singleton(
+        self,
+        single: Stream[Any, B2, Any, Any],
+        *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
+        suffix: str | None = None,
+        into: Any = None,
+        name: str | None = None,
+    ) -> Stream[Any, B | B2, Changes, NoOrder]:
+        """Each row with the one row of `single`, and no row while it has none.
+
+        "static":            `single` is a table of one row, say a total. When it changes, all
+                             pairs so far change with it. Of several rows the least counts.
+        ("tick", "static"):  each row of a tick with what the table holds when the tick ends.
+        "tick":              with the first row of `single` of this tick (see `operators.cross_singleton`).
+        ("static", "tick"):  all rows so far, in each tick, with the first row of `single` of it.
+        """
+        place = Place.of_caller()
+        check_stream(single, "cross_singleton", place)
+        check_reason(nondet, place)
+        given = lifetimes(lifetime, 2, "cross_singleton", place)
+        schema, kept = self._beside("cross_singleton", single, suffix, into, place)
+        if given[1] is Lifetime.STATIC:
+            one = self._flow.add(TopK(1, (), ()), single.schema, (single,), None, place)
+            operator, _ = plan_product(self._schema, single.schema, "_", place)
+            operator = replace(operator, lifetimes=given, nondet=nondet)
+            return cast("Any", add_join(self, one, operator, schema, name, place))
+        rows: StreamBase[Any, Any, Any, Any] = self
+        if given[0] is Lifetime.STATIC:
+            rows = self._flow.add(EveryTick(nondet), self._schema, (self,), None, place)
+        return cast("Any", self._flow.add(CrossSingleton(kept, nondet), schema, (rows, single), name, place))
+
+    # -- by absence and presence -----------------------------------------------------------
+
+    def anti_join(
+        self,
+        other: Stream[Any, B2, Any, Any],
+        on: Expr | str | Sequence[str],
+        *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B | B2, Changes, NoOrder]:
+        """The rows without a partner in the other: `join(..., how="anti")`."""
+        return cast("Any", self._present("anti_join", How.ANTI, other, on, lifetime, nondet, name))
+
+    def semi_join(
+        self,
+        other: Stream[Any, B2, G2, Any],
+        on: Expr | str | Sequence[str],
+        *,
+        lifetime: Lifetimes = "static",
+        nondet: str | None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
+        """The rows with a partner in the other, as often as they are there: `join(..., how="semi")`."""
+        return cast("Any", self._present("semi_join", How.SEMI, other, on, lifetime, nondet, name))
+
+    def _present(
+        self,
+        what: str,
+        how: How,
+        other: StreamBase[Any, Any, Any, Any],
+        on: Expr | str | Sequence[str],
+        lifetime: Lifetimes,
+        nondet: str | None,
+        name: str | None,
+    ) -> Stream[Any, Any, Any, Any]:
+        place = Place.of_caller()
+        check_stream(other, what, place)
+        check_reason(nondet, place)
+        left, right = lifetimes(lifetime, 2, what, place)
+        operator, schema = plan_join(self._schema, other.schema, on, how, None, place)
+        operator = replace(operator, lifetimes=(left, right), nondet=nondet)
+        return add_join(self, other, operator, schema, name, place)

@@ -2,10 +2,189 @@
 
 from __future__ import annotations
 
-from penstock.flow.stream_base import B, G, O, StreamBase, T_co
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+
+from penstock.errors import Place, WrongType
+from penstock.expr.check import check
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import AnyType, Field, ListType, Schema
+from penstock.flow.columns import result_schema, shown
+from penstock.flow.markers import Ordered
+from penstock.flow.operators.assume_ordered import AssumeOrdered
+from penstock.flow.operators.filter_map import FilterMap
+from penstock.flow.operators.flatten import Flatten
+from penstock.flow.operators.inspect import Inspect
+from penstock.flow.operators.map import Map
+from penstock.flow.operators.select import Select
+from penstock.flow.ports import split
+from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
+
+if TYPE_CHECKING:
+    from penstock.flow.stream import Stream
+
+U = TypeVar("U")
+Tag = TypeVar("Tag", bound=Hashable)
 
 
 class StreamRows(StreamBase[T_co, B, G, O]):
     """Row by row: no state, no waiting."""
 
     __slots__ = ()
+
+    def filter_map(
+        self,
+        function: Callable[[T_co], U | None],
+        *,
+        returns: type[U] | None = None,
+        name: str | None = None,
+    ) -> Stream[U, B, G, O]:
+        """At most one row for each row: None is none (see `operators.filter_map`).
+
+        The row type is `returns`, or the function's return annotation without None.
+        """
+        place = Place.of_caller()
+        schema = result_schema("filter_map", function, returns, place, many=False, maybe=True)
+        return self._add(FilterMap(function), schema, name, place)
+
+    def flatten(self, column: str | None = None, *, name: str | None = None) -> Stream[Any, B, G, O]:
+        """A row for each item of a list (see `operators.flatten`).
+
+        column: the list; its items take its place beside the other columns. It is not
+                needed where rows have one column. A column of any value may hold lists, too.
+
+        Raises `WrongType` where the column is no list, `UnknownColumn` where there is none.
+        """
+        place = Place.of_caller()
+        at = self._list_column(column, place)
+        field = self._schema.fields[at]
+        if isinstance(field.type, ListType):
+            field = Field(field.name, field.type.element, field.type.nullable)
+        fields = (*self._schema.fields[:at], field, *self._schema.fields[at + 1 :])
+        schema = Schema(fields, None, scalar=self._schema.scalar)
+        return self._add(Flatten(at), schema, name, place)
+
+    def _list_column(self, column: str | None, place: Place) -> int:
+        if column is None and len(self._schema.fields) > 1:
+            raise WrongType(
+                "flatten needs to be told which column to flatten",
+                where=[place],
+                why=f"The rows have {', '.join(self._schema.names)}.",
+                fix='flatten("items")',
+            )
+        expr = Column(self._schema.names[0] if column is None else column)
+        found = check(expr, self._schema).type
+        if not isinstance(found, ListType | AnyType):
+            raise WrongType(f"flatten needs a list, and {expr} is {found}", where=[place], column=expr.name)
+        at = self._schema.position(expr.name)
+        assert at is not None
+        return at
+
+    def inspect(
+        self, function: Callable[[T_co], object], *, name: str | None = None
+    ) -> Stream[T_co, B, G, O]:
+        """The same rows; the function is called for each that passes (see `operators.inspect`)."""
+        place = Place.of_caller()
+        if isinstance(function, Expr) or not callable(function):
+            raise WrongType(
+                f"inspect needs a function, got {shown(function)}", where=[place], fix="inspect(print)"
+            )
+        return self._add(Inspect(function), self._schema, name, place)
+
+    def tee(self, count: int) -> tuple[Stream[T_co, B, G, O], ...]:
+        """This stream `count` times. Any stream may be read any number of times; this only gives names."""
+        place = Place.of_caller()
+        if not isinstance(count, int) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(f"tee needs a number of streams, got {shown(count)}", where=[place], fix="tee(2)")
+        return (cast("Stream[T_co, B, G, O]", self),) * count
+
+    @overload
+    def partition(
+        self, by: Expr | Callable[[T_co], int], ports: int, *, name: str | None = None
+    ) -> tuple[Stream[T_co, B, G, O], ...]: ...
+    @overload
+    def partition(
+        self, by: Expr | Callable[[T_co], str], ports: Sequence[str], *, name: str | None = None
+    ) -> dict[str, Stream[T_co, B, G, O]]: ...
+    def partition(
+        self,
+        by: Expr | Callable[[T_co], int | str],
+        ports: int | Sequence[str],
+        *,
+        name: str | None = None,
+    ) -> tuple[Stream[T_co, B, G, O], ...] | dict[str, Stream[T_co, B, G, O]]:
+        """Streams of which each row is in exactly one (see `operators.partition`).
+
+        by:    tells the port of a row.
+        ports: how many there are, which are then called 0, 1, ...; or their names.
+
+        A row whose port is none of them stops the tick with `UnknownPort`.
+        """
+        place = Place.of_caller()
+        if isinstance(ports, int):
+            streams = split("partition", self, by, tuple(range(ports)), name, place)
+            return cast("tuple[Stream[T_co, B, G, O], ...]", tuple(streams.values()))
+        return cast(
+            "dict[str, Stream[T_co, B, G, O]]", split("partition", self, by, tuple(ports), name, place)
+        )
+
+    def demux(
+        self, by: Expr | Callable[[T_co], Tag], tags: Iterable[Tag], *, name: str | None = None
+    ) -> dict[Tag, Stream[T_co, B, G, O]]:
+        """A stream per tag, with the rows of which `by` gives this tag (see `operators.partition`).
+
+        tags: all that there are: an `Enum` class, or values. An expression gives the
+              `value` of an enum's member, a function the member itself.
+
+        A row with another tag stops the tick with `UnknownPort`.
+        """
+        place = Place.of_caller()
+        return cast("dict[Tag, Stream[T_co, B, G, O]]", split("demux", self, by, tuple(tags), name, place))
+
+    def unzip(self) -> tuple[Stream[Any, B, G, O], Stream[Any, B, G, O]]:
+        """The first parts of pairs, and the second parts, as streams of values.
+
+        Pairs are rows of two columns, or values of two items in a stream of any value.
+        Raises `WrongType` for rows that are no pairs.
+        """
+        place = Place.of_caller()
+        fields = self._schema.fields
+        if self._schema.scalar and isinstance(fields[0].type, AnyType):
+            parts = (Map(_first), Map(_second))
+            return cast("Any", tuple(self._add(part, self._schema, None, place) for part in parts))
+        if len(fields) != 2:
+            raise WrongType(
+                f"unzip needs pairs, and rows have {len(fields)} column{'' if len(fields) == 1 else 's'}",
+                where=[place],
+                fix="select() the two columns before",
+            )
+        halves = [Schema((Field("value", f.type, f.nullable),), None, scalar=True) for f in fields]
+        return cast(
+            "Any",
+            tuple(
+                self._add(Select((("value", Column(f.name)),)), half, None, place)
+                for f, half in zip(fields, halves, strict=True)
+            ),
+        )
+
+    def assume_ordered(
+        self, *, nondet: str | None = None, name: str | None = None
+    ) -> Stream[T_co, B, G, Ordered]:
+        """The same rows, whose order of coming is declared to mean something (see `operators.assume_ordered`).
+
+        nondet: why it is right that answers depend on the cut into ticks; not needed where the ticks are given.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        stream = self._add(AssumeOrdered(nondet), self._schema, name, place)
+        return cast("Stream[T_co, B, G, Ordered]", stream)
+
+
+def _first(pair: Any) -> object:
+    first, _ = pair
+    return first
+
+
+def _second(pair: Any) -> object:
+    _, second = pair
+    return second

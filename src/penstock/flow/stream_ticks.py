@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import Place
-from penstock.flow.markers import Unbounded
+from penstock.flow.markers import Append, Bounded, Ordered, Unbounded
+from penstock.flow.operators.defer_signal import DeferSignal
 from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
+from penstock.flow.operators.every_tick import EveryTick
+from penstock.flow.operators.multiset_delta import MultisetDelta
+from penstock.flow.operators.null import Null
 from penstock.flow.operators.signals.last_row import LastRow
 from penstock.flow.signal import Signal
-from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
+from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
 
 if TYPE_CHECKING:
     from penstock.flow.stream import Stream
@@ -32,6 +37,68 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         check_reason(nondet, place)
         stream = self._add(DeferTick(nondet), self._schema, name, place)
         return cast("Stream[T_co, Unbounded, G, O]", stream)
+
+    def defer_tick_lazy(
+        self, *, nondet: str | None = None, name: str | None = None
+    ) -> Stream[T_co, Unbounded, G, O]:
+        """The same rows in the next tick, which does not start for them (see `operators.defer_tick_lazy`).
+
+        nondet: why it is right that answers depend on the cut into ticks; not needed where the ticks are given.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        stream = self._add(DeferTickLazy(nondet), self._schema, name, place)
+        return cast("Stream[T_co, Unbounded, G, O]", stream)
+
+    def defer_signal(
+        self, signal: Stream[Any, Any, Append, Any], *, nondet: str | None = None, name: str | None = None
+    ) -> Stream[T_co, Unbounded, G, O]:
+        """All rows since the last signal, in the tick of a row of `signal` (see `operators.defer_signal`).
+
+        nondet: as in `defer_tick_lazy`.
+        """
+        place = Place.of_caller()
+        check_stream(signal, "defer_signal", place)
+        check_reason(nondet, place)
+        stream = self._flow.add(DeferSignal(nondet), self._schema, (self, signal), name, place)
+        return cast("Stream[T_co, Unbounded, G, O]", stream)
+
+    def persist(self) -> Stream[T_co, B, G, O]:
+        """All rows so far, as changes: what every stream is, so this is the stream itself.
+
+        Nothing is repeated. Who wants to see all rows in each tick says so: `persist().every_tick(...)`.
+        """
+        return cast("Stream[T_co, B, G, O]", self)
+
+    def every_tick(
+        self, *, nondet: str | None = None, name: str | None = None
+    ) -> Stream[T_co, Unbounded, Append, O]:
+        """All rows so far, shown again in each tick, as plain rows (see `operators.every_tick`).
+
+        nondet: as in `defer_tick_lazy`.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        stream = self._add(EveryTick(nondet), self._schema, name, place)
+        return cast("Stream[T_co, Unbounded, Append, O]", stream)
+
+    def multiset_delta(
+        self, *, nondet: str | None = None, name: str | None = None
+    ) -> Stream[T_co, B, Append, O]:
+        """The rows of this tick beyond those of the tick before (see `operators.multiset_delta`).
+
+        nondet: as in `defer_tick_lazy`.
+        """
+        place = Place.of_caller()
+        check_reason(nondet, place)
+        stream = self._add(MultisetDelta(nondet), self._schema, name, place)
+        return cast("Stream[T_co, B, Append, O]", stream)
+
+    def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
+        """An end for rows that nobody needs: what leads here runs, and no row goes on (see `operators.null`)."""
+        place = Place.of_caller()
+        stream = self._add(Null(swallows=True), self._schema, name, place)
+        return cast("Stream[T_co, Bounded, Append, Ordered]", stream)
 
     def latest(self, *, nondet: str | None = None, name: str | None = None) -> Signal[T_co]:
         """The last row of each tick that brings rows, as a signal (see `operators.signals.last_row`).

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.distinct import Distinct
 
 if TYPE_CHECKING:
@@ -15,12 +16,19 @@ if TYPE_CHECKING:
 
 
 class AppendDistinctStep(Step):
-    """Rows are never taken back, so the first copy is the answer at once."""
+    """Rows are never taken back, so the first copy is the answer at once.
+
+    of_a_tick: what was there is forgotten when the tick ends.
+    """
 
     keeps_state = True
 
+    def __init__(self, node: Node, writer: RegionWriter, *, of_a_tick: bool = False) -> None:
+        super().__init__(node, writer)
+        self.of_a_tick = of_a_tick
+
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.copies"),)
+        return (Slot(f"{self.node.id}.copies", transient=self.of_a_tick),)
 
     def consume(self, port: int, row: Row) -> None:
         writer = self.writer
@@ -76,6 +84,8 @@ class TableDistinctStep(Step):
 
 @step_for.register(Distinct)
 def _distinct(operator: Distinct, node: Node, writer: RegionWriter) -> Step:
+    if operator.lifetime is Lifetime.TICK:
+        return AppendDistinctStep(node, writer, of_a_tick=True)
     return distinct_step(node, writer)
 
 

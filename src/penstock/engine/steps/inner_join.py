@@ -12,11 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.row import Only, Row, times, tuple_source
-from penstock.engine.slot import Slot, as_list
+from penstock.engine.slot import Slot, as_it_is, as_list
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.engine.steps.matched_join import MatchedJoinStep
 from penstock.engine.steps.presence import PresenceStep
 from penstock.engine.steps.step import Step, step_for
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.join import How, Join
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ SIDES = ("left", "right")
 
 
 class InnerJoinStep(Step):
-    """Per side a slot: key -> list of rows where the side is append, else key -> {row: weight}."""
+    """Per side a slot: key -> list of rows where the side is append, else key -> {row: weight}.
+
+    A side of lifetime TICK has a slot of one tick. Beside it, a table comes whole
+    before the tick's rows are matched with it: they answer what holds in the end.
+    """
 
     keeps_state = True
     heavy = True
@@ -36,23 +41,28 @@ class InnerJoinStep(Step):
         super().__init__(node, writer)
         self.rows = JoinedRows(node, writer, operator)
         self.appends = tuple(writer.is_append(i) for i in node.inputs)
-        self.takes_rows = not writer.must_take_back_first(node)
-        self.sites = 2 if self.takes_rows else 2 + self.appends.count(False)
+        self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in operator.lifetimes)
+        self.looked_up = any(self.of_a_tick) and not all(self.appends)
+        self.takes_rows = not self.looked_up and not writer.must_take_back_first(node)
+        self.sites = 2 if self.takes_rows else 1 if self.looked_up else 2 + self.appends.count(False)
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(
-            Slot(f"{self.node.id}.{side}", as_list) if append else Slot(f"{self.node.id}.{side}")
-            for side, append in zip(SIDES, self.appends, strict=True)
+            Slot(f"{self.node.id}.{side}", as_list if append else as_it_is, transient=of_a_tick)
+            for side, append, of_a_tick in zip(SIDES, self.appends, self.of_a_tick, strict=True)
         )
 
     def consume(self, port: int, row: Row) -> None:
         with self.rows.key_of(port, row) as key:
-            row = self._as_whole(port, row)
+            row = self._as_whole(row)
             self._match(port, row, key)
             self._add(port, row, key)
 
     def finish(self) -> None:
         if self.takes_rows:
+            return
+        if self.looked_up:
+            self._look_up()
             return
         self.writer.consolidate_inputs(self.node)
         for only in (Only.GOES, Only.COMES):
@@ -62,7 +72,16 @@ class InnerJoinStep(Step):
                 with self.writer.each_row(self.node, port, only) as row:
                     self.consume(port, row)
 
-    def _as_whole(self, port: int, row: Row) -> Row:
+    def _look_up(self) -> None:
+        """Write: the table's changes are added, then the tick's rows are matched."""
+        of_a_tick = self.of_a_tick.index(True)
+        table = 1 - of_a_tick
+        with self.writer.each_row(self.node, table) as row, self.rows.key_of(table, row) as key:
+            self._add(table, self._as_whole(row), key)
+        with self.writer.each_row(self.node, of_a_tick) as row, self.rows.key_of(of_a_tick, row) as key:
+            self._match(of_a_tick, row, key)
+
+    def _as_whole(self, row: Row) -> Row:
         if row.whole is not None:
             return row
         whole = self.writer.fresh("row")
@@ -84,7 +103,8 @@ class InnerJoinStep(Step):
                 columns = writer.unpack(writer.input_schema(self.node, other), partner)
                 pair = row.columns + columns if port == 0 else columns + row.columns
                 with self.rows.where_residual(pair):
-                    self.emit(Row(self.rows.output(pair), None, times(row.weight, weight)))
+                    joined = Row(self.rows.output(pair), None, times(row.weight, weight))
+                    self.writer.emit_copies(self.node.id, joined)
 
     def _add(self, port: int, row: Row, key: str) -> None:
         writer, code = self.writer, self.code

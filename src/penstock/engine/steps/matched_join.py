@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.row import Only, Row, negated, times
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joined_rows import JoinedRows
-from penstock.engine.steps.right_first import RightFirstStep
+from penstock.engine.steps.right_first import RightFirstStep, remembers_left
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.join import How
 
 if TYPE_CHECKING:
@@ -35,9 +36,13 @@ class MatchedJoinStep(RightFirstStep):
         super().__init__(node, writer)
         self.how = operator.how
         self.rows = JoinedRows(node, writer, operator)
+        self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in operator.lifetimes)
+        self.stores_left = remembers_left(node, writer, operator.lifetimes[0])
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.left", thaw_left), Slot(f"{self.node.id}.right"))
+        left = Slot(f"{self.node.id}.left", thaw_left, transient=self.of_a_tick[0])
+        right = Slot(f"{self.node.id}.right", transient=self.of_a_tick[1])
+        return (left, right) if self.stores_left else (right,)
 
     # -- the right side ---------------------------------------------------------------------
 
@@ -46,24 +51,29 @@ class MatchedJoinStep(RightFirstStep):
         with writer.each_row(self.node, 1) as row, self.rows.key_of(1, row) as key:
             whole = writer.fresh("row")
             code.line(f"{whole} = {row.source}")
-            found = writer.fresh("found")
-            code.line(f"{found} = {writer.slot_get(node, 'left')}({key})")
-            with code.block(f"if {found} is not None:"):
-                left, entry = writer.fresh("row"), writer.fresh("entry")
-                with code.block(f"for {left}, {entry} in {found}.items():"):
-                    columns = writer.unpack(self.rows.schemas[0], left)
-                    pair = columns + row.columns
-                    with self.rows.where_residual(pair):
-                        with code.block(f"if ({key}, {left}) not in {before}:"):
-                            code.line(f"{before}[{key}, {left}] = ({entry}, {entry}[1])")
-                        code.line(f"{entry}[1] += {row.copies}")
-                        if self.how is How.LEFT:
-                            weight = times(f"{entry}[0]", row.weight)
-                            self._emit_pair(pair, weight)
+            if self.stores_left:
+                self._match_left(row, key, before)
             stored = Row(row.columns, whole, row.weight)
             writer.add_weight(writer.slot(node, "right"), writer.slot_get(node, "right"), key, stored)
 
+    def _match_left(self, row: Row, key: str, before: str) -> None:
+        writer, code = self.writer, self.code
+        found = writer.fresh("found")
+        code.line(f"{found} = {writer.slot_get(self.node.id, 'left')}({key})")
+        with code.block(f"if {found} is not None:"):
+            left, entry = writer.fresh("row"), writer.fresh("entry")
+            with code.block(f"for {left}, {entry} in {found}.items():"):
+                pair = writer.unpack(self.rows.schemas[0], left) + row.columns
+                with self.rows.where_residual(pair):
+                    with code.block(f"if ({key}, {left}) not in {before}:"):
+                        code.line(f"{before}[{key}, {left}] = ({entry}, {entry}[1])")
+                    code.line(f"{entry}[1] += {row.copies}")
+                    if self.how is How.LEFT:
+                        self._emit_pair(pair, times(f"{entry}[0]", row.weight))
+
     def emit_crossings(self, before: str) -> None:
+        if not self.stores_left:
+            return
         writer, code = self.writer, self.code
         left, entry, old = writer.fresh("row"), writer.fresh("entry"), writer.fresh("old")
         with code.block(f"for (_, {left}), ({entry}, {old}) in {before}.items():"):
@@ -100,7 +110,8 @@ class MatchedJoinStep(RightFirstStep):
                 test = "> 0" if self.how is How.SEMI else "<= 0"
                 with code.block(f"if {matches} {test}:"):
                     self.emit(self._answer(row))
-                self._store_left(row, key, matches)
+                if self.stores_left:
+                    self._store_left(row, key, matches)
 
     def _count_matches(self, row: Row, key: str) -> str:
         writer, code = self.writer, self.code

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from penstock.engine.row import Only, Row, negated
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joined_rows import JoinedRows
-from penstock.engine.steps.right_first import RightFirstStep
+from penstock.engine.steps.right_first import RightFirstStep, remembers_left
 from penstock.engine.steps.step import Step, step_for
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.join import How, Join
 
@@ -40,9 +41,18 @@ class PresenceStep(RightFirstStep):
     sites = 4
 
     def __init__(
-        self, node: Node, writer: RegionWriter, key_of: KeyOf, *, present: bool, null_keys: JoinedRows | None
+        self,
+        node: Node,
+        writer: RegionWriter,
+        key_of: KeyOf,
+        lifetimes: tuple[Lifetime, Lifetime],
+        *,
+        present: bool,
+        null_keys: JoinedRows | None,
     ) -> None:
         super().__init__(node, writer)
+        self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in lifetimes)
+        self.stores_left = remembers_left(node, writer, lifetimes[0])
         self.key_of = key_of
         self.present = present
         self.null_keys = null_keys
@@ -52,19 +62,22 @@ class PresenceStep(RightFirstStep):
     def of_join(cls, node: Node, writer: RegionWriter, operator: Join) -> PresenceStep:
         rows = JoinedRows(node, writer, operator)
         anti = operator.how is How.ANTI
-        return cls(node, writer, rows.key_of, present=not anti, null_keys=rows if anti else None)
+        null_keys = rows if anti else None
+        return cls(node, writer, rows.key_of, operator.lifetimes, present=not anti, null_keys=null_keys)
 
     @classmethod
-    def of_difference(cls, node: Node, writer: RegionWriter) -> PresenceStep:
+    def of_difference(cls, node: Node, writer: RegionWriter, operator: Difference) -> PresenceStep:
         def key_of(port: int, row: Row) -> AbstractContextManager[str]:
             key = writer.fresh("key")
             writer.code.line(f"{key} = {writer.row_key(writer.input_schema(node, port), row.columns)}")
             return nullcontext(key)
 
-        return cls(node, writer, key_of, present=False, null_keys=None)
+        return cls(node, writer, key_of, operator.lifetimes, present=False, null_keys=None)
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.left"), Slot(f"{self.node.id}.right"))
+        left = Slot(f"{self.node.id}.left", transient=self.of_a_tick[0])
+        right = Slot(f"{self.node.id}.right", transient=self.of_a_tick[1])
+        return (left, right) if self.stores_left else (right,)
 
     def apply_right(self, before: str) -> None:
         writer, code, node = self.writer, self.code, self.node.id
@@ -81,6 +94,8 @@ class PresenceStep(RightFirstStep):
                 code.line(f"del {slot}[{key}]")
 
     def emit_crossings(self, before: str) -> None:
+        if not self.stores_left:
+            return
         writer, code, node = self.writer, self.code, self.node.id
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
         with code.block(f"for {key}, {old} in {before}.items():"):
@@ -111,7 +126,8 @@ class PresenceStep(RightFirstStep):
             with self._left_key(row) as key:
                 with code.block(f"if ({writer.slot_get(node, 'right')}({key}) or 0) {self.test}:"):
                     self.emit(row)
-                writer.add_weight(writer.slot(node, "left"), writer.slot_get(node, "left"), key, row)
+                if self.stores_left:
+                    writer.add_weight(writer.slot(node, "left"), writer.slot_get(node, "left"), key, row)
 
     @contextmanager
     def _left_key(self, row: Row) -> Generator[str]:
@@ -133,4 +149,4 @@ class PresenceStep(RightFirstStep):
 
 @step_for.register(Difference)
 def _difference(operator: Difference, node: Node, writer: RegionWriter) -> Step:
-    return PresenceStep.of_difference(node, writer)
+    return PresenceStep.of_difference(node, writer, operator)

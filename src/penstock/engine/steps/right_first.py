@@ -6,8 +6,15 @@ even before (see `penstock.engine.transients`).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstock.engine.row import Only
 from penstock.engine.steps.step import Step
+from penstock.flow.lifetime import Lifetime
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.graph.node import Node
 
 
 class RightFirstStep(Step):
@@ -40,3 +47,11 @@ class RightFirstStep(Step):
     def apply_left(self, only: Only) -> None:
         """Write the change of the left side against the right side as it is."""
         raise NotImplementedError
+
+
+def remembers_left(node: Node, writer: RegionWriter, left: Lifetime) -> bool:
+    """Whether a right row may come after a left row that it says something about.
+
+    Within a tick it comes first; in a loop a later round may bring it.
+    """
+    return left is Lifetime.STATIC or writer.is_in_loop(node.id)

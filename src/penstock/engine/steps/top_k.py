@@ -9,6 +9,7 @@ from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
 from penstock.expr.check import check
 from penstock.expr.order import order_key
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.top_k import TopK
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class TopKStep(Step):
         self.appends = writer.is_append(node.inputs[0])
 
     def slots(self) -> tuple[Slot, ...]:
-        return (Slot(f"{self.node.id}.groups", thaw_group),)
+        of_a_tick = self.operator.lifetime is Lifetime.TICK
+        return (Slot(f"{self.node.id}.groups", thaw_group, transient=of_a_tick),)
 
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")

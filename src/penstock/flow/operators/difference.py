@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Facts, Placement, Port, keyed, meet
-from penstock.graph.node import Operator
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, describe_lifetimes, tick_needs
+from penstock.graph.facts import Facts, Need, Placement, Port, keyed, meet
+from penstock.graph.node import ALTERABLE, Operator
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
@@ -19,7 +20,13 @@ class Difference(Operator):
 
     Duplicates in `pos` are kept, duplicates in `neg` change nothing. Rows are
     compared whole, and null is equal to null. One more row of `neg` can take
-    an answer back, so `neg` is complete first.
+    an answer back, so `neg` is complete first. A tick without changes answers
+    nothing.
+
+    lifetimes: of `pos` and `neg`; (STATIC, TICK) there is not, `every_tick` before
+               (TICK, TICK) is that. With TICK the rows keep the order of `pos`.
+    nondet:    why it is right that answers depend on the cut into ticks, where a
+               lifetime is TICK.
 
     >>> from penstock.testing import show
     >>> show(lambda due, paid: due.difference(paid), due=["ann", "bob"], paid=["bob"])
@@ -29,6 +36,8 @@ class Difference(Operator):
     kind: ClassVar[str] = "difference"
     columns: tuple[Expr, ...]
     neg_columns: tuple[Expr, ...]
+    lifetimes: tuple[Lifetime, Lifetime] = (Lifetime.STATIC, Lifetime.STATIC)
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         why = "a further row of 'neg' could take an answer back"
@@ -36,8 +45,27 @@ class Difference(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         pos, neg = inputs
+        if Lifetime.TICK in self.lifetimes:
+            return meet(inputs).but(
+                append=True, ordered=pos.ordered, det=pos.det and neg.det and self.nondet is None
+            )
         append = pos.append and neg.append and neg.bounded
         return meet(inputs).but(append=append, ordered=False)
 
+    def needs(self) -> tuple[Need, ...]:
+        return tick_needs(self.lifetimes)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT if Lifetime.TICK in self.lifetimes else ""
+
+    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
+        return ""
+
     def placement(self) -> Placement:
         return keyed(self.columns, self.neg_columns)
+
+    def describe(self) -> str:
+        return describe_lifetimes(self.lifetimes)

@@ -9,13 +9,14 @@ right row can take such an answer back, so its right input is complete first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
 from penstock.expr.tree import Expr
-from penstock.graph.facts import Facts, Placement, Port, keyed, meet
-from penstock.graph.node import Operator
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, describe_lifetimes, tick_needs
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed, meet
+from penstock.graph.node import ALTERABLE, Operator
 
 
 class How(Enum):
@@ -41,13 +42,21 @@ class Join(Operator):
     """Pairs with equal keys for which `residual` is true.
 
     left_keys, right_keys: as many expressions on either side, over that side's
-    columns, of equal types. Null equals nothing, NaN equals NaN.
+    columns, of equal types. Null equals nothing, NaN equals NaN. Without keys every
+    row is paired with every other.
     residual: over the left columns followed by the right ones, named as in
     `pair_names`; only true counts; None means true.
     kept_right: positions of the right columns that the output has after the left ones.
 
     Multiplicities multiply (inner, left); semi and anti keep those of the left.
     A left row without a partner appears once per copy, with nulls (left), or as it is (anti).
+    A tick without changes answers nothing.
+
+    lifetimes: of left and right. Where one is TICK a tick answers its own rows of that
+               side with all rows so far of the other. (STATIC, TICK) there is for inner
+               joins alone; `Stream.join` makes the others of it, or of `every_tick`.
+    nondet:    why it is right that answers depend on the cut into ticks, where a
+               lifetime is TICK.
 
     >>> from penstock import left, right
     >>> from penstock.testing import show
@@ -62,6 +71,8 @@ class Join(Operator):
     residual: Expr | None
     pair_names: tuple[str, ...]
     kept_right: tuple[int, ...]
+    lifetimes: tuple[Lifetime, Lifetime] = (Lifetime.STATIC, Lifetime.STATIC)
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         why = "a further right row could take an answer back"
@@ -71,12 +82,28 @@ class Join(Operator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         left, right = inputs
         both = meet(inputs).but(ordered=False)
+        if Lifetime.TICK in self.lifetimes:
+            return both.but(append=True, det=both.det and self.nondet is None)
         if self.how.speaks_of_absence:
             return both.but(append=left.append and right.append and right.bounded)
         return both
 
+    def needs(self) -> tuple[Need, ...]:
+        return tick_needs(self.lifetimes)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT if Lifetime.TICK in self.lifetimes else ""
+
+    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
+        if self.how is How.SEMI and self.residual is not None and goes_round[1]:
+            return "which of its right rows let a left row pass is not kept by rounds"
+        return ""
+
     def placement(self) -> Placement:
-        return keyed(self.left_keys, self.right_keys)
+        return keyed(self.left_keys, self.right_keys) if self.left_keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         for at, (left, right) in enumerate(zip(self.left_keys, self.right_keys, strict=True)):
@@ -89,4 +116,5 @@ class Join(Operator):
         pairs = zip(self.left_keys, self.right_keys, strict=True)
         on = " and ".join(f"{left} = {right}" for left, right in pairs)
         more = "" if self.residual is None else f" and {self.residual}"
-        return f"{self.how.value} on {on}{more}"
+        which = f"{self.how.value} on {on}{more}" if on else f"{self.how.value} of all with all"
+        return f"{which} {describe_lifetimes(self.lifetimes)}".rstrip()

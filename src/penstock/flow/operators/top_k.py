@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import WHOLE, Facts, Placement, Port, keyed
-from penstock.graph.node import Operator
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, describe_lifetimes, tick_needs
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.graph.node import ALTERABLE, Operator
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr, Ordering
@@ -18,7 +19,11 @@ class TopK(Operator):
     """Per group, the first `count` rows by `by`; copies of a row count.
 
     Ties are broken by the whole row, ascending, so that the answer depends on
-    the rows alone and not on the order of their arrival.
+    the rows alone and not on the order of their arrival. A tick without changes
+    answers nothing. With lifetime TICK each tick answers for its own rows.
+
+    nondet: why it is right that answers depend on the cut into ticks, where the
+            lifetime is TICK.
 
     >>> from penstock import col
     >>> from penstock.testing import show
@@ -31,13 +36,26 @@ class TopK(Operator):
     count: int
     by: tuple[Ordering, ...]
     per: tuple[Expr, ...]
+    lifetime: Lifetime = Lifetime.STATIC
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could push an answer out"),)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
+        if self.lifetime is Lifetime.TICK:
+            return rows.but(append=True, ordered=False, det=rows.det and self.nondet is None)
         return rows.but(append=rows.append and rows.bounded, ordered=False)
+
+    def needs(self) -> tuple[Need, ...]:
+        return tick_needs((self.lifetime,))
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def placement(self) -> Placement:
         return keyed(self.per) if self.per else WHOLE
@@ -51,4 +69,4 @@ class TopK(Operator):
     def describe(self) -> str:
         by = ", ".join(str(o) for o in self.by)
         per = f" per {', '.join(str(e) for e in self.per)}" if self.per else ""
-        return f"{self.count} by {by}{per}"
+        return f"{self.count} by {by}{per} {describe_lifetimes((self.lifetime,))}".rstrip()

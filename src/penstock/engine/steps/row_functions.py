@@ -1,0 +1,108 @@
+"""Row by row: what users' functions and values say of each row. No state, no waiting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.row import Row
+from penstock.engine.steps.rows import OpaqueStep, users_view
+from penstock.engine.steps.step import Step, step_for
+from penstock.expr.tree import Expr
+from penstock.expr.types import AnyType
+from penstock.flow.operators.assume_ordered import AssumeOrdered
+from penstock.flow.operators.filter_map import FilterMap
+from penstock.flow.operators.flatten import Flatten
+from penstock.flow.operators.inspect import Inspect
+from penstock.flow.operators.partition import Partition
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.graph.node import Node
+
+
+class FilterMapStep(OpaqueStep):
+    def consume(self, port: int, row: Row) -> None:
+        made, out = self.writer.fresh("made"), self.writer.fresh("row")
+        self.code.line(f"{made} = {self.call(port, row)}")
+        with self.code.block(f"if {made} is not None:"):
+            self.code.line(f"({out},) = {self._checked}([{made}])")
+            self.emit(Row(self.writer.unpack(self.node.schema, out), out, row.weight))
+
+
+class FlattenStep(Step):
+    def __init__(self, node: Node, writer: RegionWriter, at: int) -> None:
+        super().__init__(node, writer)
+        self.at = at
+
+    def consume(self, port: int, row: Row) -> None:
+        column = self.writer.input_schema(self.node, port).fields[self.at]
+        items, item = row.columns[self.at], self.writer.fresh("item")
+        if isinstance(column.type, AnyType):
+            items = f"x_items({items})"
+        elif column.nullable:
+            items = f"{items} or ()"
+        with self.code.block(f"for {item} in {items}:"):
+            self.emit(Row((*row.columns[: self.at], item, *row.columns[self.at + 1 :]), None, row.weight))
+
+
+class InspectStep(Step):
+    def __init__(self, node: Node, writer: RegionWriter, operator: Inspect) -> None:
+        super().__init__(node, writer)
+        self._function = writer.constant("f", operator.function)
+
+    def consume(self, port: int, row: Row) -> None:
+        self.code.line(f"{self._function}({users_view(self.writer, self.node.schema, row)})")
+        self.emit(row)
+
+
+class PartitionStep(Step):
+    """The tag is looked up among the ports' tags, which are in the order of their numbers."""
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: Partition) -> None:
+        super().__init__(node, writer)
+        self.by = operator.by
+        self._ports = writer.constant("ports", {tag: at for at, tag in enumerate(operator.tags)})
+
+    def consume(self, port: int, row: Row) -> None:
+        tag, at = self.writer.fresh("tag"), self.writer.fresh("port")
+        self.code.line(f"{tag} = {self._tag(port, row)}")
+        self.code.line(f"{at} = {self._ports}.get({tag})")
+        with self.code.block(f"if {at} is None:"):
+            self.code.line(f"x_unknown_port({tag}, {self._ports})")
+        self.emit(Row((*row.columns, at), None, row.weight))
+
+    def _tag(self, port: int, row: Row) -> str:
+        schema = self.writer.input_schema(self.node, port)
+        if isinstance(self.by, Expr):
+            return self.writer.value(self.by, schema, row.columns)
+        return f"{self.writer.constant('f', self.by)}({users_view(self.writer, schema, row)})"
+
+
+class AssumeOrderedStep(Step):
+    def consume(self, port: int, row: Row) -> None:
+        self.emit(row)
+
+
+@step_for.register(FilterMap)
+def _filter_map(operator: FilterMap, node: Node, writer: RegionWriter) -> Step:
+    return FilterMapStep(node, writer, operator.function)
+
+
+@step_for.register(Flatten)
+def _flatten(operator: Flatten, node: Node, writer: RegionWriter) -> Step:
+    return FlattenStep(node, writer, operator.at)
+
+
+@step_for.register(Inspect)
+def _inspect(operator: Inspect, node: Node, writer: RegionWriter) -> Step:
+    return InspectStep(node, writer, operator)
+
+
+@step_for.register(Partition)
+def _partition(operator: Partition, node: Node, writer: RegionWriter) -> Step:
+    return PartitionStep(node, writer, operator)
+
+
+@step_for.register(AssumeOrdered)
+def _assume_ordered(operator: AssumeOrdered, node: Node, writer: RegionWriter) -> Step:
+    return AssumeOrderedStep(node, writer)

@@ -1,0 +1,186 @@
+"""Operators that read the order of rows: what comes first, what stands side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.row import Row, tuple_source
+from penstock.engine.slot import Slot
+from penstock.engine.steps.step import Step, step_for
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.chain import Chain
+from penstock.flow.operators.chain_first_n import ChainFirstN
+from penstock.flow.operators.cross_singleton import CrossSingleton
+from penstock.flow.operators.zip import Zip
+from penstock.flow.operators.zip_longest import ZipLongest
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.graph.node import Node
+
+SIDES = ("left", "right")
+
+
+class ChainStep(Step):
+    """Whole buffers, port by port."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: RegionWriter) -> None:
+        super().__init__(node, writer)
+        self.sites = len(node.inputs)
+
+    def finish(self) -> None:
+        for port in range(len(self.node.inputs)):
+            with self.writer.each_row(self.node, port) as row:
+                self.emit(row)
+
+
+class ChainFirstNStep(Step):
+    """`left` counts what a tick may still give, over all rounds where the last port is in a loop."""
+
+    takes_rows = False
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: RegionWriter, count: int) -> None:
+        super().__init__(node, writer)
+        self.count = count
+        self.left = writer.named("left", node.id)
+        self.sites = len(node.inputs)
+
+    def begin(self) -> None:
+        self.code.line(f"{self.left} = {self.count}")
+
+    def finish(self) -> None:
+        for port in range(len(self.node.inputs)):
+            with self.writer.each_row(self.node, port) as row:
+                with self.code.block(f"if not {self.left}:"):
+                    self.code.line("break")
+                self.code.line(f"{self.left} -= 1")
+                self.emit(row)
+
+
+class CrossSingletonStep(Step):
+    """`single` is complete when rows come: its first row, if there is one, goes beside each."""
+
+    takes_rows = False
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: CrossSingleton) -> None:
+        super().__init__(node, writer)
+        self.operator = operator
+        self.single = writer.named("single", node.id)
+
+    def begin(self) -> None:
+        self.code.line(f"{self.single} = None")
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        # In a loop the buffer of `single` is there in the first round alone.
+        with code.block(f"if {writer.buffer(self.node.inputs[1])}:"):
+            code.line(f"{self.single} = {writer.buffer(self.node.inputs[1])}[0]")
+        with code.block(f"if {self.single} is not None:"):
+            columns = writer.unpack(writer.input_schema(self.node, 1), self.single)
+            kept = tuple(columns[at] for at in self.operator.kept_right)
+            with writer.each_row(self.node, 0) as row:
+                self.emit(Row((*row.columns, *kept)))
+
+
+class ZipStep(Step):
+    """Slots: left and right, position -> row without partner; counts, side -> rows so far.
+
+    Whoever comes second at a position takes the first away from there. The counts of a
+    side of lifetime TICK begin in each tick with the pairs so far, which the other side's
+    slot tells where only one is of a tick.
+    """
+
+    keeps_state = True
+    heavy = True
+    sites = 2
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: Zip) -> None:
+        super().__init__(node, writer)
+        self.kept_right = operator.kept_right
+        self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in operator.lifetimes)
+        self.counts_pairs = any(self.of_a_tick) and not all(self.of_a_tick)
+
+    def slots(self) -> tuple[Slot, ...]:
+        node = self.node.id
+        sides = zip(SIDES, self.of_a_tick, strict=True)
+        kept = [
+            Slot(f"{node}.{what}", transient=of_a_tick)
+            for side, of_a_tick in sides
+            for what in (side, f"{side}_count")
+        ]
+        return (*kept, Slot(f"{node}.pairs")) if self.counts_pairs else tuple(kept)
+
+    def consume(self, port: int, row: Row) -> None:
+        writer, code, node = self.writer, self.code, self.node.id
+        side, other = SIDES[port], SIDES[1 - port]
+        at, partner, whole = writer.fresh("at"), writer.fresh("row"), writer.fresh("row")
+        code.line(f"{whole} = {row.source}")
+        code.line(f"{at} = {writer.slot_get(node, f'{side}_count')}(())")
+        with code.block(f"if {at} is None:"):
+            first = "0"
+            if self.counts_pairs and self.of_a_tick[port]:
+                first = f"{writer.slot_get(node, 'pairs')}(()) or 0"
+            code.line(f"{at} = {first}")
+        code.line(f"{writer.slot(node, f'{side}_count')}[()] = {at} + 1")
+        code.line(f"{partner} = {writer.slot_get(node, other)}({at})")
+        with code.block(f"if {partner} is None:"):
+            code.line(f"{writer.slot(node, side)}[{at}] = {whole}")
+        with code.block("else:"):
+            code.line(f"del {writer.slot(node, other)}[{at}]")
+            if self.counts_pairs:
+                code.line(f"{writer.slot(node, 'pairs')}[()] = {at} + 1")
+            pair = (whole, partner) if port == 0 else (partner, whole)
+            left = writer.unpack(writer.input_schema(self.node, 0), pair[0])
+            right = writer.unpack(writer.input_schema(self.node, 1), pair[1])
+            self.emit(Row((*left, *(right[i] for i in self.kept_right))))
+
+
+class ZipLongestStep(Step):
+    """Both inputs are complete: they are gone through side by side."""
+
+    takes_rows = False
+    keeps_state = True
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: ZipLongest) -> None:
+        super().__init__(node, writer)
+        self.kept_right = operator.kept_right
+
+    def finish(self) -> None:
+        writer = self.writer
+        schemas = [writer.input_schema(self.node, port) for port in (0, 1)]
+        buffers = [writer.buffer(source) for source in self.node.inputs]
+        nulls = [tuple_source(["None"] * len(schema.fields)) for schema in schemas]
+        rows = (writer.fresh("row"), writer.fresh("row"))
+        with self.code.block(f"for {rows[0]}, {rows[1]} in x_zip_longest({', '.join(buffers)}):"):
+            left = writer.unpack(schemas[0], f"{rows[0]} or {nulls[0]}")
+            right = writer.unpack(schemas[1], f"{rows[1]} or {nulls[1]}")
+            self.emit(Row((*left, *(right[i] for i in self.kept_right))))
+
+
+@step_for.register(Chain)
+def _chain(operator: Chain, node: Node, writer: RegionWriter) -> Step:
+    return ChainStep(node, writer)
+
+
+@step_for.register(ChainFirstN)
+def _chain_first_n(operator: ChainFirstN, node: Node, writer: RegionWriter) -> Step:
+    return ChainFirstNStep(node, writer, operator.count)
+
+
+@step_for.register(CrossSingleton)
+def _cross_singleton(operator: CrossSingleton, node: Node, writer: RegionWriter) -> Step:
+    return CrossSingletonStep(node, writer, operator)
+
+
+@step_for.register(Zip)
+def _zip(operator: Zip, node: Node, writer: RegionWriter) -> Step:
+    return ZipStep(node, writer, operator)
+
+
+@step_for.register(ZipLongest)
+def _zip_longest(operator: ZipLongest, node: Node, writer: RegionWriter) -> Step:
+    return ZipLongestStep(node, writer, operator)

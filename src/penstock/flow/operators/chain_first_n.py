@@ -1,0 +1,71 @@
+"""Chain first n: the first rows of several streams, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.graph.facts import Facts, Need, Port, meet
+from penstock.graph.node import ALTERABLE, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFirstN(Operator):
+    """In each tick the first `count` rows of its inputs, taken port by port.
+
+    Every input but the last is complete before the next is looked at. What a tick
+    brings beyond `count` is gone. A tick without rows answers nothing.
+
+    nondet: why it is right that answers depend on the cut into ticks.
+
+    >>> from penstock.testing import show
+    >>> why = "three offers a day are shown"
+    >>> show(lambda a, b: a.chain_first_n(3, b, nondet=why), a=[1, 2], b=[3, 4])
+    + 1
+    + 2
+    + 3
+    """
+
+    kind: ClassVar[str] = "chain_first_n"
+    count: int
+    inputs: int
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        why = "its rows come before those of the next input"
+        first = (Port(f"input {at}", blocking=True, why=why) for at in range(self.inputs - 1))
+        return (*first, Port(f"input {self.inputs - 1}"))
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        both = meet(inputs)
+        return both.but(append=True, ordered=True, det=both.det and self.nondet is None)
+
+    def needs(self) -> tuple[Need, ...]:
+        return tuple(need for port in range(self.inputs) for need in _needs(port))
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "Each tick is answered for itself, so which rows are first in it decides."
+
+    def describe(self) -> str:
+        return f"{self.count} in each tick"
+
+
+def _needs(port: int) -> tuple[Need, ...]:
+    return (
+        Need(
+            port,
+            "append",
+            "what a tick answered is not taken back",
+            "take the first rows of a stream that only grows; top_k() keeps the first rows of a table",
+        ),
+        Need(
+            port,
+            "ordered",
+            "it takes the first rows",
+            "declare the order in which rows come to be the one that is meant: .assume_ordered(nondet=...)",
+        ),
+    )

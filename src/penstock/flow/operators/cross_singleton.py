@@ -1,0 +1,59 @@
+"""Cross singleton: each row beside the one row of another stream, within a tick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs
+from penstock.graph.facts import Facts, Need, Port
+from penstock.graph.node import ALTERABLE, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class CrossSingleton(Operator):
+    """Each row of `input` of this tick with the first row of `single` of this tick.
+
+    Without a row of `single` there is no answer, and the tick's rows are gone; further
+    rows of `single` change nothing. `single` is complete first. Rows keep the order of
+    `input`. This is the form of lifetime "tick"; over the whole run a single row is a
+    table of one row, and `Stream.cross_singleton` joins with that.
+
+    kept_right: positions of the columns of `single` in the output, after those of `input`.
+    nondet:     why it is right that answers depend on the cut into ticks.
+
+    >>> from penstock.testing import show
+    >>> show(
+    ...     lambda bids, rate: bids.cross_singleton(
+    ...         rate, lifetime="tick", suffix="_rate", nondet="bids come with their rate"),
+    ...     bids=[3, 5], rate=[2])
+    + (value=3, value_rate=2)
+    + (value=5, value_rate=2)
+    """
+
+    kind: ClassVar[str] = "cross_singleton"
+    kept_right: tuple[int, ...]
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        why = "which row of it is the first is not known before"
+        return (Port("input"), Port("single", blocking=True, why=why))
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows, single = inputs
+        return rows.but(
+            append=True, once=rows.once and single.once, det=rows.det and single.det and self.nondet is None
+        )
+
+    def needs(self) -> tuple[Need, ...]:
+        return tick_needs((Lifetime.TICK, Lifetime.TICK))
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""

@@ -1,0 +1,70 @@
+"""Defer to a signal: rows wait until another stream says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.node import ALTERABLE, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class DeferSignal(Operator):
+    """All changes since the last signal, in the tick of a signal; in other ticks nothing.
+
+    Any row of `signal` is a signal: it releases what came before and what comes in its
+    tick. Several in a tick are one, and one that finds nothing is used up. What was taken
+    back meanwhile is never shown. What is held when a run ends stays there. Plain rows
+    keep their order.
+
+    nondet: why it is right that answers depend on the cut into ticks.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("post")
+    >>> letters, van = flow.source("letters", str), flow.source("van", str)
+    >>> flow.sink("sent", letters.defer_signal(van, nondet="post leaves with the van"))
+    >>> engine = ps.Engine(flow)
+    >>> [change.row for change in engine.tick(letters=["a", "b"])["sent"]]
+    []
+    >>> [change.row for change in engine.tick(letters=["c"], van=["nine o'clock"])["sent"]]
+    ['a', 'b', 'c']
+    """
+
+    kind: ClassVar[str] = "defer_signal"
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (
+            Port("input", blocking=True, why="a signal releases all rows of its tick together"),
+            Port("signal", blocking=True, why="whether rows are released is not known before"),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows, signal = inputs
+        return rows.but(
+            bounded=rows.bounded and signal.bounded, det=rows.det and signal.det and self.nondet is None
+        )
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                1,
+                "append",
+                "a signal that was followed cannot be taken back",
+                "signal by a stream that only grows",
+            ),
+        )
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "A signal releases the rows that came by the end of its tick, so where ticks end shows."
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""

@@ -1,0 +1,51 @@
+"""Defer lazily: rows are seen in the next tick that something else starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.graph.facts import Delay, Facts, Port
+from penstock.graph.node import ALTERABLE, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class DeferTickLazy(Operator):
+    """What enters in one tick leaves in the next, which does not start for it.
+
+    So what it holds when a run ends stays there. Like `defer_tick` it may stand in a
+    cycle through a blocking input. Rows keep their order. In the first tick, and after
+    a tick that brought it nothing, it answers nothing.
+
+    nondet: why it is right that answers depend on the cut into ticks.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("echo")
+    >>> flow.sink("before", flow.source("words", str).defer_tick_lazy(nondet="an echo waits for a call"))
+    >>> engine = ps.Engine(flow)
+    >>> [change.row for change in engine.tick(words=["hey"])["before"]]
+    []
+    >>> engine.pending
+    False
+    >>> [change.row for change in engine.tick(words=["ho"])["before"]]
+    ['hey']
+    """
+
+    kind: ClassVar[str] = "defer_tick_lazy"
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", delay=Delay.LAZY),)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "What it holds waits for a tick that something else starts, so the number of ticks shows."
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""

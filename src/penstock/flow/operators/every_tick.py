@@ -1,0 +1,70 @@
+"""Every tick: all rows so far, shown again in each tick."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.node import ALTERABLE, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class EveryTick(Operator):
+    """In each tick the rows that the input has by then, as plain rows, in the order in which they came first.
+
+    It is the one operator that repeats itself. It speaks in every tick that runs, also
+    in one that brings nothing, and starts none; a tick costs in proportion to all rows
+    so far. A row that was taken back is not shown any more, and nothing is taken back
+    of what was shown. Within a loop the first round shows all rows, and the later rounds
+    those that are new.
+
+    nondet: why it is right that answers depend on the cut into ticks: how often a row is
+            shown is how many ticks there are.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("repeated")
+    >>> flow.sink("shown", flow.source("numbers", int).every_tick(nondet="a screen is drawn per tick"))
+    >>> engine = ps.Engine(flow)
+    >>> [change.row for change in engine.tick(numbers=[1, 2])["shown"]]
+    [1, 2]
+    >>> [change.row for change in engine.tick(numbers=[3])["shown"]]
+    [1, 2, 3]
+    >>> [change.row for change in engine.tick()["shown"]]
+    [1, 2, 3]
+    """
+
+    kind: ClassVar[str] = "every_tick"
+    runs_each_tick: ClassVar[bool] = True
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0]
+        return rows.but(bounded=False, append=True, det=rows.det and self.nondet is None)
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "what was shown in an earlier round of the loop is not taken back",
+                "feed the loop from streams that only grow",
+                only_in_loop=True,
+            ),
+        )
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "It shows its rows once per tick, so the number of ticks shows."
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""

@@ -1,0 +1,39 @@
+"""Filter map: at most one row out for each row in, by an opaque function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.graph.facts import Port
+from penstock.graph.node import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class FilterMap(Operator):
+    """`function(row)` for each row of which it is not None; with the weight of `row`.
+
+    Rows keep their order. A tick without rows answers nothing. Rows that are None
+    themselves cannot be made here: `map` makes them.
+
+    >>> from penstock.testing import show
+    >>> def number(text: str) -> int | None:
+    ...     return int(text) if text.isdigit() else None
+    >>> show(lambda texts: texts.filter_map(number), texts=["1", "x", "2"])
+    + 1
+    + 2
+    """
+
+    kind: ClassVar[str] = "filter_map"
+    linear: ClassVar[bool] = True
+    function: Callable[..., object]
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield "function", self.function
+
+    def describe(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))

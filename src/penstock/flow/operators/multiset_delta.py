@@ -1,0 +1,63 @@
+"""Multiset delta: the rows of this tick beyond those of the tick before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.node import ALTERABLE, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class MultisetDelta(Operator):
+    """Of each row as many copies as this tick has more than the tick before had; the first copies are not shown.
+
+    What is shown keeps its order. A tick without rows answers nothing, and counts: the
+    next has none before it. Behind `every_tick` of a stream that only grows it gives the
+    new rows.
+
+    nondet: why it is right that answers depend on the cut into ticks.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("news")
+    >>> flow.sink("news", flow.source("seen", int).multiset_delta(nondet="a tick is a look around"))
+    >>> engine = ps.Engine(flow)
+    >>> [change.row for change in engine.tick(seen=[3, 4, 3])["news"]]
+    [3, 4, 3]
+    >>> [change.row for change in engine.tick(seen=[3, 5, 3, 3])["news"]]
+    [5, 3]
+    """
+
+    kind: ClassVar[str] = "multiset_delta"
+    runs_each_tick: ClassVar[bool] = True
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(append=True, det=inputs[0].det and self.nondet is None)
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "it compares the rows of two ticks, and a tick that takes rows back has less than none",
+                "let .every_tick(nondet=...) show the rows of the table in each tick",
+            ),
+        )
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "It compares each tick with the one before, so where ticks end shows."
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""

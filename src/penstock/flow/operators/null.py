@@ -1,0 +1,35 @@
+"""Null: no rows, and an end for rows that nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.graph.facts import Facts, Port, meet
+from penstock.graph.node import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Null(Operator):
+    """A stream that never has a row.
+
+    swallows: whether it reads a stream. What leads to it runs, as what leads to a sink
+              does, and its rows go no further.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("watched")
+    >>> _ = flow.source("numbers", int).inspect(print).null()
+    >>> _ = ps.Engine(flow).tick(numbers=[1, 2])
+    1
+    2
+    """
+
+    kind: ClassVar[str] = "null"
+    swallows: bool
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),) if self.swallows else ()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return meet(())

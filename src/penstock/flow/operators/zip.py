@@ -1,0 +1,77 @@
+"""Zip: rows of two ordered streams, paired by their position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, meet
+from penstock.graph.node import ALTERABLE, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Zip(Operator):
+    """The first row of one with the first of the other, the second with the second, and so on.
+
+    What has no partner yet waits for one: over the ticks where its input is of lifetime
+    STATIC, to the end of its tick where it is TICK; then it is gone, and the next row of
+    that input takes its turn. Pairs come in the order of their positions, each as soon
+    as it is complete. A tick without rows answers nothing.
+
+    kept_right: positions of the columns of `right` in the output, after those of `left`.
+    nondet:     why it is right that answers depend on the cut into ticks, where a
+                lifetime is TICK.
+
+    >>> from penstock.testing import show
+    >>> show(lambda names, ages: names.zip(ages, suffix="_age"), names=["ann", "bob"], ages=[30, 20, 7])
+    + (value='ann', value_age=30)
+    + (value='bob', value_age=20)
+    """
+
+    kind: ClassVar[str] = "zip"
+    kept_right: tuple[int, ...]
+    lifetimes: tuple[Lifetime, Lifetime] = (Lifetime.STATIC, Lifetime.STATIC)
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("left"), Port("right"))
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        both = meet(inputs)
+        return both.but(append=True, ordered=True, det=both.det and self.nondet is None)
+
+    def needs(self) -> tuple[Need, ...]:
+        return position_needs(0) + position_needs(1)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT if Lifetime.TICK in self.lifetimes else ""
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def describe(self) -> str:
+        return ", ".join(lifetime.value for lifetime in self.lifetimes)
+
+
+def position_needs(port: int) -> tuple[Need, ...]:
+    """What an operator that reads positions needs of an input."""
+    return (
+        Need(
+            port,
+            "append",
+            "a row that is taken back would move all that stand behind it",
+            "pair streams that only grow, or join() on a key",
+        ),
+        Need(
+            port,
+            "ordered",
+            "rows are paired by their position",
+            "declare the order in which rows come to be the one that is meant: .assume_ordered(nondet=...),\n"
+            "or join() on a key",
+        ),
+    )

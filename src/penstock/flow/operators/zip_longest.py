@@ -1,0 +1,53 @@
+"""Zip longest: rows of two ordered streams of a tick by position, to the end of the longer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from penstock.flow.operators.zip import position_needs
+from penstock.graph.facts import Facts, Need, Port, meet
+from penstock.graph.node import ALTERABLE, Operator
+
+
+@dataclass(frozen=True, slots=True)
+class ZipLongest(Operator):
+    """In each tick the first row with the first, and so on; nulls stand for the rows that one lacks.
+
+    Which of them is the longer is known when both are complete. Each tick begins anew.
+    A tick without rows answers nothing.
+
+    kept_right: positions of the columns of `right` in the output, after those of `left`.
+    nondet:     why it is right that answers depend on the cut into ticks.
+
+    >>> from penstock.testing import show
+    >>> why = "a table is printed per tick"
+    >>> show(lambda a, b: a.zip_longest(b, suffix="_b", nondet=why), a=[1, 2], b=["x"])
+    + (value=1, value_b='x')
+    + (value=2, value_b=None)
+    """
+
+    kind: ClassVar[str] = "zip_longest"
+    kept_right: tuple[int, ...]
+    nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def ports(self) -> tuple[Port, ...]:
+        why = "nulls are given for rows that do not come"
+        return (Port("left", blocking=True, why=why), Port("right", blocking=True, why=why))
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        both = meet(inputs)
+        return both.but(append=True, ordered=True, det=both.det and self.nondet is None)
+
+    def needs(self) -> tuple[Need, ...]:
+        return position_needs(0) + position_needs(1)
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return "Each tick is answered for itself, so which rows stand side by side in it decides."
+
+    def describe(self) -> str:
+        return f"nondet: {self.nondet}" if self.nondet else ""

@@ -1,0 +1,82 @@
+"""One stream per port: a partition numbers the ports, and a filter per port takes its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import WrongType
+from penstock.expr.build import col, lit
+from penstock.expr.check import check
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import INT64, Field, Schema
+from penstock.flow.columns import shown
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.partition import Partition
+from penstock.flow.operators.select import Select
+
+if TYPE_CHECKING:
+    from penstock.errors import Place
+    from penstock.flow.stream import Stream
+    from penstock.flow.stream_base import StreamBase
+
+
+def split(
+    what: str,
+    stream: StreamBase[Any, Any, Any, Any],
+    by: Expr | Callable[..., object],
+    tags: Sequence[Hashable],
+    name: str | None,
+    place: Place,
+) -> dict[Hashable, Stream[Any, Any, Any, Any]]:
+    """The stream of each tag, for an operator `what`. Raises `WrongType`."""
+    values = _values(what, stream.schema, by, tags, place)
+    schema = stream.schema
+    port = "port"
+    while schema.position(port) is not None:
+        port = f"_{port}"
+    numbered = Schema((*schema.fields, Field(port, INT64, False)))
+    rows = stream.flow.add(Partition(by, values), numbered, (stream,), name, place)
+    columns = tuple((n, Column(n)) for n in schema.names)
+    streams: dict[Hashable, Stream[Any, Any, Any, Any]] = {}
+    for at, tag in enumerate(tags):
+        own = rows.flow.add(Filter(col[port] == lit(at)), numbered, (rows,), None, place)
+        streams[tag] = own.flow.add(Select(columns), schema, (own,), None, place)
+    return streams
+
+
+def _values(
+    what: str, schema: Schema, by: object, tags: Sequence[Hashable], place: Place
+) -> tuple[Hashable, ...]:
+    """What `by` gives for each tag."""
+    if not isinstance(by, Expr) and not callable(by):
+        raise WrongType(
+            f"{what} needs an expression or a function, got {shown(by)}", where=[place], fix="ps.col.kind"
+        )
+    if not tags or len(set(tags)) < len(tags):
+        raise WrongType(
+            f"{what} needs different ports, got {shown(list(tags))}",
+            where=[place],
+            why="Each row goes to exactly one of them.",
+        )
+    if not isinstance(by, Expr):
+        return tuple(tags)
+    values = tuple(tag.value if isinstance(tag, Enum) else tag for tag in tags)
+    found = check(by, schema).type
+    for value in values:
+        if not _may_be(by, value, schema):
+            raise WrongType(
+                f"{what} is by {by}, which is {found}, and {value!r} is no such value",
+                where=[place],
+                fix="ports are values that the expression may have",
+            )
+    return values
+
+
+def _may_be(by: Expr, value: object, schema: Schema) -> bool:
+    try:
+        check(by == lit(value), schema)
+    except WrongType:
+        return False
+    return True
