@@ -32,6 +32,7 @@ from penstock.flow.flow import Flow
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.signal import Signal, lift
 from penstock.flow.stream import Stream, Table
+from penstock.flow.windows import session, sliding, tumbling
 
 if TYPE_CHECKING:
     from penstock import io, spark
@@ -105,8 +106,11 @@ __all__ = [
     "min",
     "right",
     "run",
+    "session",
+    "sliding",
     "spark",
     "sum",
     "timestamp",
+    "tumbling",
     "when",
 ]

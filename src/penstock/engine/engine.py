@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from penstock.engine.change import Change, Changes
+from penstock.engine.event_time import EventTime
 from penstock.engine.loop_bound import bound_loops
 from penstock.engine.machine import Machine
 from penstock.engine.memory import StateInMemory, bytes_of
@@ -82,6 +83,7 @@ class Engine:
                 fix="leave out memory=, or state=; a run with a checkpoint has its state on disk",
             )
         self._machine = Machine(self.program, state)
+        self._event_time = EventTime(graph, state)
         self._ticks = first_tick
         self._failure: BaseException | None = None
         self._unsettled = 0
@@ -166,6 +168,32 @@ class Engine:
             outputs[name] = Changes(made.get(name, _NO_ROWS), append, user)
         return outputs
 
+    def end(self, *sources: str) -> TickOutput:
+        """Run one tick in which these sources end, or all: no rows of them will come any more.
+
+        The watermark of what they brought rises to the end of time, so windows close.
+        Raises `BadInput` for a name that is no source, and while rows that were fed to one
+        of them wait for a tick; and what `tick` raises from within the tick.
+        """
+        self._check_alive()
+        for name in sources:
+            if name not in self._intake:
+                raise self._unknown_source(name)
+        ended = sources or tuple(self._intake)
+        for name, waiting in self.queued.items():
+            if waiting and name in ended:
+                raise BadInput(
+                    f"source {name!r} is to end, and {waiting} rows of it wait for a tick",
+                    fix="run_available() before it",
+                    source=name,
+                )
+        return self._told(self.tick_rows(self._event_time.end(ended)))
+
+    @property
+    def late_rows(self) -> dict[str, int]:
+        """Per operator that watches for late rows, by name, how many it has seen so far."""
+        return self._event_time.late_rows()
+
     # -- rows that wait for ticks -------------------------------------------------------------
 
     def feed(self, /, **inputs: Iterable[Any]) -> None:
@@ -242,6 +270,8 @@ class Engine:
         self._check_alive()
         if self._ticks and self._bounded:
             self._refuse_late_rows(inputs)
+        if self._event_time.ended:
+            self._event_time.check(inputs)
         collects = gc.isenabled()
         gc.disable()
         try:

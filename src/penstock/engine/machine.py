@@ -12,7 +12,7 @@ import heapq
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.failure import explained
-from penstock.engine.input_ends import ends_of
+from penstock.engine.event_time import ends_of
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
 from penstock.engine.slot import SlotMapping

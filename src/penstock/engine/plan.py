@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.map import Map
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
 """Per node, the edges that leave it."""
 
-ROW_BY_ROW = (Filter, FlatMap, LateRows, Map, OnTime, Select)
+ROW_BY_ROW = (Filter, FilterMap, FlatMap, Flatten, LateRows, Map, OnTime, Partition, Select)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
 from penstock.engine.constants import Constants
+from penstock.engine.event_time import end_slots
 from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
@@ -113,7 +114,7 @@ def compile_program(
         schedule=schedule,
         counting=counting,
         parts=parts,
-        slots=(*(s for s in slots if not s.transient), *(d.slot for d in delayed)),
+        slots=(*(s for s in slots if not s.transient), *(d.slot for d in delayed), *end_slots(graph)),
         transient=tuple(s for s in slots if s.transient),
         delayed=delayed,
         source_append={name: analysis.facts[n].append for name, n in graph.sources.items()},

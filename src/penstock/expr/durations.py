@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from penstock.errors import Place, WrongType
 
-_UNITS = {
+UNITS = {
     "us": timedelta(microseconds=1),
     "ms": timedelta(milliseconds=1),
     "s": timedelta(seconds=1),
@@ -16,6 +16,7 @@ _UNITS = {
     "d": timedelta(days=1),
     "w": timedelta(weeks=1),
 }
+"""The units of time, by their short names."""
 _NAMES = {
     name: unit
     for unit, names in {
@@ -41,7 +42,7 @@ def duration(value: timedelta | str) -> timedelta:
         part = _PART.match(value, at)
         if part is None or part[2] not in _NAMES:
             break
-        total += int(part[1]) * _UNITS[_NAMES[part[2]]]
+        total += int(part[1]) * UNITS[_NAMES[part[2]]]
         at = part.end()
     else:
         if at:
@@ -59,7 +60,7 @@ def short(span: timedelta) -> str:
         return f"-{short(-span)}"
     parts: list[str] = []
     for unit in ("d", "h", "m", "s", "ms", "us"):
-        count, span = divmod(span, _UNITS[unit])
+        count, span = divmod(span, UNITS[unit])
         if count:
             parts.append(f"{count}{unit}")
     return " ".join(parts) or "0s"

@@ -2,10 +2,141 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.errors import BadFlow, Place, WrongType
+from penstock.expr.check import check
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import BOOL, Field, Schema
+from penstock.flow.clock import Clock
+from penstock.flow.columns import computed_columns, named_columns, shown
+from penstock.flow.event_time import VALUE, sources_of
+from penstock.flow.markers import Append, Ordered
+from penstock.flow.operators.end_of_input import EndOfInput
+from penstock.flow.operators.late_rows import LateRows
+from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.watermark import Watermark
+from penstock.flow.spans import TIME_TYPES, GivenSpan, Unit, span_of
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co
+from penstock.flow.window_groups import WindowGroups
+
+if TYPE_CHECKING:
+    from penstock.flow.stream import Stream
 
 
 class StreamTime(StreamBase[T_co, B, G, O]):
     """Event time."""
 
     __slots__ = ()
+
+    def watermark(
+        self,
+        column: Expr | str,
+        *,
+        lateness: GivenSpan,
+        late: str | None = None,
+        every: GivenSpan | None = None,
+        unit: Unit | None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B, Append, Ordered]:
+        """The rows that come in time, by the event time in `column` (see `operators.on_time`).
+
+        The watermark is the greatest time seen so far less `lateness`; it rises row by row.
+        A row whose time is below it when it comes is late, and goes no further. Where the
+        time is known, windows close when the watermark passes their end, and what can
+        match nothing any more is dropped.
+
+        column:   a timestamp, or a number that counts time.
+        lateness: how much later than others a row may come: "10s", a timedelta, or a
+                  number in the unit of the column.
+        late:     name of a sink for the late rows; `late()` is the stream of them. Without
+                  either they are dropped, and counted (`Engine.late_rows`).
+        every:    the watermark moves in steps of this. With the size of the windows that
+                  follow, a row is late only where its window has closed.
+        unit:     what 1 stands for in a column of numbers, where spans are given as time.
+
+        Raises `WrongType` for what is no column of times, and for spans that do not fit it.
+        """
+        place = Place.of_caller()
+        field = self._time_column(column, place)
+        clock = Clock(
+            field.name,
+            span_of(lateness, field.type, unit, "the lateness", place, may_be_zero=True),
+            None if every is None else span_of(every, field.type, unit, "the step", place),
+        )
+        self._watermark(clock, field, place)
+        # Rows without a time are late, so those on time have one.
+        fields = tuple(Field(f.name, f.type, f.nullable and f != field) for f in self._schema.fields)
+        schema = Schema(fields, self._schema.row_class, self._schema.scalar)
+        on_time = self._add(OnTime(clock), schema, name, place)
+        if late is not None:
+            self._flow.sink(late, self._add(LateRows(clock), self._schema, None, place))
+        return cast("Stream[T_co, B, Append, Ordered]", on_time)
+
+    def late(self, *, name: str | None = None) -> Stream[T_co, B, Append, Ordered]:
+        """The rows that `watermark()`, whose result this stream is, found late (see `operators.late_rows`).
+
+        Raises `BadFlow` for any other stream.
+        """
+        place = Place.of_caller()
+        node = self._flow.node(self._id)
+        if not isinstance(node.operator, OnTime):
+            raise BadFlow(
+                "late() is asked of a stream without a watermark of its own",
+                where=[node.place, place],
+                why="It is the other half of what watermark() parts.",
+                fix="keep what watermark() gives, and ask that for late()",
+            )
+        all_rows = self.beside(node.inputs[0])
+        late = self._flow.add(LateRows(node.operator.clock), all_rows.schema, (all_rows,), name, place)
+        return cast("Stream[T_co, B, Append, Ordered]", late)
+
+    # -- construction ----------------------------------------------------------------------
+
+    def _time_column(self, column: object, place: Place) -> Field:
+        name = column if isinstance(column, str) else column.name if isinstance(column, Column) else None
+        if name is None:
+            raise WrongType(
+                f"a watermark is put on a column, got {shown(column)}",
+                where=[place],
+                fix="ps.col.at; compute the column before, by with_columns(at=...)",
+            )
+        type_ = check(Column(name), self._schema).type
+        if type_ not in TIME_TYPES:
+            raise WrongType(
+                f"a watermark needs a time, and {name!r} is {type_}",
+                where=[place],
+                why="Times are timestamps, and numbers that count time.",
+                fix="cast() it to a timestamp, or let .to_timestamp() read it from text",
+            )
+        at = self._schema.position(name)
+        assert at is not None
+        return self._schema.fields[at]
+
+    def _watermark(self, clock: Clock, field: Field, place: Place) -> None:
+        """Add the stream of the watermark, once for all that read it."""
+        operator = Watermark(clock)
+        for node in self._flow.nodes:
+            if node.operator == operator and node.inputs[0] == self._id:
+                return
+        schema = Schema((Field(VALUE, field.type, True),), scalar=True)
+        self._flow.add(operator, schema, (self, self._end_of_input(place)), None, place)
+
+    def _end_of_input(self, place: Place) -> StreamBase[Any, Any, Any, Any]:
+        operator = EndOfInput(sources_of(self._flow, self._id))
+        for node in self._flow.nodes:
+            if node.operator == operator:
+                return self.beside(node.id)
+        return self._flow.add(operator, Schema((Field(VALUE, BOOL),), scalar=True), (), None, place)
+
+    def _windows(
+        self, keys: tuple[Any, ...], named: dict[str, Any], place: Place
+    ) -> WindowGroups[B, Any, Any]:
+        windows = named.pop("window")
+        emit = "close"
+        if not isinstance(named.get("emit"), Expr | None):
+            emit = named.pop("emit")
+        chosen = (*named_columns(keys, place), *computed_columns(named, place))
+        for _, expr in chosen:
+            check(expr, self._schema)
+        return WindowGroups(cast("Stream[T_co, B, G, O]", self), chosen, windows, emit, place)

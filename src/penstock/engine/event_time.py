@@ -1,0 +1,81 @@
+"""What an engine knows of event time beside its ticks: ended sources, and how many rows were late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.slot import Slot
+from penstock.errors import BadInput
+from penstock.flow.operators.end_of_input import EndOfInput
+from penstock.flow.operators.on_time import OnTime
+
+if TYPE_CHECKING:
+    from penstock.engine.slot import SlotMapping
+    from penstock.graph.node import FlowGraph
+
+Rows = list[tuple[Any, ...]]
+
+
+def ends_of(graph: FlowGraph) -> dict[str, int]:
+    """By name the nodes that are given a row when their sources have ended."""
+    return {node.name: node.id for node in graph.nodes if isinstance(node.operator, EndOfInput)}
+
+
+def end_slots(graph: FlowGraph) -> tuple[Slot, ...]:
+    """Per such node: () -> the names of those of its sources that have ended."""
+    return tuple(Slot(f"{node}.ended") for node in ends_of(graph).values())
+
+
+class EventTime:
+    """Ends of sources and counts of late rows. Both are state: a run that goes on remembers them."""
+
+    def __init__(self, graph: FlowGraph, state: Mapping[str, SlotMapping]) -> None:
+        self._graph = graph
+        self._slots = {name: state[f"{node}.ended"] for name, node in ends_of(graph).items()}
+        self._clocks = {
+            node.name: state[f"{node.id}.clock"]
+            for node in graph.nodes
+            if isinstance(node.operator, OnTime) and f"{node.id}.clock" in state
+        }
+        self.ended = {source for slot in self._slots.values() for source in slot.get(()) or ()}
+
+    @property
+    def awaited(self) -> set[str]:
+        """The sources whose end means something and has not come."""
+        return {source for name in self._slots for source in self._sources(name)} - self.ended
+
+    def end(self, sources: Iterable[str]) -> dict[str, Rows]:
+        """Note that `sources` have ended. The rows that tell it, by name of the node that is given them."""
+        rows: dict[str, Rows] = {}
+        self.ended |= set(sources)
+        for name, slot in self._slots.items():
+            before = slot.get(()) or ()
+            now = tuple(source for source in self._sources(name) if source in self.ended)
+            if now != before:
+                slot[()] = now
+                if now == self._sources(name):
+                    rows[name] = [(True,)]
+        return rows
+
+    def check(self, inputs: Mapping[str, Rows]) -> None:
+        """Raises `BadInput` for rows of a source that has ended."""
+        for name, rows in inputs.items():
+            if rows and name in self.ended:
+                raise BadInput(
+                    f"source {name!r} has ended, and brings more rows",
+                    where=[self._graph.nodes[self._graph.sources[name]].place],
+                    why="Windows were closed for good when it ended.",
+                    fix="end a source when nothing more will come; run(..., end=False) keeps it open",
+                    source=name,
+                )
+
+    def late_rows(self) -> dict[str, int]:
+        """By name of each operator that parts rows, how many of them were late."""
+        clocks = {name: slot.get(()) for name, slot in self._clocks.items()}
+        return {name: 0 if clock is None else clock[2] for name, clock in clocks.items()}
+
+    def _sources(self, name: str) -> tuple[str, ...]:
+        operator = self._graph.nodes[ends_of(self._graph)[name]].operator
+        assert isinstance(operator, EndOfInput)
+        return operator.sources

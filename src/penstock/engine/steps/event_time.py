@@ -1,0 +1,219 @@
+"""Watermarks: rows on time and late ones, how far time has passed, and the least of several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.row import Row
+from penstock.engine.slot import Slot, as_dict
+from penstock.engine.steps.step import Step, step_for
+from penstock.engine.windows import before_all, mark_of
+from penstock.expr.types import FLOAT64, TIMESTAMP, Field, Schema
+from penstock.flow.operators.late_rows import LateRows
+from penstock.flow.operators.least_watermark import LeastWatermark
+from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.watermark import Watermark
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.flow.clock import Clock
+    from penstock.graph.node import Node
+
+
+class Clockwork:
+    """Writes how the watermark follows the times of rows.
+
+    Slot: () -> (greatest time, watermark, number of late rows).
+    """
+
+    def __init__(self, node: Node, writer: RegionWriter, clock: Clock) -> None:
+        self._node, self._writer, self._code = node, writer, writer.code
+        schema = writer.input_schema(node, 0)
+        at = schema.position(clock.column)
+        assert at is not None
+        self.at = at
+        self._field = schema.fields[at]
+        self._clock = clock
+        self.top = writer.named("top", node.id)
+        self.mark = writer.named("mark", node.id)
+        self.count = writer.named("late", node.id)
+
+    def slot(self) -> Slot:
+        return Slot(f"{self._node.id}.clock")
+
+    def begin(self) -> None:
+        least = self._writer.constant("least", before_all(self._field.type))
+        get = self._writer.slot_get(self._node.id, "clock")
+        self._code.line(f"{self.top}, {self.mark}, {self.count} = {get}(()) or ({least}, {least}, 0)")
+
+    def keep(self) -> None:
+        slot = self._writer.slot(self._node.id, "clock")
+        self._code.line(f"{slot}[()] = ({self.top}, {self.mark}, {self.count})")
+
+    def unusable(self, time: str) -> str | None:
+        """Source of whether a row has no time to go by; None where every row has one."""
+        tests: list[str] = []
+        if self._field.nullable:
+            tests.append(f"{time} is None")
+        if self._field.type == FLOAT64:
+            tests.append(f"{time} - {time} != 0.0")
+        return " or ".join(tests) if tests else None
+
+    def follow(self, time: str) -> None:
+        """Write how a usable time moves the watermark."""
+        with self._code.block(f"if {time} > {self.top}:"):
+            self._code.line(f"{self.top} = {time}")
+            self._code.line(f"{self.mark} = {self.mark_source(time)}")
+
+    def mark_source(self, time: str) -> str:
+        """Source of the watermark that a greatest time makes."""
+        if self._field.type != TIMESTAMP and self._clock.every is None:
+            return f"{time} - {self._clock.lateness!r}"
+        return f"{self._writer.constant('mark', mark_of(self._clock, self._field.type))}({time})"
+
+
+class PartingStep(Step):
+    """Lets rows on time pass, or late ones."""
+
+    def __init__(self, node: Node, writer: RegionWriter, clock: Clock, *, late: bool) -> None:
+        super().__init__(node, writer)
+        self._clockwork = Clockwork(node, writer, clock)
+        self._late = late
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (self._clockwork.slot(),)
+
+    def begin(self) -> None:
+        self._clockwork.begin()
+
+    def consume(self, port: int, row: Row) -> None:
+        clockwork, code = self._clockwork, self.code
+        time = row.columns[clockwork.at]
+        unusable = clockwork.unusable(time)
+        is_late = f"{time} < {clockwork.mark}"
+        if unusable is None:
+            clockwork.follow(time)
+        else:
+            bad = self.writer.fresh("bad")
+            code.line(f"{bad} = {unusable}")
+            with code.block(f"if not ({bad}):"):
+                clockwork.follow(time)
+            is_late = f"{bad} or {is_late}"
+        with code.block(f"if {is_late}:"):
+            code.line(f"{clockwork.count} += 1")
+            if self._late:
+                self.emit(row)
+        if not self._late:
+            with code.block("else:"):
+                self.emit(row)
+
+    def finish(self) -> None:
+        self._clockwork.keep()
+
+
+class WatermarkStep(Step):
+    """Reads a tick's rows for the greatest time. Slots: the clock, and () -> True once the input ended."""
+
+    takes_rows = False
+
+    def __init__(self, node: Node, writer: RegionWriter, clock: Clock) -> None:
+        super().__init__(node, writer)
+        self._clockwork = Clockwork(node, writer, clock)
+        self._bounded = writer.analysis.facts[node.inputs[0]].bounded
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (self._clockwork.slot(), Slot(f"{self.node.id}.ended"))
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        rows, end = (writer.buffer(source) for source in self.node.inputs)
+        ended, slot = writer.slot_get(self.node.id, "ended"), writer.slot(self.node.id, "ended")
+        if self._bounded:
+            end = f"{end} or {rows}"
+        with code.block(f"if {end}:"), code.block(f"if {ended}(()) is None:"):
+            code.line(f"{slot}[()] = True")
+            self.emit(Row(("None",)))
+        with code.block(f"elif {rows}:"):
+            self._read(rows)
+
+    def _read(self, rows: str) -> None:
+        code, clockwork = self.code, self._clockwork
+        clockwork.begin()
+        row, time, before = (self.writer.fresh(name) for name in ("row", "time", "before"))
+        code.line(f"{before} = {clockwork.top}")
+        with code.block(f"for {row} in {rows}:"):
+            code.line(f"{time} = {row}[{clockwork.at}]")
+            unusable = clockwork.unusable(time)
+            test = f"{time} > {clockwork.top}"
+            with code.block(f"if {test if unusable is None else f'not ({unusable}) and {test}'}:"):
+                code.line(f"{clockwork.top} = {time}")
+        with code.block(f"if {clockwork.top} > {before}:"):
+            code.line(f"{before} = {clockwork.mark}")
+            code.line(f"{clockwork.mark} = {clockwork.mark_source(clockwork.top)}")
+            clockwork.keep()
+            with code.block(f"if {clockwork.mark} > {before}:"):
+                self.emit(Row((clockwork.mark,)))
+
+
+class LeastWatermarkStep(Step):
+    """Slot: () -> {number of an input: its watermark, moved; -1: what was told last}.
+
+    A bounded input is whole from its first tick on, so it holds nothing back.
+    """
+
+    sites = 1
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: LeastWatermark) -> None:
+        super().__init__(node, writer)
+        self._moves = operator.moves
+        facts = [writer.analysis.facts[source] for source in node.inputs]
+        self._counting = [port for port, fact in enumerate(facts) if not fact.bounded]
+        self._marks = writer.named("marks", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.marks", as_dict),)
+
+    def begin(self) -> None:
+        self.code.line(f"{self._marks} = {self.writer.slot_get(self.node.id, 'marks')}(()) or {{}}")
+
+    def consume(self, port: int, row: Row) -> None:
+        value = self.writer.fresh("value")
+        self.code.line(f"{value} = {row.columns[0]}")
+        if self._moves[port]:
+            with self.code.block(f"if {value} is not None:"):
+                for move in self._moves[port]:
+                    schema = Schema((Field("value", move.type),))
+                    self.code.line(f"{value} = {self.writer.value(move.expr, schema, (value,))}")
+        self.code.line(f"{self._marks}[{port}] = {value}")
+
+    def finish(self) -> None:
+        code, marks = self.code, self._marks
+        least, ports = self.writer.fresh("least"), tuple(self._counting)
+        with code.block(f"if {marks}:"):
+            code.line(f"{self.writer.slot(self.node.id, 'marks')}[()] = {marks}")
+            with code.block(f"if all(port in {marks} for port in {ports}):"):
+                values = f"{marks}[port] for port in {ports} if {marks}[port] is not None"
+                code.line(f"{least} = min(({values}), default=None)")
+                with code.block(f"if -1 not in {marks} or {least} != {marks}[-1]:"):
+                    code.line(f"{marks}[-1] = {least}")
+                    self.emit(Row((least,)))
+
+
+@step_for.register(OnTime)
+def _on_time(operator: OnTime, node: Node, writer: RegionWriter) -> Step:
+    return PartingStep(node, writer, operator.clock, late=False)
+
+
+@step_for.register(LateRows)
+def _late_rows(operator: LateRows, node: Node, writer: RegionWriter) -> Step:
+    return PartingStep(node, writer, operator.clock, late=True)
+
+
+@step_for.register(Watermark)
+def _watermark(operator: Watermark, node: Node, writer: RegionWriter) -> Step:
+    return WatermarkStep(node, writer, operator.clock)
+
+
+@step_for.register(LeastWatermark)
+def _least_watermark(operator: LeastWatermark, node: Node, writer: RegionWriter) -> Step:
+    return LeastWatermarkStep(node, writer, operator)

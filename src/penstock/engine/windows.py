@@ -1,0 +1,148 @@
+"""What generated ticks call for event time: where windows lie, and which of them have ended.
+
+Nothing iterates a slot, so what is to be dropped is found in a calendar: the ends of open
+windows in a heap, and under each end the windows in chunks, so that a window more
+rewrites a chunk and not the whole. All of it is plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from heapq import heappop, heappush
+from math import floor, inf
+from typing import TYPE_CHECKING, Any
+
+from penstock.expr.runtime import EPOCH, overflow
+from penstock.expr.types import FLOAT64, TIMESTAMP
+
+if TYPE_CHECKING:
+    from penstock.engine.slot import SlotMapping
+    from penstock.expr.types import DataType
+    from penstock.flow.clock import Clock
+    from penstock.flow.windows import Grid
+
+Place = tuple[Any, Any]
+"""Start and end of a window."""
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+def before_all(type: DataType) -> Any:
+    """A value that no time of this type is below."""
+    return _EARLIEST if type == TIMESTAMP else -inf
+
+
+# -- where the watermark stands --------------------------------------------------------------
+
+
+def mark_of(clock: Clock, type: DataType) -> Callable[[Any], Any]:
+    """The function from the greatest time seen to the watermark."""
+    lateness, every, least = clock.lateness, clock.every, before_all(type)
+    origin = EPOCH if type == TIMESTAMP else 0
+
+    def mark(top: Any) -> Any:
+        try:
+            passed = top - lateness
+            return passed if every is None else passed - (passed - origin) % every
+        except OverflowError:  # a timestamp before the year 1
+            return least
+
+    return mark
+
+
+# -- where windows lie ---------------------------------------------------------------------------
+
+
+def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Place]]:
+    """The function from a time to the windows that it is in, the latest first."""
+    if type == FLOAT64:
+        return _float_windows(grid)
+    size, every = grid.size, grid.every
+    zero: Any = timedelta() if type == TIMESTAMP else 0
+    origin: Any = (EPOCH if type == TIMESTAMP else 0) + (grid.offset or zero)
+
+    def windows(time: Any) -> list[Place]:
+        try:
+            since = (time - origin) % every
+            places: list[Place] = []
+            while since < size:
+                start = time - since
+                places.append((start, start + size))
+                since += every
+        except OverflowError:
+            overflow(f"a window of {time}", "timestamp")
+            raise
+        return places
+
+    return windows
+
+
+def _float_windows(grid: Grid) -> Callable[[float], list[Place]]:
+    """Borders are computed from a window's number, so that all rows find the same ones."""
+    size, every, offset = (float(span or 0.0) for span in (grid.size, grid.every, grid.offset))  # type: ignore[arg-type]
+
+    def windows(time: float) -> list[Place]:
+        number = floor((time - offset) / every)
+        while number * every + offset > time:
+            number -= 1
+        while (number + 1) * every + offset <= time:
+            number += 1
+        places: list[Place] = []
+        while True:
+            start = number * every + offset
+            # Side by side, one window ends where the next begins, rounded alike.
+            end = (number + 1) * every + offset if size == every else start + size
+            if end <= time:
+                return places
+            places.append((start, end))
+            number -= 1
+
+    return windows
+
+
+# -- the calendar of windows on a grid ---------------------------------------------------------------
+
+_CHUNK = 256
+
+
+def note(calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, end: Any, window: Any) -> None:
+    """Note that `window` is to be closed at `end`.
+
+    calendar: () -> heap of ends. counts: end -> how many windows. due: (end, chunk) -> windows.
+    """
+    count = counts.get(end)
+    if count is None:
+        ends = calendar.get(())
+        if ends is None:
+            calendar[()] = [end]
+        else:
+            heappush(ends, end)
+        count = 0
+    chunk = (end, count // _CHUNK)
+    if count % _CHUNK:
+        due.get(chunk).append(window)
+    else:
+        due[chunk] = [window]
+    counts[end] = count + 1
+
+
+def closing(
+    calendar: SlotMapping, counts: SlotMapping, due: SlotMapping, mark: Any
+) -> Iterator[tuple[Any, Any]]:
+    """Take out and give (end, window) of all that end by `mark`, in order of ends, then of noting.
+
+    mark: None is the end of time.
+    """
+    ends = calendar.get(())
+    while ends and (mark is None or ends[0] <= mark):
+        end = heappop(ends)
+        count = counts.get(end)
+        del counts[end]
+        for number in range(-(-count // _CHUNK)):
+            windows = due.get((end, number))
+            del due[(end, number)]
+            for window in windows:
+                yield end, window
+    if ends is not None and not ends:
+        del calendar[()]

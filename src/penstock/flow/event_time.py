@@ -1,0 +1,274 @@
+"""Which columns of a stream tell event time, and how far it has passed for them.
+
+A column is *timed* if no row will come any more whose value lies below a bound
+that is known and rises: the watermark, or what an expression makes of it. It is
+found by going back from a stream to where a watermark was put on one; operators
+that keep bounds say so below, all others lose them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.errors import BadFlow, Step
+from penstock.expr.check import check
+from penstock.expr.monotone import Monotonicity, monotonicity
+from penstock.expr.tree import Call, Column, Expr, columns_of
+from penstock.expr.types import FLOAT64, TIMESTAMP, Field, Schema
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.least_watermark import LeastWatermark, Move
+from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.source import Source
+from penstock.flow.operators.union import Union
+from penstock.flow.operators.watermark import Watermark
+from penstock.flow.operators.window import END, START, Emit, Window
+from penstock.flow.windows import Grid
+
+if TYPE_CHECKING:
+    from penstock.errors import Place
+    from penstock.flow.flow import Flow
+    from penstock.flow.stream import Stream
+    from penstock.flow.stream_base import StreamBase
+    from penstock.graph.node import Node, Operator
+
+VALUE = "value"
+"""The one column of a stream of watermarks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No row will come whose value is below what `moves`, one after the other, make of a watermark.
+
+    watermark: the node whose rows are the watermark.
+    """
+
+    watermark: int
+    moves: tuple[Move, ...] = ()
+
+
+Times: TypeAlias = "Mapping[str, tuple[Bound, ...]]"
+"""Per timed column its bounds: the least of them holds."""
+
+
+def times_of(flow: Flow, node_id: int) -> Times:
+    """The timed columns of a node's output."""
+    node = flow.node(node_id)
+    return _times(node.operator, node, flow)
+
+
+def watermark_of(
+    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, place: Place
+) -> Stream[Any, Any, Any, Any]:
+    """The stream of the watermarks of `time`, an expression over rows of `stream`, for an operator `what`.
+
+    Raises `BadFlow` where none is known, with the way on which it was lost.
+    """
+    bounds = _bounds_of(time, stream.schema, times_of(stream.flow, stream.node_id))
+    if not bounds:
+        raise _no_watermark(stream, time, what, place)
+    return _least(stream, bounds, Field(VALUE, check(time, stream.schema).type, True), place)
+
+
+def _least(
+    stream: StreamBase[Any, Any, Any, Any], bounds: tuple[Bound, ...], field: Field, place: Place
+) -> Stream[Any, Any, Any, Any]:
+    if len(bounds) == 1 and not bounds[0].moves:
+        return stream.beside(bounds[0].watermark)
+    operator = LeastWatermark(tuple(bound.moves for bound in bounds))
+    read = tuple(bound.watermark for bound in bounds)
+    for node in stream.flow.nodes:
+        # Several windows of one time read one watermark.
+        if node.inputs == read and isinstance(node.operator, LeastWatermark) and node.operator.same(operator):
+            return stream.beside(node.id)
+    streams = [stream.beside(watermark) for watermark in read]
+    return stream.flow.add(operator, Schema((field,), scalar=True), streams, None, place)
+
+
+# -- what keeps bounds --------------------------------------------------------------------------
+
+
+@singledispatch
+def _times(operator: Operator, node: Node, flow: Flow) -> Times:
+    return {}
+
+
+@_times.register(OnTime)
+def _on_time(operator: OnTime, node: Node, flow: Flow) -> Times:
+    watermark = next(
+        n.id
+        for n in flow.nodes
+        if isinstance(n.operator, Watermark)
+        and n.operator.clock == operator.clock
+        and n.inputs[0] == node.inputs[0]
+    )
+    return {**times_of(flow, node.inputs[0]), operator.clock.column: (Bound(watermark),)}
+
+
+@_times.register(Filter)
+def _filter(operator: Filter, node: Node, flow: Flow) -> Times:
+    return times_of(flow, node.inputs[0])
+
+
+@_times.register(Select)
+def _select(operator: Select, node: Node, flow: Flow) -> Times:
+    before, schema = times_of(flow, node.inputs[0]), flow.node(node.inputs[0]).schema
+    found = {name: _bounds_of(expr, schema, before) for name, expr in operator.columns}
+    return {name: bounds for name, bounds in found.items() if bounds}
+
+
+@_times.register(Union)
+def _union(operator: Union, node: Node, flow: Flow) -> Times:
+    first, *others = (times_of(flow, i) for i in node.inputs)
+    return {
+        name: tuple(dict.fromkeys((*bounds, *(b for other in others for b in other[name]))))
+        for name, bounds in first.items()
+        if all(name in other for other in others)
+    }
+
+
+@_times.register(Window)
+def _window(operator: Window, node: Node, flow: Flow) -> Times:
+    """Windows that are still to answer end after the watermark."""
+    if operator.emit is Emit.UPDATES:
+        return {}
+    schema = flow.node(node.inputs[0]).schema
+    bounds = _bounds_of(operator.time, schema, times_of(flow, node.inputs[0]))
+    times = {END: bounds}
+    if isinstance(operator.shape, Grid):
+        type_ = check(operator.time, schema).type
+        if type_ != FLOAT64:  # whose windows begin at rounded places
+            earliest = Move(
+                type_, earliest_start(operator.shape, Column(VALUE), timestamps=type_ == TIMESTAMP)
+            )
+            times[START] = tuple(replace(b, moves=(*b.moves, earliest)) for b in bounds)
+    return times
+
+
+def earliest_start(grid: Grid, watermark: Expr, *, timestamps: bool) -> Expr:
+    """The earliest start of a window that ends after the watermark."""
+    size, every = grid.size, grid.every
+    # Ends are multiples of `every` from `first` on.
+    first = size if grid.offset is None else size + grid.offset  # type: ignore[operator]
+    if timestamps:
+        passed = (watermark - first).tumble(every) + first  # type: ignore[arg-type]
+    else:
+        passed = watermark - ((watermark - first) % every + every) % every
+    return passed + (every - size)  # type: ignore[operator]
+
+
+# -- bounds of expressions -------------------------------------------------------------------------
+
+
+def _bounds_of(expr: Expr, schema: Schema, times: Times) -> tuple[Bound, ...]:
+    """The bounds of an expression: those of the one column that it reads, moved along."""
+    if isinstance(expr, Column):
+        return times.get(expr.name, ())
+    columns = columns_of(expr)
+    if len(columns) != 1 or columns[0] not in times:
+        return ()
+    (column,) = columns
+    if monotonicity(expr, schema, column) is not Monotonicity.INCREASING:
+        return ()
+    at = schema.position(column)
+    assert at is not None
+    move = Move(schema.fields[at].type, _renamed(expr))
+    return tuple(replace(bound, moves=(*bound.moves, move)) for bound in times[column])
+
+
+def _renamed(expr: Expr) -> Expr:
+    """An expression of one column as one of the column `value`."""
+    if isinstance(expr, Column):
+        return Column(VALUE)
+    if isinstance(expr, Call):
+        return Call(expr.function, tuple(_renamed(a) for a in expr.arguments), expr.options)
+    return expr
+
+
+# -- where a time was lost -----------------------------------------------------------------------------
+
+
+def _no_watermark(stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, place: Place) -> BadFlow:
+    flow = stream.flow
+    here = flow.node(stream.node_id)
+    way = _way_to_times(flow, here)
+    timed = times_of(flow, here.id)
+    if timed or not way:
+        names = ", ".join(map(repr, timed))
+        return BadFlow(
+            f"{what} need a watermark on {time}, and there is none",
+            where=[
+                Step(here.place, f"the times here: {names}" if names else "no watermark"),
+                Step(place, what),
+            ],
+            why="Nothing tells when all rows of a window have come."
+            if not names
+            else f"It would have to be one of {names}, or what never falls while one of them rises.",
+            fix='stream.watermark(ps.col.at, lateness="10s", late="late_rows") before it'
+            if not names
+            else "use one of them, or put a watermark on that column",
+        )
+    lost = way[1]
+    steps = [Step(way[0].place, f"timed: {', '.join(map(repr, times_of(flow, way[0].id)))}")]
+    steps += [Step(n.place, f"{n.operator.kind} loses the time" if n is lost else "") for n in way[1:]]
+    return BadFlow(
+        f"{what} need a watermark on {time}, which gets lost on the way",
+        where=[*steps, Step(place, what)],
+        why=why_lost(lost.operator),
+        fix="put the watermark after it where order is kept; or the windows before it",
+    )
+
+
+def _way_to_times(flow: Flow, node: Node) -> list[Node]:
+    """The nodes from the nearest with a timed column down to `node`; empty where none has any."""
+    ways, seen = [[node]], {node.id}
+    while ways:
+        way = ways.pop(0)
+        if times_of(flow, way[0].id):
+            return way
+        for source in way[0].inputs:
+            if source not in seen:
+                seen.add(source)
+                ways.append([flow.node(source), *way])
+    return []
+
+
+@singledispatch
+def why_lost(operator: Operator) -> str:
+    """Why an operator's output has no timed column, a sentence."""
+    if next(operator.callables(), None) is not None:
+        return "What a function makes of a time is not known."
+    return "Its rows may come at any time after those they were made of."
+
+
+@why_lost.register(Select)
+def _why_select(operator: Select) -> str:
+    return "No column that it keeps or computes is sure not to fall while the time rises."
+
+
+@why_lost.register(Union)
+def _why_union(operator: Union) -> str:
+    return "Not every stream in it has a watermark on that column."
+
+
+@why_lost.register(Window)
+def _why_window(operator: Window) -> str:
+    return 'Updates of a window come as long as it is open; emit="close" has rows in order of time.'
+
+
+def sources_of(flow: Flow, node_id: int) -> tuple[str, ...]:
+    """Names of the sources whose rows may reach a node, in the order of writing."""
+    seen, waiting = {node_id}, [node_id]
+    while waiting:
+        for source in flow.node(waiting.pop()).inputs:
+            if source not in seen:
+                seen.add(source)
+                waiting.append(source)
+    operators = [flow.node(n).operator for n in sorted(seen)]
+    return tuple(o.name for o in operators if isinstance(o, Source))
+
+
+__all__ = ["Bound", "Times", "sources_of", "times_of", "watermark_of", "why_lost"]

@@ -1,0 +1,44 @@
+"""End of input: sources that have told that nothing more will come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import Facts, Port
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfInput(Operator):
+    """One row in the tick in which all of `sources` have ended: `Engine.end()`, or the end of a run.
+
+    Then the watermark of what they brought rises to the end of time, and every
+    window closes.
+
+    >>> import penstock as ps
+    >>> from penstock import col
+    >>> flow = ps.Flow("windows")
+    >>> times = flow.source("times", int).watermark(col.value, lateness=2)
+    >>> flow.sink("out", times.group_by(window=ps.tumbling(col.value, 10)).agg(n=ps.count()))
+    >>> engine = ps.Engine(flow)
+    >>> list(engine.tick(times=[1, 2, 3])["out"])
+    []
+    >>> [tuple(row) for row, _ in engine.end()["out"]]
+    [(0, 10, 3)]
+    """
+
+    kind: ClassVar[str] = "end_of_input"
+    sources: tuple[str, ...]
+
+    def ports(self) -> tuple[Port, ...]:
+        return ()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return Facts(ordered=True)
+
+    def describe(self) -> str:
+        return "of " + ", ".join(map(repr, self.sources))

@@ -1,0 +1,68 @@
+"""Least watermark: how far time has passed for rows that are computed, or come from several streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import WHOLE, Facts, Placement, Port, meet
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import DataType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Move:
+    """From a watermark to that of a column computed from the time: `expr` of the column `value` of `type`.
+
+    It never falls while `value` rises.
+    """
+
+    type: DataType
+    expr: Expr
+
+    def same(self, other: Move) -> bool:
+        """Whether both say the same; equality of expressions is an expression."""
+        return self.type == other.type and self.expr.same(other.expr)
+
+
+@dataclass(frozen=True, slots=True)
+class LeastWatermark(Operator):
+    """One row per tick in which the least of the inputs, each moved, rose. Null is the end of time.
+
+    There is none until every input has one. An input that ended holds nothing back.
+    """
+
+    kind: ClassVar[str] = "least_watermark"
+    moves: tuple[tuple[Move, ...], ...]
+
+    def ports(self) -> tuple[Port, ...]:
+        return tuple(Port(f"watermark {at}") for at in range(len(self.moves)))
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return meet(inputs).but(once=True)
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        for at, moves in enumerate(self.moves):
+            for move in moves:
+                yield f"watermark {at}", move.expr
+
+    def describe(self) -> str:
+        return ", ".join(
+            str(moves[-1].expr) if len(moves) == 1 else "as it is" if not moves else "computed"
+            for moves in self.moves
+        )
+
+    def same(self, other: LeastWatermark) -> bool:
+        """Whether both make the same of the same inputs."""
+        pairs = zip(self.moves, other.moves, strict=False)
+        return len(self.moves) == len(other.moves) and all(
+            len(mine) == len(theirs) and all(m.same(t) for m, t in zip(mine, theirs, strict=True))
+            for mine, theirs in pairs
+        )

@@ -1,0 +1,64 @@
+"""On time: the rows of an ordered stream that are not late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import WHOLE, Need, Placement, Port
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.flow.clock import Clock
+
+NEEDS = (
+    Need(
+        0,
+        "append",
+        "whether a row is late is decided when it comes,\n"
+        "and what takes a row back comes at another time",
+        "put the watermark on the source, before what takes rows back; "
+        "or turn changes into rows that tell of them",
+    ),
+    Need(
+        0,
+        "ordered",
+        "the watermark rises row by row, so the order of rows decides which of them are late",
+        "put the watermark on each source, before union() and joins: they keep the least of several",
+    ),
+)
+"""What every operator that reads times in the order of their coming needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnTime(Operator):
+    """The rows whose time is not below the watermark that the rows before them make.
+
+    The others are late, as are rows whose time is null, NaN or infinite: they are
+    the answer of `late_rows`. As the watermark rises row by row and not tick by tick,
+    who is late does not depend on the cut into ticks. A tick without rows answers
+    nothing. Rows keep their order. State is the greatest time, and the number of late rows.
+
+    >>> from penstock import col
+    >>> from penstock.testing import show
+    >>> show(lambda at: at.watermark(col.value, lateness=2), at=[1, 5, 3, 2, 6])
+    + 1
+    + 5
+    + 3
+    + 6
+    """
+
+    kind: ClassVar[str] = "on_time"
+    clock: Clock
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        return NEEDS
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def describe(self) -> str:
+        return f"watermark: {self.clock}"

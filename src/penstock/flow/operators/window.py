@@ -1,0 +1,100 @@
+"""Windows: a row per group and window of event time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.flow.aggregates import Aggregation
+    from penstock.flow.windows import Shape
+
+
+START, END = "window_start", "window_end"
+"""The columns that say which window a row is of."""
+
+
+class Emit(Enum):
+    """When a window answers: once, when the watermark passes its end; or with every tick that changes it."""
+
+    CLOSE = "close"
+    UPDATES = "updates"
+
+
+@dataclass(frozen=True, slots=True)
+class Window(Operator):
+    """One row per group of keys and window: the keys, the window's start and end, the aggregates.
+
+    A window is there while it has rows. It closes when the watermark reaches its end: from
+    then on no row can fall into it, and what was kept of it is dropped.
+
+    CLOSE: it answers when it closes, once; in the order of ends, of one end in the order
+    in which the windows were first seen. So the answer is a stream of plain rows, the same
+    and in the same order however the input was cut.
+    UPDATES: as an aggregate does, per tick the old answer back and the new one out; the
+    answer is final when the window closes, which changes nothing.
+
+    A tick without rows and without a new watermark answers nothing.
+
+    >>> import penstock as ps
+    >>> from penstock import col
+    >>> from penstock.testing import show
+    >>> def counts(at):
+    ...     on_time = at.watermark(col.value, lateness=2)
+    ...     return on_time.group_by(window=ps.tumbling(col.value, 10)).agg(n=ps.count())
+    >>> show(counts, at=[1, 11, 9, 12, 25])
+    + (window_start=0, window_end=10, n=2)
+    + (window_start=10, window_end=20, n=2)
+    """
+
+    kind: ClassVar[str] = "window"
+    keys: tuple[tuple[str, Expr], ...]
+    time: Expr
+    shape: Shape
+    aggregations: tuple[tuple[str, Aggregation], ...]
+    emit: Emit
+
+    def ports(self) -> tuple[Port, ...]:
+        return (
+            Port("rows", blocking=True, why="a further row could fall into a window that closes"),
+            Port("watermark", blocking=True, why="it may rise further"),
+        )
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "a window is closed for good, and what it answered could not be changed any more",
+                "put the windows before what takes rows back",
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0].but(once=True)
+        if self.emit is Emit.CLOSE:
+            return rows.but(append=rows.append, ordered=rows.ordered)
+        return rows.but(append=rows.append and rows.bounded, ordered=False)
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield from self.keys
+        yield "time", self.time
+        for name, aggregation in self.aggregations:
+            for expr in aggregation.arguments():
+                yield name, expr
+
+    def describe(self) -> str:
+        keys = ", ".join(name for name, _ in self.keys)
+        by = f" by ({keys})" if keys else ""
+        when = "when they close" if self.emit is Emit.CLOSE else "as updates"
+        aggregates = ", ".join(f"{name}={agg}" for name, agg in self.aggregations)
+        return f"{self.shape} of {self.time}{by}, {when}: {aggregates}"

@@ -1,0 +1,98 @@
+"""Spans of event time: what users write, in terms of the column whose time it is."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from penstock.errors import WrongType
+from penstock.expr.durations import UNITS, duration, short
+from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, DataType
+from penstock.flow.columns import shown
+
+if TYPE_CHECKING:
+    from penstock.errors import Place
+
+Span: TypeAlias = "timedelta | int | float"
+"""A difference of two times of one column: a timedelta of timestamps, a number of numbers."""
+GivenSpan: TypeAlias = "timedelta | str | int | float"
+"""As users write it: "10s", a timedelta, or a number in the unit of the column."""
+Unit: TypeAlias = Literal["us", "ms", "s", "m", "h", "d", "w"]
+
+TIME_TYPES: tuple[DataType, ...] = (TIMESTAMP, INT64, INT32, FLOAT64)
+"""Types of columns that may hold event time."""
+
+
+def span_of(
+    given: object, type: DataType, unit: Unit | None, what: str, place: Place, *, may_be_zero: bool = False
+) -> Span:
+    """A span that a user gave for a column of `type`, which is one of `TIME_TYPES`.
+
+    unit: what 1 in a column of numbers stands for; needed for spans of time there.
+    what: names the span in errors, which are `WrongType`.
+    """
+    if type == TIMESTAMP:
+        span: Span = _of_timestamps(given, what, place)
+    elif isinstance(given, str | timedelta):
+        span = _in_units(duration(given), type, unit, what, place)
+    else:
+        span = _number(given, type, what, place)
+    least = timedelta() if isinstance(span, timedelta) else 0
+    if span < least or (not may_be_zero and span == least):  # type: ignore[operator]
+        raise WrongType(
+            f"{what} is {shown_span(span)}",
+            where=[place],
+            fix="give 0 or more" if may_be_zero else "give more than 0",
+        )
+    return span
+
+
+def _of_timestamps(given: object, what: str, place: Place) -> timedelta:
+    if not isinstance(given, str | timedelta):
+        raise WrongType(
+            f"{what} is a span of time, got {shown(given)}",
+            where=[place],
+            why="The column holds timestamps.",
+            fix='write "10s", "5 min", "1h 30m", or a timedelta',
+        )
+    return duration(given)
+
+
+def _in_units(span: timedelta, type: DataType, unit: Unit | None, what: str, place: Place) -> int | float:
+    if unit is None:
+        raise WrongType(
+            f"{what} is {short(span)}, and the column holds numbers",
+            where=[place],
+            why="Nothing says what a 1 in it stands for.",
+            fix='say unit="ms", or "s", "us", ...; or give a number as the column has them',
+        )
+    if unit not in UNITS:
+        raise WrongType(f"there is no unit {shown(unit)}", where=[place], fix=f"one of {', '.join(UNITS)}")
+    if type == FLOAT64:
+        return span / UNITS[unit]
+    count, rest = divmod(span, UNITS[unit])
+    if rest:
+        raise WrongType(
+            f"{what} is {short(span)}, which is no whole number of {unit}",
+            where=[place],
+            why=f"The column holds whole numbers of {unit}.",
+            fix=f"round it, or let the column count a smaller unit than {unit}",
+        )
+    return count
+
+
+def _number(given: object, type: DataType, what: str, place: Place) -> int | float:
+    whole = type != FLOAT64
+    if isinstance(given, bool) or not isinstance(given, int if whole else int | float) or given - given != 0:
+        raise WrongType(
+            f"{what} is {'a whole number' if whole else 'a number'}, got {shown(given)}",
+            where=[place],
+            why=f"The column is {type}: spans are in its own unit.",
+            fix='write 10, say, or unit="s" and text such as "10s"',
+        )
+    return given if whole else float(given)
+
+
+def shown_span(span: Span) -> str:
+    """A span as `explain` and errors show it."""
+    return short(span) if isinstance(span, timedelta) else str(span)

@@ -1,0 +1,125 @@
+"""Windows of event time: `ps.tumbling(col.at, "10s")` and the like, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from penstock.errors import Place, WrongType
+from penstock.expr.tree import Expr
+from penstock.flow.columns import check_expression
+from penstock.flow.spans import GivenSpan, Span, Unit, shown_span, span_of
+
+if TYPE_CHECKING:
+    from penstock.expr.types import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Windows of one size that begin at every multiple of `every`, counted from `offset` after 1970 or 0.
+
+    The end is no part of a window. Every time is in at least one: `every` is not more than `size`.
+    """
+
+    size: Span
+    every: Span
+    offset: Span | None = None
+
+    @property
+    def tumbles(self) -> bool:
+        """Whether every time is in one window only."""
+        return self.size == self.every
+
+    def __str__(self) -> str:
+        offset = "" if self.offset is None else f" from {shown_span(self.offset)}"
+        if self.tumbles:
+            return f"tumbling {shown_span(self.size)}{offset}"
+        return f"sliding {shown_span(self.size)} every {shown_span(self.every)}{offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Windows of rows of one key that follow each other by less than `gap`, which ends each of them."""
+
+    gap: Span
+
+    def __str__(self) -> str:
+        return f"sessions apart by {shown_span(self.gap)}"
+
+
+Shape: TypeAlias = Grid | Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows over a time, as users declare them; `group_by(window=...)` gives them their spans.
+
+    given: the spans by name, as users wrote them.
+    """
+
+    time: Expr
+    given: dict[str, GivenSpan]
+    unit: Unit | None
+
+    def shape(self, type: DataType, place: Place) -> Shape:
+        """The windows over a time of `type`. Raises `WrongType` for spans that do not fit it."""
+        if "gap" in self.given:
+            return Sessions(span_of(self.given["gap"], type, self.unit, "the gap of sessions", place))
+        size = span_of(self.given["size"], type, self.unit, "the size of windows", place)
+        every, offset = size, None
+        if "every" in self.given:
+            every = span_of(self.given["every"], type, self.unit, "the step between windows", place)
+        if "offset" in self.given:
+            offset = span_of(
+                self.given["offset"], type, self.unit, "the offset of windows", place, may_be_zero=True
+            )
+        if every > size:  # type: ignore[operator]
+            raise WrongType(
+                f"windows of {shown_span(size)} begin every {shown_span(every)}",
+                where=[place],
+                why="A row between two of them would be in none, and be lost without a word.",
+                fix="let every be no more than size, and filter() the rows that shall not count",
+            )
+        return Grid(size, every, offset or None)
+
+
+def tumbling(
+    time: Expr, size: GivenSpan, *, offset: GivenSpan | None = None, unit: Unit | None = None
+) -> Windows:
+    """Windows side by side: each time is in one of them.
+
+    time:   the column with the watermark, or what never falls while it rises.
+    size:   of each window: "10s", a timedelta, or a number where the time is one.
+    offset: where the first begins, counted from 1970-01-01T00:00Z, or 0. By default there.
+    unit:   what 1 stands for in a time that is a number, where spans are given as time: "ms".
+    """
+    return _windows(time, unit, size=size, offset=offset)
+
+
+def sliding(
+    time: Expr,
+    size: GivenSpan,
+    every: GivenSpan,
+    *,
+    offset: GivenSpan | None = None,
+    unit: Unit | None = None,
+) -> Windows:
+    """Windows that overlap: one begins at every multiple of `every`; a time is in `size / every` of them.
+
+    Other arguments are as in `tumbling`.
+    """
+    return _windows(time, unit, size=size, every=every, offset=offset)
+
+
+def session(time: Expr, gap: GivenSpan, *, unit: Unit | None = None) -> Windows:
+    """Windows of rows of one key that follow each other by less than `gap`.
+
+    A window begins with its first row and ends `gap` after its last. A row that comes
+    between two of them can join them to one. Other arguments are as in `tumbling`.
+    """
+    return _windows(time, unit, gap=gap)
+
+
+def _windows(time: Expr, unit: Unit | None, **given: GivenSpan | None) -> Windows:
+    check_expression("the time of windows", time, Place.of_caller())
+    return Windows(time, {name: span for name, span in given.items() if span is not None}, unit)

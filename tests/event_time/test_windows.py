@@ -1,0 +1,103 @@
+"""Windows: under any cut the answers of a plain loop over the whole input, in one order, and nothing kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock import col
+from penstock.flow.windows import Windows
+from tests.event_time.by_hand import Answer, Event, grid, in_sessions, on_grid, part
+from tests.properties.effort import examples
+
+EVENTS = st.lists(
+    st.builds(
+        Event,
+        st.sampled_from([0, 1, 2, None]),
+        st.integers(-30, 60),
+        st.one_of(st.none(), st.integers(-5, 5)),
+    ),
+    max_size=30,
+)
+
+
+def flow_of(
+    windows: Windows, lateness: int, emit: Literal["close", "updates"] = "close", every: int | None = None
+) -> ps.Flow:
+    flow = ps.Flow("windows")
+    events = flow.source("events", Event).watermark(col.at, lateness=lateness, every=every, late="late")
+    answers = events.group_by("key", window=windows, emit=emit).agg(  # type: ignore[call-overload]
+        rows=ps.count(), sum=ps.sum(col.value), max=ps.max(col.value), values=ps.collect(col.value)
+    )
+    flow.sink("out", answers)
+    return flow
+
+
+@st.composite
+def cut(draw: st.DrawFn, events: list[Any]) -> list[list[Any]]:
+    borders = sorted(draw(st.lists(st.integers(0, len(events)), max_size=6)))
+    return [events[a:b] for a, b in zip([0, *borders], [*borders, len(events)], strict=True)]
+
+
+def run(flow: ps.Flow, ticks: list[list[Event]], *, end: bool) -> dict[str, list[tuple[Any, int]]]:
+    engine = ps.Engine(flow, state=(state := {s.name: {} for s in ps.Engine(flow).program.slots}))
+    out: dict[str, list[tuple[Any, int]]] = {"out": [], "late": []}
+    answers = [engine.tick(events=tick) for tick in ticks]
+    if end:
+        answers.append(engine.end())
+        left = {name: slot for name, slot in state.items() if slot}
+        assert {name.partition(".")[2] for name in left} <= {"clock", "ended", "marks"}, "state below the watermark"
+    for tick in answers:
+        for name, changes in tick.items():
+            out[name] += [(row[:-1], row[-1]) for row in changes.raw]
+    return out
+
+
+def summed(changes: list[tuple[Any, int]]) -> Counter[Any]:
+    held: Counter[Any] = Counter()
+    for row, weight in changes:
+        held[row] += weight
+    return +held
+
+
+SHAPES = st.one_of(
+    st.tuples(st.integers(1, 20), st.integers(-7, 7)).map(
+        lambda so: (ps.tumbling(col.at, so[0], offset=abs(so[1])), grid(so[0], so[0], abs(so[1])))
+    ),
+    st.tuples(st.integers(1, 12), st.integers(0, 12), st.integers(0, 5)).map(
+        lambda s: (ps.sliding(col.at, s[0] + s[1], s[0], offset=s[2]), grid(s[0] + s[1], s[0], s[2]))
+    ),
+)
+
+
+@examples(1)
+@given(st.data(), EVENTS, SHAPES, st.integers(0, 20), st.booleans())
+def test_windows_that_close_answer_once_and_in_order_whatever_the_cut(
+    data: Any, events: list[Event], shape: Any, lateness: int, end: bool
+) -> None:
+    windows, places = shape
+    on_time, late, mark = part(events, lateness)
+    expected: list[Answer] = on_grid(on_time, places)
+    if not end:
+        expected = [a for a in expected if mark is not None and a[2] <= mark]
+    found = run(flow_of(windows, lateness), data.draw(cut(events)), end=end)
+    assert found["out"] == [(a, 1) for a in expected]
+    assert found["late"] == [(tuple(e), 1) for e in late]
+
+
+@examples(1)
+@given(st.data(), EVENTS, SHAPES, st.integers(0, 20), st.integers(1, 9))
+def test_updates_add_up_to_what_windows_answer_when_they_close(
+    data: Any, events: list[Event], shape: Any, lateness: int, every: int
+) -> None:
+    windows, places = shape
+    on_time, _, _ = part(events, lateness, every)
+    found = run(flow_of(windows, lateness, "updates", every), data.draw(cut(events)), end=True)
+    assert summed(found["out"]) == Counter(on_grid(on_time, places))
+    closed = run(flow_of(windows, lateness, "close", every), data.draw(cut(events)), end=True)
+    assert summed(closed["out"]) == summed(found["out"])
