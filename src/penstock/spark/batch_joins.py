@@ -34,7 +34,10 @@ def _(operator: Join, site: Site) -> DataFrame:
     tests = [named(f"left key {at}") == named(f"right key {at}") for at in range(len(operator.left_keys))]
     if operator.residual is not None:
         tests.append(to_column(operator.residual, _pair_schema(operator, site)))
-    joined = left.join(right, reduce(_and, tests), _SPARK[operator.how])
+    if tests:
+        joined = left.join(right, reduce(_and, tests), _SPARK[operator.how])
+    else:
+        joined = left.crossJoin(right)
     kept = [*names[:width], *(names[width + at] for at in operator.kept_right)]
     return renamed(joined.select(*(named(name) for name in kept)), site.node.schema.names)
 

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from penstock.expr.tree import Expr
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.map import Map
+from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.union import Union
@@ -17,6 +20,8 @@ from penstock.spark.batch_operators import Site, lower
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from penstock.graph.node import Operator
 
 
 @lower.register(Filter)
@@ -28,7 +33,10 @@ def _(operator: Filter, site: Site) -> DataFrame:
 
 @lower.register(Map)
 @lower.register(FlatMap)
-def _(operator: Map | FlatMap, site: Site) -> DataFrame:
+@lower.register(FilterMap)
+@lower.register(Flatten)
+@lower.register(Partition)
+def _(operator: Operator, site: Site) -> DataFrame:
     return run_per_batch(site)
 
 

@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING
 from penstock.errors import NotOnSpark
 from penstock.expr.types import AnyType, DataType, ListType, StructType
 
+from penstock.flow.operators.chain import Chain
+from penstock.flow.operators.inspect import Inspect
+from penstock.flow.operators.null import Null
+from penstock.flow.operators.zip import Zip
+
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node, Operator
 
@@ -21,9 +26,27 @@ if TYPE_CHECKING:
 @singledispatch
 def not_on_spark(operator: Operator) -> str:
     """Why an operator does not run on Spark, a sentence; empty where it does."""
-    if operator.runs_each_tick:
+    if operator.runs_each_tick or operator.runs_first_tick:
         return "It acts in ticks in which nothing reaches it, and tasks run for rows alone."
+    if operator.depends_on_cut():
+        return "It answers each tick for itself, and tasks keep neither the ticks of a flow nor the order of rows."
     return ""
+
+
+@not_on_spark.register(Chain)
+@not_on_spark.register(Zip)
+def _(operator: Operator) -> str:
+    return "It reads the order of rows, which they lose between tasks."
+
+
+@not_on_spark.register(Inspect)
+def _inspect(operator: Inspect) -> str:
+    return "What its function does would happen in other processes, and once more when a task is repeated."
+
+
+@not_on_spark.register(Null)
+def _null(operator: Null) -> str:
+    return "Spark runs for what leaves the flow, and nothing does here."
 
 
 def check_runs_on_spark(graph: FlowGraph) -> None:
