@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import as_user_sees, item_of_row
+from penstock.engine.steps.user_rows import item_of_row, users_view
 from penstock.expr.rows import from_user
 from penstock.expr.types import Schema
 from penstock.flow.lifetime import Lifetime
@@ -57,7 +57,7 @@ class Folding(Step):
     def seen(self, row: str) -> str:
         """Source of what is accumulated, as the function knows it, from the inside row `row`."""
         columns = tuple(f"{row}[{at}]" for at in range(len(self.accumulated.fields)))
-        return as_user_sees(self.writer, self.accumulated, row, columns)
+        return users_view(self.writer, self.accumulated, Row(columns, row))
 
     def assign_inside(self, name: str, accumulated: str) -> None:
         """Assign to `name` the inside row of what is accumulated."""

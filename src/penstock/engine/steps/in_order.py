@@ -8,7 +8,7 @@ from penstock.engine.row import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.distinct import AppendDistinctStep, distinct_step
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import as_user_sees, item_of_row
+from penstock.engine.steps.user_rows import item_of_row, users_view, write_received
 from penstock.expr.rows import from_user
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.at_least import AtLeast
@@ -55,16 +55,14 @@ class ScanStep(Step):
         with code.block(f"if {carried} is None:"):
             code.line(f"{carried} = {self._first()}")
         with code.block(f"if {carried}:"):
-            user = as_user_sees(writer, schema, row.source, row.columns)
-            code.line(f"{made} = {self.function}({carried}[0], {user})")
+            code.line(f"{made} = {self.function}({carried}[0], {users_view(writer, schema, row)})")
             with code.block(f"if {made} is None:"):
                 code.line(f"{slot}[{key}] = ()")
             with code.block("else:"):
                 value = writer.fresh("value")
                 code.line(f"{value}, {out} = {made}")
                 code.line(f"{slot}[{key}] = ({value},)")
-                code.line(f"({out},) = {self.checked}([{out}])")
-                self.emit(Row(writer.unpack(self.node.schema, out), out))
+                self.emit(write_received(writer, self.node.schema, out, self.checked))
 
 
 def thaw_like(init: object) -> Any:

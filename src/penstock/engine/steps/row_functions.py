@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.row import Row
-from penstock.engine.steps.rows import OpaqueStep, users_view
+from penstock.engine.steps.rows import OpaqueStep
 from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.user_rows import users_view, write_received
 from penstock.expr.tree import Expr
 from penstock.expr.types import AnyType
 from penstock.flow.operators.assume_ordered import AssumeOrdered
@@ -22,11 +23,10 @@ if TYPE_CHECKING:
 
 class FilterMapStep(OpaqueStep):
     def consume(self, port: int, row: Row) -> None:
-        made, out = self.writer.fresh("made"), self.writer.fresh("row")
+        made = self.writer.fresh("made")
         self.code.line(f"{made} = {self.call(port, row)}")
         with self.code.block(f"if {made} is not None:"):
-            self.code.line(f"({out},) = {self._checked}([{made}])")
-            self.emit(Row(self.writer.unpack(self.node.schema, out), out, row.weight))
+            self.emit(write_received(self.writer, self.node.schema, made, self._checked, row.weight))
 
 
 class FlattenStep(Step):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.engine.row import Row
 from penstock.engine.steps.step import Step, step_for
-from penstock.expr.rows import exact_test, from_user, to_user
+from penstock.engine.steps.user_rows import users_view, write_received
+from penstock.expr.rows import from_user
 from penstock.expr.tree import Column, Expr
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.flat_map import FlatMap
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.engine.region_writer import RegionWriter
-    from penstock.expr.types import Schema
     from penstock.graph.node import Node
 
 
@@ -36,14 +36,6 @@ class FilterStep(Step):
             condition = f"{function}({users_view(self.writer, schema, row)})"
         with self.code.block(f"if {condition}:"):
             self.emit(row)
-
-
-def users_view(writer: RegionWriter, schema: Schema, row: Row) -> str:
-    """Source of a row as users and their functions see it."""
-    if schema.scalar and exact_test(schema.fields[0], "") is not None:
-        # Such a value is the user's as it is.
-        return row.columns[0]
-    return f"{writer.constant('user', to_user(schema))}({row.source})"
 
 
 class OpaqueStep(Step):
@@ -64,35 +56,8 @@ class MapStep(OpaqueStep):
     """One row for one: a result that is exactly a row goes on at once, any other is made right or refused."""
 
     def consume(self, port: int, row: Row) -> None:
-        schema, code = self.node.schema, self.code
-        columns = tuple(self.writer.fresh(f.name) for f in schema.fields)
-        tests = [exact_test(f, c) for f, c in zip(schema.fields, columns, strict=True)]
-        unpack = ", ".join(columns) + "," * (len(columns) == 1)
         call = self.call(port, row)
-        if None not in tests and schema.scalar:
-            (column,) = columns
-            code.line(f"{column} = {call}")
-            with code.block(f"if not {tests[0]}:"):
-                code.line(f"(({column},),) = {self._checked}([{column}])")
-            self.emit(Row(columns, None, row.weight))
-            return
-        out = self.writer.fresh("row")
-        code.line(f"{out} = {call}")
-        if None in tests or not _is_named_tuple(schema.row_class):
-            code.line(f"({out},) = {self._checked}([{out}])")
-            code.line(f"{unpack} = {out}")
-        else:
-            with code.block(f"if type({out}) is not {self.writer.constant('class', schema.row_class)}:"):
-                code.line(f"({out},) = {self._checked}([{out}])")
-            code.line(f"{unpack} = {out}")
-            with code.block(f"if not ({' and '.join(filter(None, tests))}):"):
-                code.line(f"({out},) = {self._checked}([{out}])")
-                code.line(f"{unpack} = {out}")
-        self.emit(Row(columns, out, row.weight))
-
-
-def _is_named_tuple(row_class: type[Any] | None) -> bool:
-    return row_class is not None and issubclass(row_class, tuple)
+        self.emit(write_received(self.writer, self.node.schema, call, self._checked, row.weight))
 
 
 class FlatMapStep(OpaqueStep):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.row import Row, tuple_source
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import as_user_sees
+from penstock.engine.steps.user_rows import users_view
 from penstock.expr.check import check
 from penstock.expr.order import order_key
 from penstock.expr.tree import Ordering
@@ -48,7 +48,7 @@ class SortStep(Step):
                 source = writer.value(one.expr, schema, row.columns)
                 yield self._comparable(source, typed.type, typed.nullable, one.descending)
             else:
-                user = as_user_sees(writer, schema, row.source, row.columns)
+                user = users_view(writer, schema, row)
                 yield f"{writer.constant('by', one)}({user})"
         unordered = not writer.analysis.facts[self.node.inputs[0]].ordered
         comparable = not any(isinstance(f.type, AnyType) for f in schema.fields)

@@ -1,41 +1,75 @@
-"""What a user's function gets of a row, inside generated code."""
+"""Rows on their way to users' functions and back, inside generated code."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock.engine.row import Row
 from penstock.expr.check import check
-from penstock.expr.rows import to_user
+from penstock.expr.rows import exact_test, to_user
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import Field, ListType, Schema, StructType
+from penstock.expr.types import Field, Schema
 
 if TYPE_CHECKING:
     from penstock.engine.region_writer import RegionWriter
-    from penstock.engine.row import Row
     from penstock.graph.node import Node
 
 
-def as_user_sees(writer: RegionWriter, schema: Schema, row: str, columns: tuple[str, ...]) -> str:
-    """Source of a row of `schema` as users see it. row, columns: sources of the tuple and of its parts."""
-    if schema.scalar and not isinstance(schema.fields[0].type, ListType | StructType):
-        return columns[0]
-    return f"{writer.constant('user', to_user(schema))}({row})"
+def users_view(writer: RegionWriter, schema: Schema, row: Row) -> str:
+    """Source of a row as users and their functions see it."""
+    if schema.scalar and exact_test(schema.fields[0], "") is not None:
+        # Such a value is the user's as it is.
+        return row.columns[0]
+    return f"{writer.constant('user', to_user(schema))}({row.source})"
+
+
+def write_received(
+    writer: RegionWriter, schema: Schema, call: str, checked: str, weight: str | None = None
+) -> Row:
+    """Write that variables get the row of `schema` that `call` gives; they are the row returned.
+
+    A result that is exactly a row goes on as it is, any other is made right or refused.
+    checked: name of the converter from a list of users' rows.
+    """
+    code = writer.code
+    columns = tuple(writer.fresh(f.name) for f in schema.fields)
+    tests = [exact_test(f, c) for f, c in zip(schema.fields, columns, strict=True)]
+    if None not in tests and schema.scalar:
+        (column,) = columns
+        code.line(f"{column} = {call}")
+        with code.block(f"if not {tests[0]}:"):
+            code.line(f"(({column},),) = {checked}([{column}])")
+        return Row(columns, None, weight)
+    unpack = ", ".join(columns) + "," * (len(columns) == 1)
+    out = writer.fresh("row")
+    code.line(f"{out} = {call}")
+    if None in tests or not _is_named_tuple(schema.row_class):
+        code.line(f"({out},) = {checked}([{out}])")
+        code.line(f"{unpack} = {out}")
+    else:
+        with code.block(f"if type({out}) is not {writer.constant('class', schema.row_class)}:"):
+            code.line(f"({out},) = {checked}([{out}])")
+        code.line(f"{unpack} = {out}")
+        with code.block(f"if not ({' and '.join(filter(None, tests))}):"):
+            code.line(f"({out},) = {checked}([{out}])")
+            code.line(f"{unpack} = {out}")
+    return Row(columns, out, weight)
+
+
+def _is_named_tuple(row_class: type[Any] | None) -> bool:
+    return row_class is not None and issubclass(row_class, tuple)
 
 
 def item_of_row(writer: RegionWriter, node: Node, item: Expr | None, row: Row) -> str:
     """Source of what a folding function gets of a row: the row, or the value of `item`."""
     schema = writer.input_schema(node, 0)
     if item is None:
-        return as_user_sees(writer, schema, row.source, row.columns)
+        return users_view(writer, schema, row)
     value = writer.value(item, schema, row.columns)
     if not isinstance(item, Column):
         variable = writer.fresh("item")
         writer.code.line(f"{variable} = {value}")
         value = variable
-    return as_user_sees(writer, item_schema(schema, item), f"({value},)", (value,))
-
-
-def item_schema(schema: Schema, item: Expr) -> Schema:
-    """The values of an expression over rows of `schema`, as a stream of bare values would have them."""
     typed = check(item, schema)
-    return Schema((Field("value", typed.type, typed.nullable),), scalar=True)
+    bare = Schema((Field("value", typed.type, typed.nullable),), scalar=True)
+    return users_view(writer, bare, Row((value,)))
