@@ -13,10 +13,15 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import NotOnSpark
 from penstock.expr.types import AnyType, DataType, ListType, StructType
-
 from penstock.flow.operators.chain import Chain
+from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.inspect import Inspect
+from penstock.flow.operators.late_rows import LateRows
+from penstock.flow.operators.least_watermark import LeastWatermark
 from penstock.flow.operators.null import Null
+from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.watermark import Watermark
+from penstock.flow.operators.window import Window
 from penstock.flow.operators.zip import Zip
 
 if TYPE_CHECKING:
@@ -47,6 +52,20 @@ def _inspect(operator: Inspect) -> str:
 @not_on_spark.register(Null)
 def _null(operator: Null) -> str:
     return "Spark runs for what leaves the flow, and nothing does here."
+
+
+@not_on_spark.register(OnTime)
+@not_on_spark.register(LateRows)
+@not_on_spark.register(Watermark)
+def _watermark(operator: OnTime | LateRows | Watermark) -> str:
+    return "Which rows are late is decided in the order of the source, which rows lose between tasks."
+
+
+@not_on_spark.register(Window)
+@not_on_spark.register(LeastWatermark)
+@not_on_spark.register(EndOfInput)
+def _event_time(operator: Window | LeastWatermark | EndOfInput) -> str:
+    return "It hears of the watermark, which is found in the order of the source; tasks do not have that."
 
 
 def check_runs_on_spark(graph: FlowGraph) -> None:
