@@ -29,8 +29,8 @@ ScheduleName = Literal["hybrid", "dynamic", "static"]
 TickOutput: TypeAlias = dict[str, Changes]
 """The changes of one tick per sink, empty ones included."""
 _NO_ROWS: Rows = []
-_SETTLE_AFTER = 100
-"""Rows and ticks between two looks at how much memory the state takes."""
+_TICKS_BETWEEN_LOOKS = 32
+"""How many ticks pass between two looks at how large the state has become."""
 
 
 class Engine:
@@ -86,7 +86,8 @@ class Engine:
         self._event_time = EventTime(graph, state)
         self._ticks = first_tick
         self._failure: BaseException | None = None
-        self._unsettled = 0
+        self._bounded_memory = memory is not None
+        self._until_settled = 0
         self._intake: dict[str, Callable[[Iterable[Any]], Rows]] = {
             name: _intake(graph.nodes[node].operator, self.program.source_append[name])
             for name, node in graph.sources.items()
@@ -267,7 +268,8 @@ class Engine:
 
     def tick_rows(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append."""
-        self._check_alive()
+        if self._failure is not None:
+            self._check_alive()
         if self._ticks and self._bounded:
             self._refuse_late_rows(inputs)
         if self._event_time.ended:
@@ -276,8 +278,8 @@ class Engine:
         gc.disable()
         try:
             outputs = self._machine.tick(inputs)
-            self._unsettled += 1 + sum(map(len, inputs.values()))
-            if self._unsettled > _SETTLE_AFTER:
+            self._until_settled -= 1
+            if self._until_settled < 0:
                 self._settle()
         except BaseException as error:  # Ctrl-C, too, leaves half a tick behind
             self._failure = error
@@ -299,7 +301,8 @@ class Engine:
             ) from self._failure
 
     def _settle(self) -> None:
-        self._unsettled = 0
+        # A bound is kept after each tick; to divide what grows, a look now and then will do.
+        self._until_settled = 0 if self._bounded_memory else _TICKS_BETWEEN_LOOKS
         if self._memory is not None:
             self._memory.settle()
 

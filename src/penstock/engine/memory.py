@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.engine.slot import Slot, SlotMapping
     from penstock.state.spill import SpilledSlot, SpillFile
 
-SHARDED_FROM = 300_000
+SHARDED_FROM = 250_000
 """Entries from which a slot is divided: at 350,000 a dict is copied, for some 10 ms."""
 
 _MOVED_PER_LOOK = 64
