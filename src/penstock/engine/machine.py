@@ -9,8 +9,9 @@ flow of one part has nothing to schedule: its tick is generated, too.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.engine.columnar.choice import NEVER, Columnar
 from penstock.engine.failure import explained
 from penstock.engine.event_time import ends_of
 from penstock.engine.plan import Schedule
@@ -20,27 +21,34 @@ from penstock.engine.slot import SlotMapping
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock.engine.columnar.large_ticks import LargeTicks
     from penstock.engine.program import Program
 
 Rows = list[tuple[Any, ...]]
+PartFunction: TypeAlias = "tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]"
+"""A part's function from its inputs to its outputs, and the nodes whose rows those are."""
+
 _NOTHING: Rows = []
 
 
 class Machine:
     """Runs a program's ticks over `state`: one mapping per slot name.
 
+    columnar:    when a tick runs on Polars.
     activations: per node id the number of ticks in which a row reached it, if the
                  program counts them.
     """
 
-    def __init__(self, program: Program, state: Mapping[str, SlotMapping]) -> None:
+    def __init__(
+        self, program: Program, state: Mapping[str, SlotMapping], columnar: Columnar | None = None
+    ) -> None:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
         self._names = functions = program.bind({**state, **transient})
         self.activations: list[int] = functions["x_activations"]
         self._transient = tuple(transient.values())
         self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")
-        self._parts: list[tuple[Callable[..., tuple[Rows, ...]], tuple[int, ...], tuple[int, ...]]] = [
+        self._parts: list[PartFunction] = [
             (functions[p.function], p.inputs, p.outputs) for p in program.parts if p.function in functions
         ]
         self._readers: dict[int, list[int]] = {}
@@ -54,6 +62,11 @@ class Machine:
         self._restless = tuple(at for at, part in enumerate(program.parts) if part.restless)
         # What has begun by an earlier machine's tick finds that in its state, and says nothing.
         self._beginning = tuple(at for at, part in enumerate(program.parts) if part.begins)
+
+        self._columnar = columnar
+        self._least = NEVER if columnar is None else columnar.least
+        self._large: LargeTicks | None = None
+        self._holding = False
 
     def rebind(self, slot: str, mapping: SlotMapping) -> None:
         """Let the functions use another mapping for a slot, with the same values. Not for a delay's."""
@@ -74,9 +87,18 @@ class Machine:
         place; the state is then half of the tick.
         """
         try:
-            outputs = self._scheduled(inputs) if self._straight is None else self._straight(inputs)
+            for given in inputs.values():
+                if len(given) >= self._least and (large := self.large_ticks()) is not None:
+                    outputs = self._on_columns(large, inputs)
+                    break
+            else:
+                if self._holding:
+                    self.settle()
+                outputs = (
+                    self._scheduled(inputs, self._parts) if self._straight is None else self._straight(inputs)
+                )
         except Exception as error:
-            raise explained(error, self.program) from error
+            raise self._explained(error) from error
         for slot in self._transient:
             slot.clear()
         if self.program.counting:
@@ -84,7 +106,34 @@ class Machine:
                 self.activations[self._sources[name]] += bool(given)
         return outputs
 
-    def _scheduled(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
+    def large_ticks(self) -> LargeTicks | None:
+        """How large ticks run; None where they run as all others."""
+        if self._large is None and self._columnar is not None and self._least < NEVER:
+            self._large = self._columnar.ticks(self.program, self._names)
+            if self._large is None:
+                self._least = NEVER
+        return self._large
+
+    def settle(self) -> None:
+        """Bring all state into the slots: what large ticks left in frames is poured into them."""
+        if self._large is not None:
+            self._large.settle()
+        self._holding = False
+
+    def _on_columns(self, large: LargeTicks, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
+        outputs = self._scheduled(large.inputs(inputs), large.parts)
+        self._holding = large.is_holding
+        if self._columnar is not None and not self._columnar.lazily:
+            self.settle()
+        return outputs
+
+    def _explained(self, error: Exception) -> Exception:
+        """The error with the operator, the row and the place that it is about."""
+        if self._large is not None and (told := explained(error, self._large.program)) is not error:
+            return told
+        return explained(error, self.program)
+
+    def _scheduled(self, inputs: Mapping[str, Rows], parts: list[PartFunction]) -> dict[str, Rows]:
         rows: dict[int, Rows] = {}
         for name, given in inputs.items():
             if given:
@@ -95,25 +144,25 @@ class Machine:
                 del slot[()]
                 rows[node] = kept
                 self.activations[node] += self.program.counting
-        self._run(rows)
+        self._run(rows, parts)
         for _, source, slot in self._delayed:
             if source in rows:
                 slot[()] = rows[source]
         return {name: rows[node] for name, node in self._sinks if node in rows}
 
-    def _run(self, rows: dict[int, Rows]) -> None:
+    def _run(self, rows: dict[int, Rows], parts: list[PartFunction]) -> None:
         if self.program.schedule is Schedule.STATIC:
-            self._run_all(rows)
+            self._run_all(rows, parts)
         else:
-            self._run_reached(rows)
+            self._run_reached(rows, parts)
 
-    def _run_all(self, rows: dict[int, Rows]) -> None:
-        for function, inputs, outputs in self._parts:
+    def _run_all(self, rows: dict[int, Rows], parts: list[PartFunction]) -> None:
+        for function, inputs, outputs in parts:
             made = function(*[rows.get(node, _NOTHING) for node in inputs])
             rows.update((node, out) for node, out in zip(outputs, made, strict=True) if out)
 
-    def _run_reached(self, rows: dict[int, Rows]) -> None:
-        readers, parts = self._readers, self._parts
+    def _run_reached(self, rows: dict[int, Rows], parts: list[PartFunction]) -> None:
+        readers = self._readers
         reached = (at for node in rows for at in readers.get(node, ()))
         queue = sorted({*self._restless, *self._beginning, *reached})
         self._beginning = ()

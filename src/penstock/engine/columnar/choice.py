@@ -1,0 +1,60 @@
+"""When ticks run on Polars. It is not imported for the question, only for a first tick that is large enough."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.engine.plan import Schedule
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from penstock.engine.columnar.large_ticks import LargeTicks
+    from penstock.engine.program import Program
+
+ColumnarName = Literal["auto", "always", "never"]
+
+COLUMNAR_ROWS = 20_000
+"""Rows from which on a tick is large. See docs/columnar.md for what was measured."""
+
+NEVER = sys.maxsize
+"""More rows than any tick has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columnar:
+    """When to run on Polars.
+
+    least:  a tick in which no source brings so many rows runs in rows.
+    always: run on frames even where that gains nothing, for tests.
+    lazily: what joins remember may stand in frames until a small tick needs it; else
+            the slots are up to date at the end of every tick.
+    """
+
+    least: int
+    always: bool = False
+    lazily: bool = False
+
+    def ticks(self, program: Program, names: dict[str, Any]) -> LargeTicks | None:
+        """How `program` runs in large ticks; None where it does not, or Polars is not installed."""
+        if program.counting or program.schedule is not Schedule.HYBRID or find_spec("polars") is None:
+            return None
+        from penstock.engine.columnar.large_ticks import LargeTicks
+
+        ticks = LargeTicks(program, names, least=self.least, always=self.always)
+        return ticks if any(shape.does_something for shape in ticks.shapes) else None
+
+
+def columnar_from(name: ColumnarName, rows: int | None, *, lazily: bool) -> Columnar:
+    """What a user asks for. Raises `BadInput` for a name or a number that means nothing."""
+    if name not in ("auto", "always", "never"):
+        raise BadInput(f"columnar={name!r} means nothing", fix='it is "auto", "always" or "never"')
+    if rows is not None and rows < 1:
+        raise BadInput(f"columnar_rows={rows} means nothing", fix="it is a number of rows, 1 or more")
+    if name == "never":
+        return Columnar(NEVER)
+    if name == "always":
+        return Columnar(rows or 1, always=True, lazily=lazily)
+    return Columnar(rows or COLUMNAR_ROWS, lazily=lazily)

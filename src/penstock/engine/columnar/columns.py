@@ -1,0 +1,93 @@
+"""Rows of a stream that stand in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from penstock.engine.columnar.column_types import polars_type
+from penstock.engine.columnar.lowered import Lowered
+from penstock.engine.columnar.values import from_series, to_series
+from penstock.expr.functions.arithmetic import RANGES
+from penstock.expr.types import INT64
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+
+Rows = list[tuple[Any, ...]]
+
+WEIGHT = "w"
+"""The column with the weights, where a stream has any; the others are named "0", "1", ..."""
+
+FAILS = "f"
+"""The column that is true on rows on which the row path might raise, where there may be such."""
+
+
+class Columns:
+    """Rows of `schema` as a frame, and as rows when somebody asks for them.
+
+    append: they come without weights.
+    rows:   how to make the internal rows, where that is cheaper than from the frame.
+    """
+
+    __slots__ = ("_make_rows", "_rows", "append", "frame", "schema")
+
+    def __init__(
+        self, schema: Schema, append: bool, frame: pl.DataFrame, rows: Callable[[], Rows] | None = None
+    ) -> None:
+        self.schema = schema
+        self.append = append
+        self.frame = frame
+        self._make_rows = rows
+        self._rows: Rows | None = None
+
+    def __len__(self) -> int:
+        return self.frame.height
+
+    def rows(self) -> Rows:
+        """The internal rows: tuples, with the weight last unless they are append."""
+        if self._rows is None:
+            self._rows = self._made_rows() if self._make_rows is None else self._make_rows()
+        return self._rows
+
+    def _made_rows(self) -> Rows:
+        columns = [from_series(f.type, self.frame[str(at)]) for at, f in enumerate(self.schema.fields)]
+        if not self.append:
+            columns.append(self.frame[WEIGHT].to_list())
+        return list(zip(*columns, strict=True))
+
+
+class Declined(Exception):
+    """A tick that has to run row by row: something in it fails, or Polars cannot tell."""
+
+
+def of_rows(schema: Schema, append: bool, rows: Rows) -> Columns:
+    """Internal rows in columns. Raises `Declined` for a value that Polars cannot hold, such as half a surrogate."""
+    try:
+        taken = {str(at): to_series(f.type, [row[at] for row in rows]) for at, f in enumerate(schema.fields)}
+        if not append:
+            taken[WEIGHT] = to_series(INT64, [row[-1] for row in rows])
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        raise Declined from error
+    return Columns(schema, append, pl.DataFrame(taken), lambda: rows)
+
+
+def can_hold(schema: Schema) -> bool:
+    """Whether rows of a schema can stand in columns."""
+    return all(polars_type(f.type) is not None for f in schema.fields)
+
+
+def known_columns(schema: Schema, frame: pl.DataFrame) -> list[Lowered]:
+    """The columns of a frame of `schema`, with the bounds that the integers in it have."""
+    columns: list[Lowered] = []
+    for at, field in enumerate(schema.fields):
+        name = str(at)
+        bounds = None
+        if field.type in RANGES:
+            low: Any = frame[name].min()
+            high: Any = frame[name].max()
+            bounds = (low or 0, high or 0)
+        columns.append(Lowered(pl.col(name), bounds))
+    return columns

@@ -1,0 +1,241 @@
+"""Inner joins of large ticks, and what they remember.
+
+With L, R before a tick of new rows l, r the answer is  l x R  +  (L + l) x r.
+Between large ticks both sides stand in frames as they came. A small tick looks
+keys up in dicts; before one comes, the frames are poured into the dicts of the
+operator's slots, and there is one state again. That costs as much as the row
+path would have paid for the large ticks, so it is paid once and only if it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import polars as pl
+
+from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, of_rows
+from penstock.engine.columnar.lowered import Lowered, NotLowered
+from penstock.engine.columnar.stream import Stream, stream_of, unknown_stream
+from penstock.engine.columnar.values import from_series
+from penstock.engine.steps.inner_join import SIDES
+from penstock.engine.transients import pair_schema
+from penstock.expr.check import check
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import FLOAT64, DataType, Schema
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.join import How, Join
+
+if TYPE_CHECKING:
+    from penstock.engine.slot import SlotMapping
+    from penstock.graph.node import FlowGraph, Node
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """A join that can run on frames.
+
+    schemas, appends: of the two inputs. pairs: the columns of both, as the residual names them.
+    schema, append: of the output.
+    """
+
+    node: int
+    operator: Join
+    schemas: tuple[Schema, Schema]
+    appends: tuple[bool, bool]
+    pairs: Schema
+    schema: Schema
+    append: bool
+
+    @property
+    def keys(self) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        return self.operator.left_keys, self.operator.right_keys
+
+    def keyed(self, port: int, stream: Stream) -> Stream:
+        """A side with its keys in "k0", ..., without the rows of which one is null."""
+        lowered = [stream.lower(expr) for expr in self.keys[port]]
+        noted = stream.noting(*(one.fails for one in lowered))
+        named = [one.value.alias(f"k{at}") for at, one in enumerate(lowered)]
+        present = pl.all_horizontal(*(pl.col(f"k{at}").is_not_null() for at in range(len(named))))
+        stays = present | pl.col(FAILS) if noted.checked else present
+        return replace(noted, frame=noted.frame.with_columns(*named).filter(stays))
+
+    def key_types(self, port: int) -> tuple[DataType, ...]:
+        return tuple(check(expr, self.schemas[port]).type for expr in self.keys[port])
+
+    def pair(self, left: pl.LazyFrame, right: pl.LazyFrame, driver: int) -> pl.LazyFrame:
+        """The pairs of two sides. driver: the side whose order they have."""
+        width = len(self.schemas[0].fields)
+        moved = {str(at): str(width + at) for at in range(len(self.schemas[1].fields))}
+        right = right.rename({**moved, **({} if self.appends[1] else {WEIGHT: "w2"})})
+        on = [f"k{at}" for at in range(len(self.keys[0]))]
+        order = "left_right" if driver == 0 else "right_left"
+        pairs = left.join(right, on=on, how="inner", maintain_order=order)
+        weights = [pl.col(w) for w, append in zip((WEIGHT, "w2"), self.appends, strict=True) if not append]
+        own = [pl.col(str(at)) for at in range(len(self.pairs.fields))]
+        if not weights:
+            return pairs.select(*own)
+        return pairs.select(*own, (weights[0] if len(weights) == 1 else weights[0] * weights[1]).alias(WEIGHT))
+
+    def output(self, pairs: Stream) -> Stream:
+        """The rows of the join, from its pairs."""
+        residual = self.operator.residual
+        if residual is not None:
+            lowered = pairs.lower(residual)
+            pairs = pairs.noting(lowered.fails)
+            passes = lowered.value
+            if pairs.checked:
+                passes = passes.fill_null(False) | pl.col(FAILS)
+            pairs = replace(pairs, frame=pairs.frame.filter(passes))
+        width = len(self.schemas[0].fields)
+        taken = [*range(width), *(width + at for at in self.operator.kept_right)]
+        columns = [pl.col(str(at)).alias(str(to)) for to, at in enumerate(taken)]
+        beside = [*([] if self.append else [WEIGHT]), *([FAILS] if pairs.checked else [])]
+        known = tuple(Lowered(pl.col(str(to)), pairs.columns[at].bounds) for to, at in enumerate(taken))
+        frame = pairs.frame.select(*columns, *beside)
+        return Stream(self.schema, self.append, frame, known, pairs.most, pairs.checked)
+
+
+def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: bool) -> JoinPlan:
+    """How a join runs on frames. Raises `NotLowered`."""
+    operator = node.operator
+    assert isinstance(operator, Join)
+    if operator.how is not How.INNER:
+        raise NotLowered(f"a {operator.how.value} join works on rows")
+    if Lifetime.TICK in operator.lifetimes:
+        raise NotLowered("the join answers each tick for itself")
+    if not operator.left_keys:
+        raise NotLowered("a join without keys works on rows")
+    one, other = (graph.nodes[source].schema for source in node.inputs)
+    plan = JoinPlan(
+        node.id, operator, (one, other), appends, pair_schema(graph, node, operator), node.schema, append
+    )
+    for port in (0, 1):
+        if FLOAT64 in plan.key_types(port):
+            raise NotLowered("a join on floats works on rows")
+        if not all(any(isinstance(e, Column) for e in expr.walk()) for expr in plan.keys[port]):
+            raise NotLowered("a join on a constant works on rows")
+        plan.keyed(port, unknown_stream(plan.schemas[port], appends[port]))
+    plan.output(unknown_stream(plan.pairs, append))
+    return plan
+
+
+class HeldJoin:
+    """A join's state in a large tick: its two sides in frames, with their keys.
+
+    slot: gives the mapping of a slot, by side, as it is at the time.
+    """
+
+    def __init__(self, plan: JoinPlan, slot: Callable[[int], SlotMapping]) -> None:
+        self.plan = plan
+        self._slot = slot
+        self._held: list[list[pl.DataFrame]] | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether its state stands in frames, and not in its slots."""
+        return self._held is not None
+
+    def take(self, most: int) -> bool:
+        """Bring the state into frames. False where that cannot be, or is more than `most` rows: it stays."""
+        if self._held is not None:
+            return True
+        slots = [self._slot(port) for port in (0, 1)]
+        if not all(type(slot) is dict for slot in slots):
+            return False
+        taken = cast("list[dict[Any, Any]]", slots)
+        if sum(len(rows) for slot in taken for rows in slot.values()) > most:
+            return False
+        frames = [self._frames(port, slot) for port, slot in enumerate(taken)]
+        for slot in taken:
+            slot.clear()
+        self._held = frames
+        return True
+
+    def _frames(self, port: int, slot: dict[Any, Any]) -> list[pl.DataFrame]:
+        if not slot:
+            return []
+        append, schema = self.plan.appends[port], self.plan.schemas[port]
+        if append:
+            rows = [row for own in slot.values() for row in own]
+        else:
+            rows = [(*row, weight) for own in slot.values() for row, weight in own.items()]
+        columns = of_rows(schema, append, rows)
+        return [self.plan.keyed(port, stream_of(columns)).frame.drop(FAILS, strict=False).collect()]
+
+    def answer(self, news: Sequence[pl.DataFrame | None]) -> Stream:
+        """The rows that new rows on either side make, before `add`."""
+        assert self._held is not None
+        plan = self.plan
+        left = list(self._held[0])
+        pairs: list[pl.LazyFrame] = []
+        if news[0] is not None:
+            if self._held[1]:
+                pairs.append(plan.pair(news[0].lazy(), _together(self._held[1]), 0))
+            left.append(news[0])
+        if news[1] is not None and left:
+            pairs.append(plan.pair(_together(left), news[1].lazy(), 1))
+        if not pairs:
+            empty = unknown_stream(plan.pairs, plan.append)
+            return plan.output(empty)
+        frame = pl.concat(pairs).collect()
+        return plan.output(stream_of(Columns(plan.pairs, plan.append, frame)))
+
+    def add(self, news: Sequence[pl.DataFrame | None]) -> None:
+        """Remember the new rows of a tick that has gone well."""
+        assert self._held is not None
+        for held, frame in zip(self._held, news, strict=True):
+            if frame is not None:
+                held.append(frame)
+
+    def settle(self) -> None:
+        """Pour what stands in frames into the slots."""
+        held, self._held = self._held, None
+        if held is None:
+            return
+        for port, frames in enumerate(held):
+            add = _add_rows if self.plan.appends[port] else _add_changes
+            for frame in frames:
+                types = self.plan.key_types(port)
+                keys = [from_series(t, frame[f"k{at}"]) for at, t in enumerate(types)]
+                key = keys[0] if len(keys) == 1 else list(zip(*keys, strict=True))
+                rows = Columns(self.plan.schemas[port], True, frame).rows()
+                weights = None if self.plan.appends[port] else frame[WEIGHT].to_list()
+                add(self._slot(port), key, rows, weights)
+
+
+def _together(frames: list[pl.DataFrame]) -> pl.LazyFrame:
+    return frames[0].lazy() if len(frames) == 1 else pl.concat([frame.lazy() for frame in frames])
+
+
+def _add_rows(slot: SlotMapping, keys: list[Any], rows: Rows, weights: list[int] | None) -> None:
+    get = slot.get
+    for key, row in zip(keys, rows, strict=True):
+        own = get(key)
+        if own is None:
+            slot[key] = [row]
+        else:
+            own.append(row)
+
+
+def _add_changes(slot: SlotMapping, keys: list[Any], rows: Rows, weights: list[int] | None) -> None:
+    get = slot.get
+    assert weights is not None
+    for key, row, weight in zip(keys, rows, weights, strict=True):
+        own = get(key)
+        if own is None:
+            slot[key] = {row: weight}
+            continue
+        total = own.get(row, 0) + weight
+        if total:
+            own[row] = total
+        else:
+            del own[row]
+            if not own:
+                del slot[key]
+
+
+__all__ = ["SIDES", "HeldJoin", "JoinPlan", "plan_join"]

@@ -1,0 +1,113 @@
+"""All parts of a flow as they run in a large tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.analysis import analyse
+from penstock.engine.columnar.columns import Columns
+from penstock.engine.columnar.rest import RestWriter
+from penstock.engine.columnar.runner import PartRunner
+from penstock.engine.columnar.shape import Shape, shape_of
+from penstock.engine.constants import Constants
+from penstock.engine.plan import live_consumers
+from penstock.engine.source_code import Purpose
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.engine.program import Program
+
+Rows = list[tuple[Any, ...]]
+PartFunction = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]
+
+
+class LargeTicks:
+    """The parts of a program, each as it runs when many rows come.
+
+    names: of the generated code: functions and slots. The code that large ticks need is added to it.
+    least: with fewer rows a part runs in rows.
+    always: run on frames even where that gains nothing.
+
+    program: the generated code of the parts' rests, for the places of errors in it.
+    """
+
+    def __init__(self, program: Program, names: dict[str, Any], *, least: int, always: bool) -> None:
+        graph = program.graph
+        analysis = analyse(graph)
+        consumers = live_consumers(graph)
+        self.shapes: tuple[Shape, ...] = tuple(
+            shape_of(graph, analysis, consumers, part) for part in program.parts
+        )
+        constants = Constants()
+        constants.values.update(program.constants)
+        lines: list[str] = []
+        purposes: list[Purpose] = []
+        for shape in self.shapes:
+            writer = RestWriter(graph, analysis, shape, consumers, constants)
+            writer.write()
+            for written in (writer.functions, writer.code):
+                lines.extend(written.lines)
+                purposes.extend(written.purposes)
+        source_code = "\n".join(lines) + "\n"
+        file = f"<penstock {graph.name}, large ticks>"
+        self.program = replace(
+            program, file=file, source_code=source_code, purposes=tuple(purposes), constants=constants.values
+        )
+        names.update(constants.values)
+        exec(compile(source_code, file, "exec"), names)
+        delayed = frozenset(d.source for d in program.delayed)
+        self._runners = [
+            PartRunner(
+                graph,
+                analysis,
+                shape,
+                names[shape.part.function] if "tick" not in names else _whole(program, names["tick"]),
+                names[f"{shape.part.function}_rest"],
+                lambda slot: names[f"slot_{slot.replace('.', '_')}"],
+                least=least,
+                always=always,
+                wanted_as_rows=delayed,
+            )
+            for shape in self.shapes
+        ]
+        self.parts: list[PartFunction] = [
+            (runner, shape.part.inputs, shape.part.outputs)
+            for runner, shape in zip(self._runners, self.shapes, strict=True)
+        ]
+        pays = {n for shape in self.shapes if shape.pays or always for n in shape.part.inputs}
+        self.paying = frozenset(name for name, node in graph.sources.items() if node in pays)
+        """Sources whose rows are worth being put in columns."""
+        self._as_rows = frozenset(name for name, node in graph.sources.items() if node in delayed)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether state stands in frames, and not in its slots."""
+        return any(join.is_held for runner in self._runners for join in runner.joins.values())
+
+    def settle(self) -> None:
+        """Bring all state into the slots."""
+        for runner in self._runners:
+            runner.settle()
+
+    def inputs(self, given: Mapping[str, Rows | Columns]) -> dict[str, Any]:
+        """The rows of a tick per source, as rows where a delay keeps them."""
+        return {
+            name: rows.rows() if name in self._as_rows and isinstance(rows, Columns) else rows
+            for name, rows in given.items()
+        }
+
+
+def _whole(program: Program, tick: Callable[[dict[str, Rows]], dict[str, Rows]]) -> Callable[..., Any]:
+    """The one part of a flow whose tick is generated, as a function from inputs to outputs."""
+    (part,) = program.parts
+    sources = {node: name for name, node in program.graph.sources.items()}
+    sinks = {node: name for name, node in program.graph.sinks.items()}
+
+    def run(*inputs: Rows) -> tuple[Rows, ...]:
+        made = tick({sources[node]: rows for node, rows in zip(part.inputs, inputs, strict=True)})
+        return tuple(made.get(sinks[node], []) for node in part.outputs)
+
+    return run

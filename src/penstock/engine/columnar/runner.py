@@ -1,0 +1,167 @@
+"""One part of a flow in a large tick: on frames as far as its shape says, then in rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from penstock.engine.columnar.columns import Columns, Declined, of_rows
+from penstock.engine.columnar.join import HeldJoin
+from penstock.engine.columnar.stream import Stream, apply, stream_of
+from penstock.engine.steps.inner_join import SIDES
+
+if TYPE_CHECKING:
+    from penstock.analysis import Analysis
+    from penstock.engine.columnar.shape import Shape
+    from penstock.engine.slot import SlotMapping
+    from penstock.graph.node import FlowGraph
+
+Rows = list[tuple[Any, ...]]
+Given = Rows | Columns
+Function = Callable[..., tuple[Rows, ...]]
+
+# A join's state is brought into frames for a tick that is not much smaller than it.
+_STATE_PER_ROW = 4
+
+
+class PartRunner:
+    """Runs a part on rows or columns, whichever come; what leaves it may be either, too.
+
+    function: the part in rows. rest: what its shape leaves to rows.
+    slot:     the mapping of a slot, by name, as it is at the time.
+    least:    with fewer rows the part runs in rows.
+    always:   run on frames even where that gains nothing.
+    wanted_as_rows: outputs that must be rows.
+    """
+
+    def __init__(
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        shape: Shape,
+        function: Function,
+        rest: Function,
+        slot: Callable[[str], SlotMapping],
+        *,
+        least: int,
+        always: bool,
+        wanted_as_rows: frozenset[int],
+    ) -> None:
+        self._graph = graph
+        self._append = {n: analysis.facts[n].append for n in (*shape.part.inputs, *shape.part.nodes)}
+        self._shape = shape
+        self._function = function
+        self._rest = rest
+        self._least = least
+        self._always = always
+        self._wanted_as_rows = wanted_as_rows
+        self.joins = {
+            node: HeldJoin(plan, lambda port, node=node: slot(f"{node}.{SIDES[port]}"))
+            for node, plan in shape.joins.items()
+        }
+        self._shared = self._read_often()
+
+    def __call__(self, *inputs: Given) -> tuple[Given, ...]:
+        if self._is_worth_it(inputs):
+            try:
+                return self._on_frames(inputs)
+            except (Declined, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+                # Nothing has changed so far; in rows, what fails fails as ever.
+                pass
+        self.settle()
+        return self._function(*[as_rows(given) for given in inputs])
+
+    def settle(self) -> None:
+        """Bring all state into the slots."""
+        for join in self.joins.values():
+            join.settle()
+
+    def _is_worth_it(self, inputs: Sequence[Given]) -> bool:
+        shape, count = self._shape, sum(map(len, inputs))
+        if count < max(self._least, 1) or not shape.does_something:
+            return False
+        if not self._always and not shape.pays and not any(isinstance(given, Columns) for given in inputs):
+            return False
+        most = count * _STATE_PER_ROW
+        return all(join.take(most) for join in self.joins.values())
+
+    def _on_frames(self, inputs: Sequence[Given]) -> tuple[Given, ...]:
+        shape, part = self._shape, self._shape.part
+        given = dict(zip(part.inputs, inputs, strict=True))
+        streams: dict[int, Stream] = {}
+        news: dict[int, list[pl.DataFrame | None]] = {}
+
+        def stream(node: int) -> Stream:
+            if node not in streams:
+                streams[node] = stream_of(self._as_columns(node, given[node]))
+            return streams[node]
+
+        for node_id in shape.columnar:
+            node = self._graph.nodes[node_id]
+            read = [stream(source) for source in node.inputs]
+            if node_id in self.joins:
+                news[node_id] = [self._new_rows(node_id, port, side) for port, side in enumerate(read)]
+                made = self.joins[node_id].answer(news[node_id])
+            else:
+                made = apply(node.operator, node.schema, self._append[node_id], read)
+            streams[node_id] = made.kept() if node_id in self._shared else made
+        left: dict[int, Given] = {
+            n: self._leaving(n, stream(n)) for n in part.outputs if n in shape.columnar
+        }
+        feeds = [
+            feed.reduction.rows(stream(feed.source))
+            if feed.reduction is not None
+            else self._as_fed(feed.source, given, left, stream)
+            for feed in shape.feeds
+        ]
+        # From here on nothing is declined any more.
+        for node_id, frames in news.items():
+            self.joins[node_id].add(frames)
+        outputs = [n for n in part.outputs if n in shape.rest]
+        left.update(zip(outputs, self._rest(*feeds), strict=True))
+        return tuple(left[n] for n in part.outputs)
+
+    def _new_rows(self, node: int, port: int, side: Stream) -> pl.DataFrame | None:
+        frame = self._shape.joins[node].keyed(port, side).collected()
+        return frame if frame.height else None
+
+    def _as_columns(self, node: int, given: Given) -> Columns:
+        if isinstance(given, Columns):
+            return given
+        return of_rows(self._graph.nodes[node].schema, self._append[node], given)
+
+    def _leaving(self, node: int, stream: Stream) -> Given:
+        columns = Columns(stream.schema, stream.append, stream.collected())
+        return columns.rows() if node in self._wanted_as_rows else columns
+
+    def _as_fed(
+        self,
+        source: int,
+        given: dict[int, Given],
+        left: dict[int, Given],
+        stream: Callable[[int], Stream],
+    ) -> Rows:
+        if source in given:
+            return as_rows(given[source])
+        if source not in left:
+            left[source] = self._leaving(source, stream(source))
+        return as_rows(left[source])
+
+    def _read_often(self) -> frozenset[int]:
+        """Columnar nodes that several others of the part read, or the outside too."""
+        readers = dict.fromkeys(self._shape.columnar, 0)
+        for node_id in self._shape.columnar:
+            for source in self._graph.nodes[node_id].inputs:
+                if source in readers:
+                    readers[source] += 1
+        for source in (*(feed.source for feed in self._shape.feeds), *self._shape.part.outputs):
+            if source in readers:
+                readers[source] += 1
+        return frozenset(node for node, count in readers.items() if count > 1)
+
+
+def as_rows(given: Given) -> Rows:
+    """The rows, whatever they stand in."""
+    return given.rows() if isinstance(given, Columns) else given

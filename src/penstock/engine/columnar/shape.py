@@ -1,0 +1,122 @@
+"""Which operators of a part run on frames in a large tick, and why others do not.
+
+Those that do are closed upwards: what they read comes from outside the part or
+from others of them. What they make for the rest of the part is given to it as
+rows, or already reduced where the reader is an aggregate or a distinct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.engine.columnar.join import JoinPlan, plan_join
+from penstock.engine.columnar.lowered import NotLowered
+from penstock.engine.columnar.reduction import Reduction, reduction_of
+from penstock.engine.columnar.stream import Stream, apply, unknown_stream
+from penstock.flow.operators.join import Join
+
+if TYPE_CHECKING:
+    from penstock.analysis import Analysis
+    from penstock.engine.plan import Consumers, Part
+    from penstock.graph.node import FlowGraph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What the rest of a part is given: the rows of `source`, as `reduction` makes them if there is one."""
+
+    source: int
+    reduction: Reduction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a part runs in a large tick.
+
+    columnar: nodes that run on frames, in order. rest: the others, in order.
+    joins:    of the columnar nodes those that remember.
+    feeds:    what the rest reads from outside it.
+    reasons:  per node of the rest whose input is there in columns, why it does not run on them.
+    """
+
+    part: Part
+    columnar: tuple[int, ...]
+    rest: tuple[int, ...]
+    joins: Mapping[int, JoinPlan]
+    feeds: tuple[Feed, ...]
+    reasons: Mapping[int, str]
+
+    @property
+    def pays(self) -> bool:
+        """Whether many rows become few before they are rows again, or are matched: worth a conversion."""
+        return bool(self.joins) or any(feed.reduction is not None for feed in self.feeds)
+
+    @property
+    def does_something(self) -> bool:
+        """Whether anything at all runs on frames."""
+        return bool(self.columnar) or self.pays
+
+
+def shape_of(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> Shape:
+    """The shape of a part."""
+    streams: dict[int, Stream] = {}
+    reasons: dict[int, str] = {}
+    joins: dict[int, JoinPlan] = {}
+    in_loop = {n for loop in analysis.loops for n in loop}
+
+    def append(node: int) -> bool:
+        return analysis.facts[node].append
+
+    for source in part.inputs:
+        try:
+            streams[source] = unknown_stream(graph.nodes[source].schema, append(source))
+        except NotLowered as reason:
+            reasons.update({e.target: str(reason) for e in consumers[source]})
+    for node_id in part.nodes:
+        node = graph.nodes[node_id]
+        if not node.inputs or node_id in in_loop or not all(source in streams for source in node.inputs):
+            continue
+        try:
+            if isinstance(node.operator, Join):
+                left, right = map(append, node.inputs)
+                joins[node_id] = plan_join(graph, node, (left, right), append(node_id))
+                streams[node_id] = unknown_stream(node.schema, append(node_id))
+            else:
+                inputs = [streams[source] for source in node.inputs]
+                streams[node_id] = apply(node.operator, node.schema, append(node_id), inputs)
+        except NotLowered as reason:
+            reasons[node_id] = str(reason)
+    columnar = tuple(n for n in part.nodes if n in streams)
+    rest = tuple(n for n in part.nodes if n not in streams)
+    feeds = _feeds(graph, analysis, streams, rest, reasons)
+    return Shape(part, columnar, rest, joins, feeds, reasons)
+
+
+def _feeds(
+    graph: FlowGraph,
+    analysis: Analysis,
+    streams: Mapping[int, Stream],
+    rest: tuple[int, ...],
+    reasons: dict[int, str],
+) -> tuple[Feed, ...]:
+    readers: dict[int, list[Node]] = {}
+    for node_id in rest:
+        for source in dict.fromkeys(graph.nodes[node_id].inputs):
+            if source not in rest:
+                readers.setdefault(source, []).append(graph.nodes[node_id])
+    feeds: list[Feed] = []
+    for source, reading in readers.items():
+        reduction = None
+        if source in streams and len(reading) == 1:
+            (reader,) = reading
+            try:
+                reduction = reduction_of(reader.operator, streams[source].schema, streams[source].append)
+                reduction.lazily(streams[source])
+                reasons.pop(reader.id, None)
+            except NotLowered as reason:
+                reduction = None
+                reasons[reader.id] = str(reason)
+        feeds.append(Feed(source, reduction))
+    return tuple(feeds)

@@ -1,0 +1,161 @@
+"""A stream in a large tick: a lazy frame, what is known of its columns, and the operators on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+import polars as pl
+
+from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, known_columns
+from penstock.engine.columnar.expressions import lower, unknown_columns
+from penstock.engine.columnar.lowered import Lowered, NotLowered, dtype_of, either
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import Schema
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.union import Union
+from penstock.graph.node import Operator
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Rows of `schema` in columns "0", "1", ..., with weights in "w" unless they are append.
+
+    columns: the columns as expressions, with what is known of their values.
+    most:    it has no more rows than this.
+    checked: column "f" is true on rows on which the row path might raise. No operator
+             drops such a row, so that none goes unnoticed.
+    """
+
+    schema: Schema
+    append: bool
+    frame: pl.LazyFrame
+    columns: tuple[Lowered, ...]
+    most: int
+    checked: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the frame, those of the rows first."""
+        own = [str(at) for at in range(len(self.schema.fields))]
+        return own + [WEIGHT] * (not self.append) + [FAILS] * self.checked
+
+    def lower(self, expr: Expr) -> Lowered:
+        """An expression over its rows. Raises `NotLowered`."""
+        return lower(expr, self.schema, self.columns)
+
+    def noting(self, *failures: pl.Expr | None) -> Stream:
+        """The same rows; those that make one of `failures` true are marked."""
+        fails = either(*failures)
+        if fails is None:
+            return self
+        marks = fails.fill_null(False)
+        if self.checked:
+            marks = pl.col(FAILS) | marks
+        return replace(self, frame=self.frame.with_columns(marks.alias(FAILS)), checked=True)
+
+    def collected(self) -> pl.DataFrame:
+        """Its rows, without the marks. Raises `Declined` where one is marked."""
+        frame = self.frame.collect()
+        if not self.checked:
+            return frame
+        refuse_marked(frame)
+        return frame.drop(FAILS)
+
+    def kept(self) -> Stream:
+        """The same, computed once for several readers."""
+        return replace(self, frame=self.frame.collect().lazy())
+
+
+def refuse_marked(frame: pl.DataFrame) -> None:
+    """Raises `Declined` where a row is marked."""
+    if frame[FAILS].any():
+        raise Declined
+
+
+def stream_of(columns: Columns) -> Stream:
+    """Given rows as a stream."""
+    known = known_columns(columns.schema, columns.frame)
+    return Stream(columns.schema, columns.append, columns.frame.lazy(), tuple(known), len(columns))
+
+
+def unknown_stream(schema: Schema, append: bool) -> Stream:
+    """A stream without rows, to ask what can be done with it. Raises `NotLowered` for a type that stays in rows."""
+    types = {str(at): dtype_of(f.type) for at, f in enumerate(schema.fields)}
+    if not append:
+        types[WEIGHT] = pl.Int64()
+    return Stream(schema, append, pl.LazyFrame(schema=types), tuple(unknown_columns(schema)), 0)
+
+
+@singledispatch
+def apply(operator: Operator, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+    """The output of an operator that works on each row by itself. Raises `NotLowered`.
+
+    schema, append: of the output.
+    """
+    raise NotLowered(f"{operator.kind} works on rows")
+
+
+@apply.register(Filter)
+def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+    (stream,) = inputs
+    if not isinstance(operator.predicate, Expr):
+        raise NotLowered("filter calls a function on each row")
+    lowered = stream.lower(operator.predicate)
+    noted = stream.noting(lowered.fails)
+    passes = lowered.value
+    if noted.checked:
+        passes = passes.fill_null(False) | pl.col(FAILS)
+    return replace(noted, schema=schema, frame=noted.frame.filter(passes))
+
+
+@apply.register(Select)
+def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+    (stream,) = inputs
+    lowered = [stream.lower(expr) for _, expr in operator.columns]
+    if not any(isinstance(e, Column) for _, expr in operator.columns for e in expr.walk()):
+        raise NotLowered("select of constants alone stays in rows")
+    noted = stream.noting(*(one.fails for one in lowered))
+    beside = [*([] if append else [WEIGHT]), *([FAILS] if noted.checked else [])]
+    values = [one.value.alias(str(at)) for at, one in enumerate(lowered)]
+    columns = tuple(Lowered(pl.col(str(at)), one.bounds) for at, one in enumerate(lowered))
+    return Stream(schema, append, noted.frame.select(*values, *beside), columns, stream.most, noted.checked)
+
+
+@apply.register(Union)
+def _union(operator: Union, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+    checked = any(stream.checked for stream in inputs)
+    frames: list[pl.LazyFrame] = []
+    for stream in inputs:
+        frame = stream.frame
+        if not append and stream.append:
+            frame = frame.with_columns(pl.lit(1, dtype=pl.Int64).alias(WEIGHT))
+        if checked and not stream.checked:
+            frame = frame.with_columns(pl.lit(False).alias(FAILS))
+        names = replace(stream, append=append, checked=checked).names
+        frames.append(frame.select(names))
+    columns: list[Lowered] = []
+    for at, alike in enumerate(zip(*(stream.columns for stream in inputs), strict=True)):
+        known = [one.bounds for one in alike if one.bounds is not None]
+        bounds = (min(low for low, _ in known), max(high for _, high in known)) if known else None
+        columns.append(Lowered(pl.col(str(at)), bounds))
+    most = sum(stream.most for stream in inputs)
+    return Stream(schema, append, pl.concat(frames), tuple(columns), most, checked)
+
+
+@apply.register(Sink)
+def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
+    (stream,) = inputs
+    return stream if append else summed(stream)
+
+
+def summed(stream: Stream) -> Stream:
+    """Each row once: the weights of equal rows summed, rows of weight 0 gone, first seen first."""
+    own = [str(at) for at in range(len(stream.schema.fields))]
+    sums = [pl.col(WEIGHT).sum()] + [pl.col(FAILS).any()] * stream.checked
+    stays = pl.col(WEIGHT) != 0
+    frame = stream.frame.group_by(own, maintain_order=True).agg(*sums)
+    return replace(stream, frame=frame.filter(stays | pl.col(FAILS) if stream.checked else stays))
