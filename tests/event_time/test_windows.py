@@ -51,7 +51,8 @@ def run(flow: ps.Flow, ticks: list[list[Event]], *, end: bool) -> dict[str, list
     if end:
         answers.append(engine.end())
         left = {name: slot for name, slot in state.items() if slot}
-        assert {name.partition(".")[2] for name in left} <= {"clock", "ended", "marks"}, "state below the watermark"
+        assert all(list(slot) == ["next"] for name, slot in left.items() if name.endswith(".calendar"))
+        assert {name.partition(".")[2] for name in left} - {"calendar"} <= {"clock", "ended", "marks"}, "state below the watermark"
     for tick in answers:
         for name, changes in tick.items():
             out[name] += [(row[:-1], row[-1]) for row in changes.raw]
@@ -88,6 +89,31 @@ def test_windows_that_close_answer_once_and_in_order_whatever_the_cut(
     found = run(flow_of(windows, lateness), data.draw(cut(events)), end=end)
     assert found["out"] == [(a, 1) for a in expected]
     assert found["late"] == [(tuple(e), 1) for e in late]
+
+
+@examples(1)
+@given(st.data(), EVENTS, st.integers(1, 15), st.integers(0, 20), st.booleans())
+def test_sessions_answer_once_and_in_order_whatever_the_cut(
+    data: Any, events: list[Event], gap: int, lateness: int, end: bool
+) -> None:
+    on_time, late, mark = part(events, lateness)
+    expected = in_sessions(on_time, gap)
+    if not end:
+        expected = [a for a in expected if mark is not None and a[2] <= mark]
+    found = run(flow_of(ps.session(col.at, gap), lateness), data.draw(cut(events)), end=end)
+    assert found["out"] == [(a, 1) for a in expected]
+    assert found["late"] == [(tuple(e), 1) for e in late]
+
+
+@examples(1)
+@given(st.data(), EVENTS, st.integers(1, 15), st.integers(0, 20))
+def test_updates_of_sessions_add_up_to_what_they_answer_when_they_close(
+    data: Any, events: list[Event], gap: int, lateness: int
+) -> None:
+    on_time, _, _ = part(events, lateness)
+    ticks = data.draw(cut(events))
+    found = run(flow_of(ps.session(col.at, gap), lateness, "updates"), ticks, end=True)
+    assert summed(found["out"]) == Counter(in_sessions(on_time, gap))
 
 
 @examples(1)

@@ -7,6 +7,7 @@ from penstock.engine.steps import (
     event_time,
     feedback,
     fold,
+    grid_windows,
     in_order,
     inner_join,
     lattice,
@@ -17,7 +18,6 @@ from penstock.engine.steps import (
     sort,
     ticks,
     top_k,
-    windows,
 )
 from penstock.engine.steps.step import Step, step_for
 
@@ -29,6 +29,7 @@ __all__ = [
     "event_time",
     "feedback",
     "fold",
+    "grid_windows",
     "in_order",
     "inner_join",
     "lattice",
@@ -40,5 +41,4 @@ __all__ = [
     "step_for",
     "ticks",
     "top_k",
-    "windows",
 ]

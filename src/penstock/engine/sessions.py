@@ -1,0 +1,156 @@
+"""What generated ticks call for sessions: which session a row belongs to, and which have ended.
+
+A session is [start, last time, number, group]; it ends `gap` after its last time. Its
+number tells in which order sessions were first seen. The calendar holds each under the
+end that it had when it was noted, which may have moved on: then it is noted anew when
+that time comes. Ends are arbitrary, so they lie in buckets as wide as the gap: a heap of
+bucket numbers, and in each a heap of (end, number, key).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from penstock.expr.runtime import EPOCH, overflow
+from penstock.expr.types import TIMESTAMP
+
+if TYPE_CHECKING:
+    from penstock.engine.slot import SlotMapping
+    from penstock.expr.types import DataType
+
+START, LAST, NUMBER, GROUP = range(4)
+Session = list[Any]
+
+
+class SessionRule:
+    """The rule by which rows of a key make sessions.
+
+    empty: makes the list of a group without rows. merge: adds the second list to the first.
+    """
+
+    def __init__(
+        self,
+        gap: Any,
+        type: DataType,
+        empty: Callable[[], list[Any]],
+        merge: Callable[[list[Any], list[Any]], None],
+    ) -> None:
+        self._gap = gap
+        self._origin = EPOCH if type == TIMESTAMP else 0
+        self._empty = empty
+        self._merge = merge
+
+    def enter(
+        self,
+        sessions: SlotMapping,
+        calendar: SlotMapping,
+        due: SlotMapping,
+        key: Any,
+        time: Any,
+        absorbed: list[Session],
+    ) -> Session:
+        """The session of a row at `time`, which may be new, or make one of several.
+
+        sessions: key -> sessions, by start. Those that became part of it are put in `absorbed`.
+        """
+        mine = sessions.get(key)
+        if mine is None:
+            mine = sessions[key] = []
+        end = self._end(time)
+        near = [s for s in mine if s[START] < end and time < self._end(s[LAST])]
+        if not near:
+            session = [time, time, self._next(calendar), self._empty()]
+            mine.append(session)
+            mine.sort(key=_by_start)
+            self._note(calendar, due, session, key)
+            return session
+        session = near[0] if len(near) == 1 else self._joined(mine, near, absorbed)
+        if time < session[START]:
+            session[START] = time
+        elif time > session[LAST]:
+            session[LAST] = time
+        return session
+
+    def _joined(self, mine: list[Session], near: list[Session], absorbed: list[Session]) -> Session:
+        """The first seen of sessions that a row joins, with all that the others had."""
+        near.sort(key=_by_number)
+        first, *others = near
+        for other in others:
+            first[START] = min(first[START], other[START])
+            first[LAST] = max(first[LAST], other[LAST])
+            self._merge(first[GROUP], other[GROUP])
+            mine.remove(other)
+            absorbed.append(other)
+        mine.sort(key=_by_start)
+        return first
+
+    def closing(
+        self, sessions: SlotMapping, calendar: SlotMapping, due: SlotMapping, mark: Any
+    ) -> Iterator[tuple[Any, Any, Session]]:
+        """Take out and give (key, end, session) of all that end by `mark`, by end, then as first seen.
+
+        mark: None is the end of time.
+        """
+        buckets = calendar.get(())
+        while buckets and (mark is None or buckets[0] <= self._bucket(mark)):
+            bucket = buckets[0]
+            noted = due.get(bucket)
+            while noted and (mark is None or noted[0][0] <= mark):
+                then, number, key = heappop(noted)
+                mine = sessions.get(key) or ()
+                session = next((s for s in mine if s[NUMBER] == number), None)
+                if session is None:  # it became part of another
+                    continue
+                end = self._end(session[LAST])
+                if end > then:
+                    self._note(calendar, due, session, key)
+                    continue
+                mine.remove(session)
+                if not mine:
+                    del sessions[key]
+                yield key, end, session
+            if noted:
+                return
+            heappop(buckets)
+            del due[bucket]
+        if buckets is not None and not buckets:
+            del calendar[()]
+
+    def _note(self, calendar: SlotMapping, due: SlotMapping, session: Session, key: Any) -> None:
+        end = self._end(session[LAST])
+        bucket = self._bucket(end)
+        entry = (end, session[NUMBER], key)
+        noted = due.get(bucket)
+        if noted is not None:
+            heappush(noted, entry)
+            return
+        due[bucket] = [entry]
+        buckets = calendar.get(())
+        if buckets is None:
+            calendar[()] = [bucket]
+        else:
+            heappush(buckets, bucket)
+
+    def _next(self, calendar: SlotMapping) -> int:
+        number = calendar.get("next") or 1
+        calendar["next"] = number + 1
+        return number
+
+    def _end(self, time: Any) -> Any:
+        try:
+            return time + self._gap
+        except OverflowError:
+            overflow(f"the end of a session at {time}", "timestamp")
+
+    def _bucket(self, time: Any) -> int:
+        return int((time - self._origin) // self._gap)
+
+
+def _by_start(session: Session) -> Any:
+    return session[START]
+
+
+def _by_number(session: Session) -> int:
+    return session[NUMBER]

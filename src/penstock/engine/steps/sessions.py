@@ -1,0 +1,116 @@
+"""Sessions: per key the windows that rows make by following each other; a row may join two of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.sessions import GROUP, LAST, NUMBER, START, SessionRule
+from penstock.engine.slot import Slot, Thaw, as_list
+from penstock.engine.steps.group import ANSWER, ROWS
+from penstock.engine.steps.merging import merging
+from penstock.engine.steps.windows import WindowStep
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.row import Row
+    from penstock.flow.operators.window import Window
+    from penstock.flow.windows import Sessions
+    from penstock.graph.node import Node
+
+
+def as_calendar(value: Any) -> Any:
+    """Thaw of the heap of buckets, which stands beside the next number."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def thaw_sessions(thaw_group: Thaw) -> Thaw:
+    """The mutable form of the sessions of a key."""
+
+    def thaw(sessions: Any) -> list[list[Any]]:
+        return [[start, last, number, thaw_group(group)] for start, last, number, group in sessions]
+
+    return thaw
+
+
+class SessionStep(WindowStep):
+    """Slots: sessions, key -> list of sessions; and their calendar (see `penstock.engine.sessions`).
+
+    `touched`: number -> key and session; `absorbed`: the sessions that became part of others.
+    """
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: Window, shape: Sessions) -> None:
+        super().__init__(node, writer, operator)
+        self.shape = shape
+        self.absorbed = writer.named("absorbed", node.id)
+        self.rule = writer.named("rule", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (
+            Slot(f"{self.node.id}.sessions", thaw_sessions(self.group.thaw)),
+            Slot(f"{self.node.id}.calendar", as_calendar),
+            Slot(f"{self.node.id}.due", as_list),
+        )
+
+    def begin(self) -> None:
+        super().begin()
+        self._write_rule()
+        self.code.line(f"{self.absorbed} = []")
+
+    def _write_rule(self) -> None:
+        writer, node = self.writer, self.node.id
+        writer.function(f"def empty_of_{node}():", f"return {self.group.empty}")
+        lines = [f"group[{ROWS}] += other[{ROWS}]"]
+        for accumulator, at in self.group.accumulators():
+            lines.extend(merging(accumulator, writer, at))
+        writer.function(f"def merge_of_{node}(group, other):", *lines)
+        rule = writer.constant("SessionRule", SessionRule)
+        gap, type_ = writer.constant("gap", self.shape.gap), writer.constant("type", self.type)
+        made = f"{rule}({gap}, {type_}, empty_of_{node}, merge_of_{node})"
+        writer.functions.line(f"{self.rule} = {made}")
+
+    def take(self, row: Row) -> None:
+        code, writer = self.code, self.writer
+        time, key = self.assign_time(row), self.assign_key(row)
+        session, group = writer.fresh("session"), writer.fresh("group")
+        code.line(f"{session} = {self.rule}.enter({self._state()}, {key}, {time}, {self.absorbed})")
+        code.line(f"{group} = {session}[{GROUP}]")
+        if self.updates:
+            code.line(f"{self.touched}[{session}[{NUMBER}]] = ({key}, {session})")
+        self.group.add(group, row)
+
+    def _state(self) -> str:
+        return ", ".join(self.slot(what) for what in ("sessions", "calendar", "due"))
+
+    def finish(self) -> None:
+        if self.updates:
+            self._tell_updates()
+        code, writer = self.code, self.writer
+        key, end, session = writer.fresh("key"), writer.fresh("end"), writer.fresh("session")
+        closing = f"{self.rule}.closing({self._state()}, {self.mark})"
+        with code.block(f"if {self.risen}:"), code.block(f"for {key}, {end}, {session} in {closing}:"):
+            if self.updates:
+                code.line("pass")
+                return
+            group = writer.fresh("group")
+            code.line(f"{group} = {session}[{GROUP}]")
+            self.group.settle(group)
+            self.emit_answer(self.answer(key, f"{session}[{START}]", end, group), None)
+
+    def _tell_updates(self) -> None:
+        code, writer = self.code, self.writer
+        key, session, group = writer.fresh("key"), writer.fresh("session"), writer.fresh("group")
+        old, end = writer.fresh("old"), writer.fresh("end")
+        with code.block(f"for {session} in {self.absorbed}:"):
+            code.line(f"{self.touched}.pop({session}[{NUMBER}], None)")
+            if not writer.is_append(self.node.id):
+                code.line(f"{old} = {session}[{GROUP}][{ANSWER}]")
+                with code.block(f"if {old} is not None:"):
+                    self.emit_answer(old, "-1")
+        with code.block(f"for {key}, {session} in {self.touched}.values():"):
+            code.line(f"{group} = {session}[{GROUP}]")
+            code.line(f"{end} = {session}[{LAST}] + {writer.constant('gap', self.shape.gap)}")
+            self.group.settle(group)
+            code.line(f"{old} = {group}[{ANSWER}]")
+            new = self.answer(key, f"{session}[{START}]", end, group)
+            code.line(f"{group}[{ANSWER}] = {new}")
+            self.emit_update(old, new)
