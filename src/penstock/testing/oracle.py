@@ -20,15 +20,22 @@ from penstock.expr.rows import from_user, to_user
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.assume_ordered import AssumeOrdered
 from penstock.flow.operators.bag_feedback import BagFeedback
+from penstock.flow.operators.chain import Chain
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.flatten import Flatten
+from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.map import Map
+from penstock.flow.operators.null import Null
+from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
@@ -56,7 +63,13 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
 
     Only a feedback reads a node written after it. It starts empty, everything is
     computed again and again, and when nothing changes any more that is the answer.
+
+    Raises `NotOfBags` for an operator that answers each tick for itself: its answers
+    are those of `TickOracle`.
     """
+    for node in graph.nodes:
+        if reads_ticks(node.operator):
+            raise NotOfBags(f"{node.name!r} answers each tick for itself")
     given = {name: bag_of(inputs.get(name, {})) for name in graph.sources}
     bags: list[Bag] = [Counter() for _ in graph.nodes]
     loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback | BagFeedback)]
@@ -68,7 +81,7 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
                 bags[node.id] = given[node.operator.name]
             else:
                 read = [(graph.nodes[i].schema, bags[i]) for i in node.inputs]
-                bags[node.id] = bag_of(_answer(node.operator, node, read))
+                bags[node.id] = bag_of(answer_of_bags(node.operator, node, read))
         if bags == before:
             return bags
     raise NoFixpoint(f"flow {graph.name!r} found new rows in {rounds} rounds and more")
@@ -103,35 +116,45 @@ def _copies(bag: Bag) -> Iterator[Row]:
 _Inputs: TypeAlias = Sequence[tuple[Schema, Bag]]
 
 
+class NotOfBags(Exception):
+    """An operator reads more out of its input than what it adds up to: its ticks, or the order of rows."""
+
+
+def reads_ticks(operator: Operator) -> bool:
+    """Whether the rows that an operator gives depend on ticks, and not only their order."""
+    return bool(operator.depends_on_cut()) and not isinstance(operator, AssumeOrdered)
+
+
 @singledispatch
-def _answer(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
-    raise NotImplementedError(f"the oracle does not know {type(operator).__name__}")
+def answer_of_bags(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
+    """The output bag of an operator, given the schemas and bags of its inputs. Raises `NotOfBags`."""
+    raise NotOfBags(f"{operator.kind} is no function of bags")
 
 
-@_answer.register
+@answer_of_bags.register
 def _sink(operator: Sink, node: Node, inputs: _Inputs) -> Bag:
     return inputs[0][1]
 
 
-@_answer.register
+@answer_of_bags.register
 def _defer_tick(operator: DeferTick, node: Node, inputs: _Inputs) -> Bag:
     # Once nothing is pending, later is now.
     return inputs[0][1]
 
 
-@_answer.register
+@answer_of_bags.register
 def _union(operator: Union, node: Node, inputs: _Inputs) -> Bag:
     return Counter(row for _, bag in inputs for row in _copies(bag))
 
 
-@_answer.register
+@answer_of_bags.register
 def _select(operator: Select, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     compute = _functions([expr for _, expr in operator.columns], schema)
     return Counter(compute(row) for row in _copies(bag))
 
 
-@_answer.register
+@answer_of_bags.register
 def _filter(operator: Filter, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     if isinstance(operator.predicate, Expr):
@@ -141,42 +164,81 @@ def _filter(operator: Filter, node: Node, inputs: _Inputs) -> Bag:
     return Counter(row for row in _copies(bag) if predicate(seen(row)))
 
 
-@_answer.register
+@answer_of_bags.register
 def _map(operator: Map, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     seen, inside = to_user(schema), from_user(node.schema, what=node.name)
     return Counter(inside([operator.function(seen(row)) for row in _copies(bag)]))
 
 
-@_answer.register
+@answer_of_bags.register
 def _flat_map(operator: FlatMap, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     seen, inside = to_user(schema), from_user(node.schema, what=node.name)
     return Counter(inside([item for row in _copies(bag) for item in operator.function(seen(row))]))
 
 
-@_answer.register
+@answer_of_bags.register
+def _filter_map(operator: FilterMap, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    seen, inside = to_user(schema), from_user(node.schema, what=node.name)
+    made = (operator.function(seen(row)) for row in _copies(bag))
+    return Counter(inside([row for row in made if row is not None]))
+
+
+@answer_of_bags.register
+def _flatten(operator: Flatten, node: Node, inputs: _Inputs) -> Bag:
+    [(_, bag)] = inputs
+    at = operator.at
+    return Counter((*row[:at], item, *row[at + 1 :]) for row in _copies(bag) for item in row[at] or ())
+
+
+@answer_of_bags.register
+def _partition(operator: Partition, node: Node, inputs: _Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    by, seen = operator.by, to_user(schema)
+    tag = function_of(by, schema) if isinstance(by, Expr) else lambda row: by(seen(row))
+    return Counter((*row, operator.tags.index(tag(row))) for row in _copies(bag))
+
+
+@answer_of_bags.register(Inspect)
+@answer_of_bags.register(AssumeOrdered)
+def _same(operator: Operator, node: Node, inputs: _Inputs) -> Bag:
+    return inputs[0][1]
+
+
+@answer_of_bags.register
+def _chain(operator: Chain, node: Node, inputs: _Inputs) -> Bag:
+    return Counter(row for _, bag in inputs for row in _copies(bag))
+
+
+@answer_of_bags.register
+def _null(operator: Null, node: Node, inputs: _Inputs) -> Bag:
+    return Counter()
+
+
+@answer_of_bags.register
 def _distinct(operator: Distinct, node: Node, inputs: _Inputs) -> Bag:
     return Counter(set(inputs[0][1]))
 
 
-@_answer.register
+@answer_of_bags.register
 def _feedback(operator: Feedback, node: Node, inputs: _Inputs) -> Bag:
     return Counter(set(inputs[0][1]))
 
 
-@_answer.register
+@answer_of_bags.register
 def _bag_feedback(operator: BagFeedback, node: Node, inputs: _Inputs) -> Bag:
     return inputs[0][1]
 
 
-@_answer.register
+@answer_of_bags.register
 def _difference(operator: Difference, node: Node, inputs: _Inputs) -> Bag:
     (_, pos), (_, neg) = inputs
     return Counter({row: count for row, count in pos.items() if row not in neg})
 
 
-@_answer.register
+@answer_of_bags.register
 def _join(operator: Join, node: Node, inputs: _Inputs) -> Bag:
     (left_schema, left), (right_schema, right) = inputs
     fields = zip((*left_schema.fields, *right_schema.fields), operator.pair_names, strict=True)
@@ -206,7 +268,7 @@ def _join(operator: Join, node: Node, inputs: _Inputs) -> Bag:
     return out
 
 
-@_answer.register
+@answer_of_bags.register
 def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     key = _functions([expr for _, expr in operator.keys], schema)
@@ -224,7 +286,7 @@ def _aggregate(operator: Aggregate, node: Node, inputs: _Inputs) -> Bag:
     return out
 
 
-@_answer.register
+@answer_of_bags.register
 def _top_k(operator: TopK, node: Node, inputs: _Inputs) -> Bag:
     [(schema, bag)] = inputs
     per = _functions(operator.per, schema)

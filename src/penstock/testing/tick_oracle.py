@@ -1,0 +1,175 @@
+"""What a flow means tick by tick, computed from scratch: for operators that answer each tick for itself.
+
+Most operators are functions of all rows so far (`oracle`): what they give in a
+tick is the difference to the tick before. The others are told what came in this
+tick, beside what is there by now, and each says in a line what it gives. Bags
+have no order, so operators that read it are not known here (`NotOfBags`). Nor are
+loops within a tick that hold operators of this kind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+from penstock.analysis import analyse
+from penstock.expr.types import Schema
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.bag_feedback import BagFeedback
+from penstock.flow.operators.cross_singleton import CrossSingleton
+from penstock.flow.operators.defer_signal import DeferSignal
+from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
+from penstock.flow.operators.difference import Difference
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.every_tick import EveryTick
+from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.initialize import Initialize
+from penstock.flow.operators.join import Join
+from penstock.flow.operators.multiset_delta import MultisetDelta
+from penstock.flow.operators.source import Source
+from penstock.flow.operators.top_k import TopK
+from penstock.graph.node import FlowGraph, Node, Operator
+from penstock.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, bag_of, reads_ticks
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An input of an operator.
+
+    changes: per tick so far, this one last, rows with counts, below 0 for what went.
+    """
+
+    schema: Schema
+    changes: Sequence[Bag]
+
+    @property
+    def now(self) -> Bag:
+        """What is there by the end of this tick."""
+        return bag_of(_sum(self.changes))
+
+    @property
+    def came(self) -> Bag:
+        """The changes of this tick."""
+        return self.changes[-1]
+
+    def of(self, lifetime: Lifetime) -> tuple[Schema, Bag]:
+        """The rows that an operator with this lifetime answers from."""
+        return self.schema, bag_of(self.came) if lifetime is Lifetime.TICK else self.now
+
+
+class TickOracle:
+    """A flow that is answered again in each tick."""
+
+    def __init__(self, graph: FlowGraph) -> None:
+        self._graph = graph
+        ranks = analyse(graph).ranks
+        self._order = sorted(graph.nodes, key=lambda node: ranks[node.id])
+        self._loops = [n.operator for n in graph.nodes if isinstance(n.operator, Feedback | BagFeedback)]
+        self._past: list[list[Bag]] = [[] for _ in graph.nodes]
+
+    def tick(self, inputs: Mapping[str, Mapping[Row, int]]) -> dict[str, Bag]:
+        """The changes at every sink, given those at the sources: rows with counts.
+
+        Raises `NotOfBags` for a flow with an operator that is not known here.
+        """
+        before = [_sum(changes) for changes in self._past]
+        now: list[Bag] = [Counter() for _ in self._graph.nodes]
+        rounds = 2 + max((loop.max_iterations for loop in self._loops), default=0)
+        for _ in range(rounds):
+            so_far = list(now)
+            for node in self._order:
+                if isinstance(node.operator, Source):
+                    now[node.id] = _sum([before[node.id], Counter(inputs.get(node.operator.name, {}))])
+                else:
+                    now[node.id] = self._holds(node, before, now)
+            if now == so_far:
+                break
+        for node_id, changes in enumerate(self._past):
+            changes.append(_difference(now[node_id], before[node_id]))
+        return {name: self._past[node][-1] for name, node in self._graph.sinks.items()}
+
+    def _holds(self, node: Node, before: Sequence[Bag], now: Sequence[Bag]) -> Bag:
+        """All that a node has given by the end of this tick."""
+        reads = [
+            Read(self._graph.nodes[i].schema, [*self._past[i], _difference(now[i], before[i])])
+            for i in node.inputs
+        ]
+        if isinstance(node.operator, Initialize):
+            return Counter({((),): 1})
+        if isinstance(node.operator, DeferTick) or reads_ticks(node.operator):
+            return _sum([before[node.id], gives_in_tick(node.operator, node, reads)])
+        return answer_of_bags(node.operator, node, [(read.schema, read.now) for read in reads])
+
+
+def _sum(bags: Sequence[Bag]) -> Bag:
+    total: Bag = Counter()
+    for bag in bags:
+        total.update(bag)
+    return Counter({row: count for row, count in total.items() if count})
+
+
+def _difference(after: Bag, before: Bag) -> Bag:
+    return Counter({row: after[row] - before[row] for row in after | before if after[row] != before[row]})
+
+
+@singledispatch
+def gives_in_tick(operator: Operator, node: Node, inputs: Sequence[Read]) -> Bag:
+    """What an operator that answers each tick for itself gives in a tick. Raises `NotOfBags`."""
+    raise NotOfBags(f"{operator.kind} is no function of the bags of ticks")
+
+
+@gives_in_tick.register(DeferTick)
+@gives_in_tick.register(DeferTickLazy)
+def _deferred(operator: Operator, node: Node, inputs: Sequence[Read]) -> Bag:
+    return _sum(inputs[0].changes[-2:-1])
+
+
+@gives_in_tick.register
+def _defer_signal(operator: DeferSignal, node: Node, inputs: Sequence[Read]) -> Bag:
+    rows, signals = inputs
+    if not signals.came:
+        return Counter()
+    since = max((at + 1 for at, came in enumerate(signals.changes[:-1]) if came), default=0)
+    return _sum(rows.changes[since:])
+
+
+@gives_in_tick.register
+def _every_tick(operator: EveryTick, node: Node, inputs: Sequence[Read]) -> Bag:
+    return inputs[0].now
+
+
+@gives_in_tick.register
+def _multiset_delta(operator: MultisetDelta, node: Node, inputs: Sequence[Read]) -> Bag:
+    return inputs[0].came - _sum(inputs[0].changes[-2:-1])
+
+
+@gives_in_tick.register
+def _cross_singleton(operator: CrossSingleton, node: Node, inputs: Sequence[Read]) -> Bag:
+    rows, single = inputs
+    if len(single.came) > 1:
+        raise NotOfBags("which of several rows is the first, bags do not tell")
+    out: Bag = Counter()
+    for other in single.came:
+        for row, count in rows.came.items():
+            out[(*row, *(other[at] for at in operator.kept_right))] += count
+    return out
+
+
+@gives_in_tick.register(Join)
+@gives_in_tick.register(Difference)
+def _of_two(operator: Join | Difference, node: Node, inputs: Sequence[Read]) -> Bag:
+    given = [read.of(lifetime) for read, lifetime in zip(inputs, operator.lifetimes, strict=True)]
+    static = replace(operator, lifetimes=(Lifetime.STATIC, Lifetime.STATIC))
+    return answer_of_bags(static, node, given)
+
+
+@gives_in_tick.register(Aggregate)
+@gives_in_tick.register(Distinct)
+@gives_in_tick.register(TopK)
+def _of_one(operator: Aggregate | Distinct | TopK, node: Node, inputs: Sequence[Read]) -> Bag:
+    static = replace(operator, lifetime=Lifetime.STATIC)
+    return answer_of_bags(static, node, [inputs[0].of(operator.lifetime)])
