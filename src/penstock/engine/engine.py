@@ -16,6 +16,8 @@ from penstock.engine.program import compile_program
 from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues
 from penstock.errors import BadInput, EngineStopped
 from penstock.expr.rows import from_user, to_user
+from penstock.engine.signals.values import values_of
+from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
 
 if TYPE_CHECKING:
@@ -92,6 +94,9 @@ class Engine:
             name: _intake(graph.nodes[node].operator, self.program.source_append[name])
             for name, node in graph.sources.items()
         }
+        self._signals = {
+            n for n, i in graph.sources.items() if isinstance(graph.nodes[i].operator, SignalSource)
+        }
         self._bounded = {
             name for name, node in graph.sources.items() if _is_bounded(graph.nodes[node].operator)
         }
@@ -158,7 +163,9 @@ class Engine:
             intake = self._intake.get(name)
             if intake is None:
                 raise self._unknown_source(name)
-            if given.__class__ is not list:
+            if name in self._signals:
+                given = (given,)
+            elif given.__class__ is not list:
                 _check_iterable(name, given)
             rows[name] = intake(given)
         return rows
@@ -277,6 +284,7 @@ class Engine:
         collects = gc.isenabled()
         gc.disable()
         try:
+            self._machine.moment.tick = self._ticks
             outputs = self._machine.tick(inputs)
             self._until_settled -= 1
             if self._until_settled < 0:
@@ -351,6 +359,8 @@ def _is_bounded(operator: object) -> bool:
 
 def _intake(operator: object, append: bool) -> Callable[[Iterable[Any]], Rows]:
     """From what users give to internal rows."""
+    if isinstance(operator, SignalSource):
+        return values_of(operator)
     assert isinstance(operator, Source)
     what = f"source {operator.name!r}"
     return from_user(operator.schema, what=what, change=None if append else Change)

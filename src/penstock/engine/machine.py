@@ -16,6 +16,7 @@ from penstock.engine.failure import explained
 from penstock.engine.event_time import ends_of
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
+from penstock.engine.signals.moment import Moment
 from penstock.engine.slot import SlotMapping
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class Machine:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
         self._names = functions = program.bind({**state, **transient})
+        self.moment = Moment()
+        self.islands = program.islands(self.moment)
+        functions.update(self.islands)
         self.activations: list[int] = functions["x_activations"]
         self._transient = tuple(transient.values())
         self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")

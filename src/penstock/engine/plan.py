@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
+from penstock.engine.schedule import Schedule
+from penstock.engine.signals.levels import is_among_signals, levels
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
@@ -18,10 +19,13 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
 from penstock.graph.facts import Delay
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.analysis import Analysis
     from penstock.graph.node import Edge, FlowGraph, Node
 
@@ -40,6 +44,7 @@ class Part:
     outputs: nodes in it whose rows others read, and sinks.
     restless: it runs in every tick, whatever comes.
     begins:  it runs in the first tick of a machine, whatever comes.
+    signals: it is an island of signals, which are compiled by themselves.
     """
 
     function: str
@@ -48,11 +53,12 @@ class Part:
     outputs: tuple[int, ...]
     restless: bool
     begins: bool
+    signals: bool = False
 
 
 def is_given(node: Node) -> bool:
     """Whether a node's rows are there when the tick begins: a source's, and what a delay kept."""
-    return isinstance(node.operator, Source | EndOfInput) or is_delay(node)
+    return isinstance(node.operator, Source | SignalSource | EndOfInput) or is_delay(node)
 
 
 def is_delay(node: Node) -> bool:
@@ -63,21 +69,6 @@ def is_delay(node: Node) -> bool:
 def is_lazy(node: Node) -> bool:
     """Whether what a delay holds starts no tick."""
     return any(port.delay is Delay.LAZY for port in node.operator.ports())
-
-
-class Schedule(Enum):
-    """In which pieces a flow is compiled, and which of them a tick runs.
-
-    HYBRID:  a piece per region, those that have something to read.
-    DYNAMIC: a piece per operator, those that have something to read.
-    STATIC:  a piece per operator, all of them.
-
-    The answers and what is activated are the same; the last two are there to compare with.
-    """
-
-    HYBRID = "hybrid"
-    DYNAMIC = "dynamic"
-    STATIC = "static"
 
 
 def plan_parts(
@@ -95,12 +86,28 @@ def plan_parts(
         home = _homes(graph, analysis, consumers)
     else:
         home = _own_homes(graph, analysis, consumers)
+    level = levels(graph, analysis.execution_order())
+    _part_from_signals(graph, analysis, level, home)
     members: dict[int, list[int]] = {}
     for node_id in sorted(home, key=analysis.ranks.__getitem__):
         members.setdefault(home[node_id], []).append(node_id)
     # A merged chain runs with the region it was merged into, so that region's own head gives the place.
-    order = sorted(members, key=analysis.ranks.__getitem__)
+    order = sorted(members, key=lambda head: (level[head], analysis.ranks[head]))
     return tuple(_part(graph, at, members[head], consumers) for at, head in enumerate(order))
+
+
+def _part_from_signals(
+    graph: FlowGraph, analysis: Analysis, level: Sequence[int], home: dict[int, int]
+) -> None:
+    """Let the signals of one level be one part, and what reads rows of them be others."""
+    islands: dict[int, int] = {}
+    shores: dict[tuple[int, int], int] = {}
+    for node in sorted(home, key=analysis.ranks.__getitem__):
+        head = home[node]
+        if is_among_signals(graph, graph.nodes[node]):
+            home[node] = islands.setdefault(level[node], node)
+        elif is_among_signals(graph, graph.nodes[head]) or level[head] != level[node]:
+            home[node] = shores.setdefault((head, level[node]), node)
 
 
 def live_consumers(graph: FlowGraph) -> Consumers:
@@ -161,4 +168,5 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
     ]
     restless = any(graph.nodes[n].operator.runs_each_tick for n in nodes)
     begins = any(graph.nodes[n].operator.runs_first_tick for n in nodes)
-    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), restless, begins)
+    signals = is_among_signals(graph, graph.nodes[nodes[0]])
+    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), restless, begins, signals)

@@ -11,6 +11,7 @@ from penstock.engine.event_time import end_slots
 from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
+from penstock.engine.signals.islands import island_of
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.source_code import Purpose
 from penstock.expr.python import RUNTIME as EXPRESSION_RUNTIME
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
+    from penstock.engine.signals.islands import Island
+    from penstock.engine.signals.moment import Moment
     from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph
 
@@ -61,6 +64,14 @@ class Program:
     constants: dict[str, object] = field(repr=False)
     bytecode: CodeType = field(repr=False)
 
+    def islands(self, moment: Moment) -> dict[str, Island]:
+        """The parts that are signals, at work, by function."""
+        return {
+            part.function: island_of(self.graph, part, moment, schedule=self.schedule, counting=self.counting)
+            for part in self.parts
+            if part.signals
+        }
+
     def bind(self, state: Mapping[str, SlotMapping]) -> dict[str, Any]:
         """The generated functions, by name, over these slots (one mapping per name of any slot)."""
         namespace: dict[str, Any] = {**EXPRESSION_RUNTIME, **RUNTIME, **self.constants}
@@ -88,6 +99,8 @@ def compile_program(
     purposes: list[Purpose] = []
     slots: list[Slot] = []
     for part in parts:
+        if part.signals:
+            continue
         writer = RegionWriter(graph, analysis, part, consumers, constants, counting=counting)
         if ends is None:
             writer.write()
@@ -132,7 +145,7 @@ def slot_names(slot: str, mapping: SlotMapping) -> dict[str, Any]:
 
 def straight_ends(graph: FlowGraph, parts: tuple[Part, ...]) -> tuple[dict[int, str], dict[int, str]] | None:
     """Names of sources and sinks by node, for a flow that is one part between them; else None."""
-    if len(parts) != 1 or any(is_delay(n) for n in graph.nodes):
+    if len(parts) != 1 or parts[0].signals or any(is_delay(n) for n in graph.nodes):
         return None
     (part,) = parts
     sources = {node: name for name, node in graph.sources.items()}

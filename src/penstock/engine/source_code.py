@@ -38,6 +38,11 @@ class SourceCode:
         self.lines.append(INDENT * self._depth + text)
         self.purposes.append(self._purpose)
 
+    def extend(self, other: SourceCode) -> None:
+        """Add the lines of `other`, this much deeper, with what each is for."""
+        self.lines.extend(INDENT * self._depth + line for line in other.lines)
+        self.purposes.extend(other.purposes)
+
     @contextmanager
     def block(self, header: str) -> Generator[None]:
         """Lines written inside stand one level deeper under `header`."""

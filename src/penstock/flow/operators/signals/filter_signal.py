@@ -32,6 +32,9 @@ class FilterSignal(SignalOperator):
     def may_be_silent(self) -> bool:
         return True
 
+    def counts_when_activated(self) -> bool:
+        return True
+
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield "predicate", self.predicate
 

@@ -67,6 +67,9 @@ class Lift(SignalOperator):
     def may_be_silent(self) -> bool:
         return self.align is Align.ZIP and len(self.ports()) > 1
 
+    def tells_inputs_apart(self) -> bool:
+        return self.may_be_silent()
+
     def is_pure(self) -> bool:
         return self.align is Align.LATEST
 

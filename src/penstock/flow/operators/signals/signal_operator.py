@@ -36,6 +36,14 @@ class SignalOperator(Operator):
         """Whether its value is a function of the current values of its inputs alone, without state."""
         return False
 
+    def tells_inputs_apart(self) -> bool:
+        """Whether it matters to it which of its inputs fired."""
+        return False
+
+    def counts_when_activated(self) -> bool:
+        """Whether its function is called also in ticks in which it then does not fire."""
+        return False
+
     def wakes(self) -> bool:
         """Whether it asks to be activated at a time, whatever its inputs do."""
         return False

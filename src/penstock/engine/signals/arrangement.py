@@ -1,0 +1,247 @@
+"""What runs together: signal operators arranged in blocks of one activation, and blocks in parts.
+
+Whether an operator fires in a tick follows from which *primitives* fire: sources, and
+operators that may stay silent. A lift of current values fires when one of its primitives
+does and all of them have a value; the primitives of a lift of lifts are those of both.
+So all operators of one set of primitives fire in the same ticks: a *block*, which is code
+without decisions. A block stands inside another where it can only run if that one does; a
+*part* is such a tree, and becomes one function. Parts are what is scheduled.
+
+Parts never read from each other in a circle. (Of a part for a set of primitives, compare first
+the newest of these, then how many they are: both can only become less on the way to what it
+reads.) So they have an order, and their numbers are it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from penstock.graph.node import Node
+
+Primitives = frozenset[int]
+"""Ids of sources and of operators that may stay silent."""
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """A function to be.
+
+    at:       its place in the order of parts.
+    wakes:    the operator that may ask for it to be run at a time; None: no such.
+    triggers: blocks of other parts; it runs in a tick in which one of them does.
+    """
+
+    at: int
+    triggers: tuple[Block, ...] = ()
+    wakes: int | None = None
+    blocks: list[Block] = field(default_factory=list["Block"])
+    nodes: list[int] = field(default_factory=list[int])
+
+    @property
+    def root(self) -> Block:
+        return self.blocks[0]
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Operators that run in the same ticks.
+
+    node:       the operator whose firing it is; None where primitives of several meet.
+    primitives: those of the operators in it.
+    any_of:     it runs if one of these, of its own part, did; empty: whenever its parent does.
+    all_have:   and if each of these primitives has a value.
+    """
+
+    part: Part
+    parent: Block | None
+    primitives: Primitives
+    node: int | None = None
+    any_of: tuple[Block, ...] = ()
+    all_have: tuple[int, ...] = ()
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        self.number = len(self.part.blocks)
+        self.part.blocks.append(self)
+
+    @property
+    def name(self) -> str:
+        """What generated code calls it; unique in the whole engine."""
+        return f"{self.part.at}_{self.number}"
+
+    def chain(self) -> list[Block]:
+        """It and the blocks around it, inside out."""
+        found = [self]
+        while found[-1].parent is not None:
+            found.append(found[-1].parent)
+        return found
+
+    def is_within(self, other: Block) -> bool:
+        """Whether it runs only in ticks in which `other` does, as part of it."""
+        return self.part is other.part and other in self.chain()
+
+
+class Arrangement:
+    """The blocks and parts of signal operators, which grow as operators are added.
+
+    runs_in:  per operator, the block in which it is activated.
+    fires_in: per operator, the block of those that hear of it when it fires.
+    sources:  operators whose values come from outside.
+    apart:    each operator is a part of its own.
+    together: sources that fire in every tick. Then there is one part, of all that they
+              reach; sources that are not among them never fire, and keep the value they have.
+    """
+
+    def __init__(
+        self, sources: Collection[int], *, apart: bool = False, together: frozenset[int] | None = None
+    ) -> None:
+        self.sources = set(sources)
+        self.parts: list[Part] = []
+        self.runs_in: dict[int, Block] = {}
+        self.fires_in: dict[int, Block] = {}
+        self._apart = apart
+        self._together = together
+        self._shared: dict[object, Block] = {}
+        self._block_of: dict[int, Block] = {}
+        self._still: dict[int, Primitives] = {}
+        self._settled: set[Part] = set()
+
+    def add(self, node: Node) -> None:
+        """Arrange one more operator; all that it reads has been added."""
+        if node.id in self.sources:
+            self._add_source(node)
+            return
+        if self._together is not None and all(n in self._still for n in self._triggers(node)):
+            inherited = frozenset[int]().union(*(self._primitives(n) for n in node.inputs))
+            self._still[node.id] = frozenset({node.id}) if decides_itself(node) else inherited
+            return
+        block = self._place(node)
+        block.part.nodes.append(node.id)
+        self.runs_in[node.id] = block
+        if decides_itself(node):
+            own = Block(block.part, block, frozenset({node.id}), node=node.id)
+            self._block_of[node.id] = own
+            self.fires_in[node.id] = own
+        else:
+            self.fires_in[node.id] = block
+            self._block_of.setdefault(node.id, block)
+
+    def _add_source(self, node: Node) -> None:
+        if self._together is None:
+            root = Block(self._new_part(), None, frozenset({node.id}), node=node.id)
+        elif node.id in self._together:
+            root = self._shared.get("together")
+            if root is None:
+                root = self._shared["together"] = Block(self._new_part(), None, frozenset({node.id}))
+        else:
+            self._still[node.id] = frozenset({node.id})
+            return
+        root.part.nodes.append(node.id)
+        self.runs_in[node.id] = self.fires_in[node.id] = self._block_of[node.id] = root
+
+    def _new_part(self, triggers: Iterable[Block] = (), wakes: int | None = None) -> Part:
+        part = Part(len(self.parts), tuple(triggers), wakes)
+        self.parts.append(part)
+        return part
+
+    def _triggers(self, node: Node) -> list[int]:
+        operator = node.operator
+        if isinstance(operator, SignalOperator):
+            return [node.inputs[port] for port in operator.triggers()]
+        return list(node.inputs)
+
+    def _primitives(self, node: int) -> Primitives:
+        """What decides whether a node fires. With `apart`, each operator decides for itself."""
+        if self._apart:
+            return frozenset({node})
+        return self._still[node] if node in self._still else self.fires_in[node].primitives
+
+    def _place(self, node: Node) -> Block:
+        operator = node.operator
+        waits = isinstance(operator, SignalOperator) and operator.waits_for_all()
+        wakes = isinstance(operator, SignalOperator) and operator.wakes()
+        read = frozenset[int]().union(*(self._primitives(n) for n in node.inputs))
+        if waits:
+            blocks = [self._block_of[p] for p in sorted(read) if p not in self._still]
+            parts = {b.part for b in blocks}
+        else:
+            blocks = [self.fires_in[n] for n in self._triggers(node) if n in self.fires_in]
+            parts = {self.fires_in[n].part for n in node.inputs if n in self.fires_in}
+        blocks = _outermost(blocks)
+        alone = wakes or self._apart
+        outside = alone or len(parts) > 1 or any(p in self._settled for p in parts)
+        key = (node.id if alone else None, frozenset(blocks), frozenset(parts), read if waits else None)
+        if key not in self._shared:
+            all_have = tuple(sorted(read)) if waits else ()
+            if outside:
+                part = self._new_part(blocks, node.id if wakes else None)
+                self._shared[key] = Block(part, None, read, all_have=all_have)
+            else:
+                self._shared[key] = self._inside(blocks, read, all_have)
+        return self._shared[key]
+
+    def _inside(self, blocks: list[Block], read: Primitives, all_have: tuple[int, ...]) -> Block:
+        """The block, in the part of `blocks`, of what runs when any of them does."""
+        if len(blocks) > 1:
+            return Block(
+                blocks[0].part, _innermost_around(blocks), read, any_of=tuple(blocks), all_have=all_have
+            )
+        (block,) = blocks
+        unsure = tuple(p for p in all_have if p in self._still or not block.is_within(self._block_of[p]))
+        return Block(block.part, block, read, all_have=unsure) if unsure else block
+
+    def settle(self, nodes: Mapping[int, Node]) -> list[Part]:
+        """Give the parts made since the last call their numbers, and never add to them again; these parts."""
+        made = [p for p in self.parts if p not in self._settled]
+        before: dict[Part, dict[Part, None]] = {}
+        for part in made:
+            reading = (n for n in part.nodes if n not in self.sources)
+            read = [self.fires_in[i] for n in reading for i in nodes[n].inputs if i in self.fires_in]
+            before[part] = dict.fromkeys(b.part for b in (*part.triggers, *read) if b.part is not part)
+        at = len(self._settled)
+        for part in TopologicalSorter(before).static_order():
+            if part not in self._settled:
+                part.at = at
+                at += 1
+        self._settled.update(made)
+        self._shared = {}
+        self.parts.sort(key=lambda part: part.at)
+        return sorted(made, key=lambda part: part.at)
+
+
+def decides_itself(node: Node) -> bool:
+    """Whether it does not follow from its inputs' firing alone that a node fires."""
+    operator = node.operator
+    if not isinstance(operator, SignalOperator):
+        return False
+    several = len(node.inputs) > 1 and not operator.waits_for_all()
+    return several or operator.may_be_silent() or operator.wakes()
+
+
+def _outermost(blocks: list[Block]) -> list[Block]:
+    """Of blocks, each once, those that are in no other of them."""
+    distinct = list(dict.fromkeys(blocks))
+    return [b for b in distinct if not any(b is not o and b.is_within(o) for o in distinct)]
+
+
+def _innermost_around(blocks: list[Block]) -> Block:
+    around = blocks[0].chain()
+    for block in blocks[1:]:
+        chain = block.chain()
+        around = [b for b in around if b in chain]
+    return around[0]
+
+
+def arranged(nodes: Mapping[int, Node], arrangement: Arrangement) -> Arrangement:
+    """`arrangement` with all of `nodes` added, in their order, and settled."""
+    for node in nodes.values():
+        arrangement.add(node)
+    arrangement.settle(nodes)
+    return arrangement

@@ -1,0 +1,73 @@
+"""Islands: how rows get into signals and values out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.signals.machine import SignalMachine
+from penstock.expr.rows import from_user, to_user
+from penstock.expr.types import AnyType
+from penstock.flow.operators.signals.last_row import LastRow
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.flow.operators.signals.value_rows import ValueRows
+
+if TYPE_CHECKING:
+    from penstock.engine.plan import Part
+    from penstock.engine.signals.moment import Moment
+    from penstock.graph.node import FlowGraph, Node
+
+Rows = list[tuple[Any, ...]]
+
+
+class Island:
+    """One island at work, as the function of a part: rows of its inputs to rows of its outputs."""
+
+    def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, moment: Moment) -> None:
+        self.machine = machine
+        self._moment = moment
+        self._entering: list[list[tuple[int, Callable[[tuple[Any, ...]], Any]]]] = [
+            _entering(graph, part, node) for node in part.inputs
+        ]
+        self._outputs = part.outputs
+        self._rows = {n: _leaving(graph.nodes[n]) for n in part.outputs}
+
+    def __call__(self, *inputs: Rows) -> tuple[Rows, ...]:
+        values = {
+            node: value(rows[-1])
+            for rows, entering in zip(inputs, self._entering, strict=True)
+            if rows
+            for node, value in entering
+        }
+        self.machine.run(values, self._moment.tick)
+        left = self.machine.taken()
+        return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
+
+
+def _entering(graph: FlowGraph, part: Part, node: int) -> list[tuple[int, Callable[[tuple[Any, ...]], Any]]]:
+    """Which sources of signals take the rows of a node, and the value that each takes of a row."""
+    if isinstance(graph.nodes[node].operator, SignalOperator):
+        return [(node, _only)]
+    reading = (n for n in part.nodes if isinstance(graph.nodes[n].operator, LastRow))
+    value = to_user(graph.nodes[node].schema)
+    return [(n, value) for n in reading if node in graph.nodes[n].inputs]
+
+
+def _only(row: tuple[Any, ...]) -> Any:
+    return row[0]
+
+
+def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
+    """From values to rows. Values at a sink are shown as they are; those of a stream fit its row type."""
+    if isinstance(node.operator, ValueRows) and not isinstance(node.schema.fields[0].type, AnyType):
+        return from_user(node.schema, what=f"a row made by {node.name!r}")
+    return lambda values: [(value,) for value in values]
+
+
+def island_of(graph: FlowGraph, part: Part, moment: Moment, **options: Any) -> Island:
+    """An island with its machine. Signals of other islands are sources of it."""
+    inside = set(part.nodes)
+    outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]
+    rows_to = [n for n in inside if isinstance(graph.nodes[n].operator, LastRow)]
+    nodes = {n: graph.nodes[n] for n in sorted((*inside, *outside))}
+    return Island(graph, part, SignalMachine(nodes, (*outside, *rows_to), part.outputs, **options), moment)

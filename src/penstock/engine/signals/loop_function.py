@@ -1,0 +1,95 @@
+"""All that some sources reach as one function with a loop over ticks, in each of which all of them fire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.signals.part_writer import PartWriter, value_name
+from penstock.engine.source_code import SourceCode
+
+if TYPE_CHECKING:
+    from penstock.engine.signals.arrangement import Block
+
+LOOP = "loop"
+
+
+class LoopFunction(PartWriter):
+    """`loop(it, tick)`: an iterator over the values of the sources, and the number of the first tick.
+
+    Variables that last are read from the module before the first tick and written back
+    after the last, also when a tick fails.
+    """
+
+    def write(self, sources: tuple[int, ...]) -> SourceCode:
+        """The function as source. `it` is there for whoever wants to see how far it came."""
+        self._counts_ticks = False
+        self._reads_time = False
+        self._leaving: list[tuple[int, bool]] = []
+        self._ready: list[str] = []
+        for source in sources:
+            self._in_run[source] = self.lasting(value_name(source))
+        self.write_body()
+        function = SourceCode()
+        with function.block(f"def {LOOP}(it, tick):"):
+            for name in self.used:
+                function.line(f"{name} = module[{name!r}]")
+            for name in self._ready:
+                function.line(f"{name} = False")
+            for node, every in self._leaving:
+                function.line(f"out_{node} = module['out_{node}']")
+                if not every:
+                    function.line(f"ticks_{node} = module['ticks_{node}']")
+            with function.block("try:"):
+                header = f"for {self._row(sources)} in it:"
+                if self._counts_ticks:
+                    header = f"for tick, {self._row(sources)} in enumerate(it, tick):"
+                with function.block(header):
+                    function.extend(self.code)
+            with function.block("finally:"):
+                for name in self.used:
+                    function.line(f"module[{name!r}] = {name}")
+        return function
+
+    def _row(self, sources: tuple[int, ...]) -> str:
+        names = [*(["now"] if self._reads_time else []), *map(value_name, sources)]
+        return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+    @property
+    def reads_time(self) -> bool:
+        """Whether the iterator gives the time of each tick first."""
+        return self._reads_time
+
+    @property
+    def regular(self) -> frozenset[int]:
+        """Sinks that are given a value in every tick; the ticks of their values are not noted."""
+        return frozenset(node for node, every in self._leaving if every)
+
+    def tick(self) -> str:
+        self._counts_ticks = True
+        return "tick"
+
+    def now(self) -> str:
+        self._reads_time = True
+        return "now"
+
+    def ready(self, name: str) -> str:
+        self._ready.append(name)
+        return name
+
+    def count(self, at: int) -> str:
+        return self.lasting(f"count_{at}")
+
+    def keep(self, node: int, value: str) -> str:
+        name = self.lasting(value_name(node))
+        self.code.line(f"{name} = {value}")
+        return name
+
+    def write_firing(self, block: Block) -> None:
+        """Nobody else hears of anything."""
+
+    def write_leaving(self, node: int, value: str) -> None:
+        every = self._here is self.part.root
+        self._leaving.append((node, every))
+        self.code.line(f"out_{node}({value})")
+        if not every:
+            self.code.line(f"ticks_{node}({self.tick()})")

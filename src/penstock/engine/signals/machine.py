@@ -1,0 +1,267 @@
+"""Signals at work: functions over variables that last, and the order in which parts run.
+
+A part runs in a tick in which something that it hears of fired, after all parts before
+it. Which parts these are, is found while the tick runs: a heap of numbers of parts.
+`static` looks at every operator in every tick instead, and `dynamic` schedules each by
+itself; they are there to be compared with, and give the same answers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.constants import Constants
+from penstock.engine.schedule import Schedule
+from penstock.engine.signals.arrangement import Arrangement, Block, arranged, decides_itself
+from penstock.engine.signals.failure import explained
+from penstock.engine.signals.loop_function import LOOP, LoopFunction
+from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name, woken_name
+from penstock.engine.signals.step import SignalStep, signal_step
+from penstock.engine.signals.tick_function import Heard, TickFunction, function_name
+from penstock.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
+from penstock.engine.source_code import SourceCode
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+
+if TYPE_CHECKING:
+    from penstock.engine.source_code import Purpose
+    from penstock.graph.node import Node
+
+Values = Mapping[int, Any]
+"""Per source (its node) the value that it is given."""
+
+
+class _Nothing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+NO_VALUE = _Nothing()
+
+
+@dataclass(slots=True)
+class Leaving:
+    """What left at a sink, or as rows: the values, and the ticks they are of."""
+
+    values: list[Any]
+    ticks: Sequence[int]
+
+
+class SignalMachine:
+    """Runs the signals of one flow, or of one island in it.
+
+    nodes:    the operators, by id, each after those that it reads.
+    sources:  those of them whose values come from outside. outputs: those whose values are
+              looked at from outside.
+    schedule: "hybrid", "static" or "dynamic".
+    counting: whether activations are counted.
+    name:     of the flow, for tracebacks.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[int, Node],
+        sources: Collection[int],
+        outputs: Collection[int],
+        *,
+        schedule: Schedule = Schedule.HYBRID,
+        counting: bool = False,
+        name: str = "",
+    ) -> None:
+        self.nodes = dict(nodes)
+        self._outputs = set(outputs)
+        self._queued = schedule is not Schedule.STATIC
+        self._apart = schedule is not Schedule.HYBRID
+        self._name = name
+        self._steps: dict[int, SignalStep] = {
+            n: signal_step(node.operator, node) for n, node in nodes.items()
+        }
+        self._arrangement = arranged(self.nodes, Arrangement(sources, apart=self._apart))
+        self._kept = frozenset(_kept(self.nodes, self._arrangement, self._apart))
+        self._constants = Constants()
+        self._files: dict[str, tuple[Purpose, ...]] = {}
+        self._counts: list[tuple[int, ...]] | None = [] if counting else None
+        self._loop_counts: dict[int, int] = {}
+        self._loops: dict[tuple[int, ...], _Loop] = {}
+        self._leaving: dict[int, Leaving] = {}
+        self._queue: list[int] = []
+        self._flags: list[int] = []
+        self._counters: list[int] = []
+        self._module: dict[str, Any] = {
+            "push": heapq.heappush,
+            "queue": self._queue,
+            "queued": self._flags,
+            "counts": self._counters,
+            "wake": self._wake,
+            "tick": 0,
+            "now": None,
+            NOTHING: NO_VALUE,
+        }
+        self._module["module"] = self._module
+        self._code: list[str] = []
+        for node in self.nodes:
+            self._prepare(node)
+        self._compile_parts()
+
+    # -- compiling -----------------------------------------------------------------------------------
+
+    def _prepare(self, node: int) -> None:
+        """The variables of an operator, before anything fired."""
+        module = self._module
+        if node in self._kept:
+            module[value_name(node)] = NO_VALUE
+        for cell in self._steps[node].cells():
+            module[cell_name(node, cell.name)] = cell.first()
+        module[woken_name(node)] = -1
+        if node in self._outputs:
+            leaving = self._leaving[node] = Leaving([], [])
+            module[f"out_{node}"] = leaving.values.append
+            module[f"ticks_{node}"] = leaving.ticks.append
+
+    def _compile_parts(self) -> None:
+        heard = self._heard()
+        source = SourceCode()
+        for part in self._arrangement.parts:
+            writer = TickFunction(
+                part,
+                self._arrangement,
+                self.nodes,
+                self._steps,
+                self._kept,
+                frozenset(n for n in self._outputs if _is_signal(self.nodes[n])),
+                self._constants,
+                self._counts,
+            )
+            source.extend(writer.write(heard))
+            source.line("")
+            for block in part.blocks:
+                self._module[f"r_{block.name}"] = False
+                self._module[stamp_name(block)] = -1
+        self._flags.extend([0] * (len(self._arrangement.parts) - len(self._flags)))
+        if self._counts is not None:
+            self._counters.extend([0] * (len(self._counts) - len(self._counters)))
+        self._execute(source)
+        functions = [self._module[function_name(p.at)] for p in self._arrangement.parts]
+        self._parts: list[Callable[..., None]] = functions
+        self._sources: dict[int, Callable[[Any], None]] = {
+            n: functions[self._arrangement.runs_in[n].part.at] for n in self._arrangement.sources
+        }
+
+    def _heard(self) -> Heard:
+        readers: dict[Block, tuple[int, ...]] = {}
+        for part in self._arrangement.parts:
+            for block in part.triggers:
+                readers[block] = (*readers.get(block, ()), part.at)
+        stamped: set[Block] = set()
+        for node in self.nodes.values():
+            if isinstance(node.operator, SignalOperator) and node.operator.tells_inputs_apart():
+                own = self._arrangement.runs_in[node.id].part
+                stamped.update(b for i in node.inputs if (b := self._arrangement.fires_in[i]).part is not own)
+        return Heard(readers, frozenset(stamped), self._queued)
+
+    def _execute(self, source: SourceCode) -> None:
+        file = f"<penstock signals {self._name} {len(self._files)}>"
+        self._files[file] = tuple(source.purposes)
+        text = "\n".join(source.lines) + "\n"
+        self._code.append(text)
+        self._module.update(self._constants.values)
+        exec(compile(text, file, "exec"), self._module)
+
+    @property
+    def code(self) -> str:
+        """The generated source."""
+        return "\n".join(self._code)
+
+    # -- ticks ---------------------------------------------------------------------------------------
+
+    def run(self, values: Values, tick: int) -> None:
+        """One tick in which these sources fire. Raises `UserFunctionFailed` where an operator does."""
+        self._module["tick"] = tick
+        try:
+            for source, value in values.items():
+                self._sources[source](value)
+            self._run_parts()
+        except Exception as error:
+            raise explained(error, self._files, self.nodes, tick) from error
+
+    def _run_parts(self) -> None:
+        parts, queued = self._parts, self._flags
+        if self._queued:
+            queue, pop = self._queue, heapq.heappop
+            while queue:
+                at = pop(queue)
+                queued[at] = 0
+                parts[at]()
+            return
+        for at, run in enumerate(parts):
+            if queued[at]:
+                queued[at] = 0
+                run()
+
+    def _wake(self, node: int, time: Any) -> None:
+        raise NotImplementedError
+
+    def taken(self) -> dict[int, Leaving]:
+        """What has left since the last call, by the node at which it left."""
+        found: dict[int, Leaving] = {}
+        for node, leaving in self._leaving.items():
+            if leaving.values:
+                found[node] = Leaving(leaving.values[:], list(leaving.ticks))
+                leaving.values.clear()
+                leaving.ticks.clear()  # type: ignore[attr-defined]
+        return found
+
+    # -- many ticks ----------------------------------------------------------------------------------
+
+    def run_columns(self, columns: Mapping[int, Sequence[Any]], first: int) -> dict[int, Leaving]:
+        """A tick per row of `columns`, which are of one length: per source, its values."""
+        loop = self._loop(tuple(columns))
+        rows = iter(*columns.values()) if len(columns) == 1 else zip(*columns.values())
+        raise NotImplementedError(loop, rows)
+
+    def run_events(self, events: Iterable[tuple[int, Any]], first: int) -> None:
+        """A tick per event: a source and its value."""
+        module, sources, run_parts = self._module, self._sources, self._run_parts
+        tick = first - 1
+        try:
+            for tick, (source, value) in enumerate(events, first):
+                module["tick"] = tick
+                sources[source](value)
+                run_parts()
+        except Exception as error:
+            raise explained(error, self._files, self.nodes, tick) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    function: Callable[..., None]
+    regular: frozenset[int]
+    counts: list[tuple[int, ...]]
+
+
+def _is_signal(node: Node) -> bool:
+    return isinstance(node.operator, SignalOperator)
+
+
+def _kept(nodes: Mapping[int, Node], arrangement: Arrangement, apart: bool) -> set[int]:
+    """Operators whose value must outlast their run.
+
+    Lifts can be computed again of the values of what they read; what others remember cannot.
+    """
+    kept = {
+        n for n, node in nodes.items()
+        if isinstance(node.operator, SignalOperator) and (apart or not node.operator.is_pure())
+    }  # fmt: skip
+    for node in nodes.values():
+        if node.id in arrangement.sources:
+            kept.add(node.id)
+            continue
+        here = arrangement.runs_in[node.id]
+        kept.update(i for i in node.inputs if not here.is_within(arrangement.fires_in[i]))
+    return kept
+
+
+__all__ = ["LOOP", "Leaving", "LoopFunction", "SignalMachine", "decides_itself", "repeat"]

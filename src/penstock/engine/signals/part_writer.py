@@ -1,0 +1,320 @@
+"""Writes one part as a Python function: for single ticks, or with a loop over ticks around it.
+
+In a function for ticks the values that outlast it are variables of the module, so
+that other functions, and those compiled later, see them. In a loop all are local.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.engine.signals.order import Entry, entries
+from penstock.engine.source_code import SourceCode
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Mapping
+
+    from penstock.engine.constants import Constants
+    from penstock.engine.signals.arrangement import Arrangement, Block, Part
+    from penstock.engine.signals.step import SignalStep
+    from penstock.graph.node import Node
+
+NOTHING = "NOTHING"
+"""The value of a signal that has none yet."""
+
+
+class PartWriter:
+    """Lines of one part.
+
+    kept:     operators whose value is read by others than those that run with them.
+    leaving:  operators whose values others than signals look at.
+    counters: per line that counts, the position of its count and the operators that it counts.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        arrangement: Arrangement,
+        nodes: Mapping[int, Node],
+        steps: Mapping[int, SignalStep],
+        kept: frozenset[int],
+        leaving: frozenset[int],
+        constants: Constants,
+        counts: list[tuple[int, ...]] | None,
+    ) -> None:
+        self.part = part
+        self.code = SourceCode()
+        self.nodes = nodes
+        self.kept = kept
+        self.leaving = leaving
+        self.used: dict[str, None] = {}
+        self._arrangement = arrangement
+        self._steps = steps
+        self._constants = constants
+        self._counts = counts
+        self._fresh = 0
+        self._entry = entries(part, nodes, arrangement)
+        self._flagged = self._find_flagged()
+        self.read_here = self._find_read_here()
+        self._in_run: dict[int, str] = {}
+        self._here: Block = part.root
+
+    # -- what steps ask ----------------------------------------------------------------------------
+
+    def constant(self, prefix: str, value: object) -> str:
+        """A name for a value that has no source."""
+        return self._constants.name(prefix, value)
+
+    def fresh(self, name: str) -> str:
+        """A variable of this run that is used nowhere else in the function."""
+        self._fresh += 1
+        return f"{name}_{self._fresh}_{self.part.at}"
+
+    def cell(self, node: Node, name: str) -> str:
+        """The variable of a piece of an operator's state."""
+        return self.lasting(cell_name(node.id, name))
+
+    def lasting(self, name: str) -> str:
+        """`name`, noted as a variable that outlasts the tick."""
+        self.used[name] = None
+        return name
+
+    def value_of(self, node: int) -> str:
+        """The current value of an operator, as it is where lines are being written."""
+        fires_in = self._arrangement.fires_in.get(node)
+        if fires_in is not None and self._here.is_within(fires_in):
+            return self._in_run[node]
+        return self.lasting(value_name(node))
+
+    def has_value(self, node: Node, port: int) -> str | None:
+        """Source of whether an input has a value; None where it is certain."""
+        source = node.inputs[port]
+        fires_in = self._arrangement.fires_in.get(source)
+        if fires_in is not None and self._here.is_within(fires_in):
+            return None
+        return f"{self.lasting(value_name(source))} is not {NOTHING}"
+
+    def fired(self, node: Node, port: int) -> str | None:
+        """Source of whether an input fired in this tick; None where it is certain."""
+        source = node.inputs[port]
+        fires_in = self._arrangement.fires_in.get(source)
+        if fires_in is None:
+            return "False"
+        if self._here.is_within(fires_in):
+            return None
+        if fires_in.part is self.part:
+            return flag_name(fires_in)
+        return f"{self.lasting(stamp_name(fires_in))} == {self.tick()}"
+
+    def woken(self, node: Node) -> str:
+        """Source of whether this tick is one that the operator asked for."""
+        return f"{self.lasting(woken_name(node.id))} == {self.tick()}"
+
+    def wake(self, node: Node, time: str) -> None:
+        """Write that the operator asks to be activated at `time`; an earlier wish is forgotten."""
+        self.code.line(f"wake({node.id}, {time})")
+
+    @abstractmethod
+    def now(self) -> str:
+        """The time of this tick."""
+
+    @abstractmethod
+    def tick(self) -> str:
+        """The number of this tick."""
+
+    @abstractmethod
+    def write_leaving(self, node: int, value: str) -> None:
+        """Write that a value is shown to others than signals."""
+
+    # -- the body ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def keep(self, node: int, value: str) -> str:
+        """Write the assignment of a value that is kept; what reads it in the same run."""
+
+    @abstractmethod
+    def write_firing(self, block: Block) -> None:
+        """Write what is done when a block is entered first: others are told."""
+
+    def write_body(self) -> None:
+        """Write the lines of the root block."""
+        for flag in sorted(flag_name(b) for b in self._flagged):
+            self.code.line(f"{flag} = False")
+        self._write_entry(self._entry)
+
+    def write_ready(self, block: Block) -> str | None:
+        """Write the update of whether all of a block's primitives have a value; None where it needs none."""
+        if not block.all_have:
+            return None
+        ready = self.ready(f"r_{block.name}")
+        tests = [f"{self.lasting(value_name(p))} is not {NOTHING}" for p in block.all_have]
+        with self.code.block(f"if not {ready}:"):
+            self.code.line(f"{ready} = {' and '.join(tests)}")
+        return ready
+
+    @abstractmethod
+    def ready(self, name: str) -> str:
+        """A variable that is false at first, and stays true once it is."""
+
+    def _write_entry(self, entry: Entry) -> None:
+        with self._inside(entry.block):
+            if not entry.again:
+                self._write_first_entry(entry.block)
+            for item in entry.items:
+                if not isinstance(item, Entry):
+                    self._write_node(item)
+                elif item.decider is not None:
+                    self._write_decision(item.decider, item)
+                else:
+                    self._write_inner(item)
+
+    @contextmanager
+    def _inside(self, block: Block) -> Generator[None]:
+        before, self._here = self._here, block
+        yield
+        self._here = before
+
+    def _write_first_entry(self, block: Block) -> None:
+        if block in self._flagged:
+            self.code.line(f"{flag_name(block)} = True")
+        if self._counts is not None:
+            counted = self._counted(block)
+            if counted:
+                self.code.line(f"{self.count(len(self._counts))} += 1")
+                self._counts.append(counted)
+        self.write_firing(block)
+
+    @abstractmethod
+    def count(self, at: int) -> str:
+        """The variable of a count."""
+
+    def _counted(self, block: Block) -> tuple[int, ...]:
+        """The operators that are activated as often as a block is entered."""
+        if block.node is not None and block.parent is not None:
+            own = () if self._counts_calls(block.node) else (block.node,)
+        else:
+            own = ()
+        runs_in = self._arrangement.runs_in
+        return own + tuple(
+            n for n in self.part.nodes
+            if runs_in[n] is block and (self._arrangement.fires_in[n] is block or self._counts_calls(n))
+        )  # fmt: skip
+
+    def _counts_calls(self, node: int) -> bool:
+        operator = self.nodes[node].operator
+        return isinstance(operator, SignalOperator) and operator.counts_when_activated()
+
+    def _write_inner(self, entry: Entry) -> None:
+        """A block that is entered for another reason than that its operator has just fired."""
+        block = entry.block
+        if entry.again:
+            condition = flag_name(block)
+        else:
+            ready = self.write_ready(block)
+            fired = " or ".join(flag_name(b) for b in block.any_of)
+            several = f"({fired})" if ready and len(block.any_of) > 1 else fired
+            condition = " and ".join(part for part in (several, ready) if part)
+        with self.code.block(f"if {condition}:"):
+            self._write_entry(entry)
+
+    def _write_node(self, node_id: int) -> None:
+        if node_id in self._arrangement.sources:
+            if node_id in self.leaving:
+                self.write_leaving(node_id, self._in_run[node_id])
+            return
+        with self._working_for(node_id) as inputs:
+            outcome = self._steps[node_id].write(self, *inputs)
+            if outcome is not None:
+                self._write_value(node_id, outcome.value)
+
+    def _write_decision(self, decider: int, entry: Entry) -> None:
+        """An operator that decides whether it fires, and the block of those that hear of it."""
+        with self._working_for(decider) as inputs:
+            outcome = self._steps[decider].write(self, *inputs)
+            assert outcome is not None, "an operator that decides whether it fires has a value"
+            with ExitStack() as inside:
+                if outcome.condition is not None:
+                    inside.enter_context(self.code.block(f"if {outcome.condition}:"))
+                inside.enter_context(self._inside(entry.block))
+                self._write_value(decider, outcome.value)
+                self._write_entry(entry)
+
+    @contextmanager
+    def _working_for(self, node: int) -> Generator[tuple[str, ...]]:
+        inputs = tuple(self.value_of(i) for i in self.nodes[node].inputs)
+        with self.code.working_for(node, inputs):
+            yield inputs
+
+    def _write_value(self, node: int, value: str) -> None:
+        if node in self.kept:
+            self._in_run[node] = self.keep(node, value)
+        elif value.isidentifier() and value not in self.used:
+            self._in_run[node] = value  # a value that is passed on
+        else:
+            self._in_run[node] = local_name(node)
+            self.code.line(f"{local_name(node)} = {value}")
+        if node in self.leaving:
+            self.write_leaving(node, self._in_run[node])
+
+    def _find_read_here(self) -> frozenset[int]:
+        """Operators whose value is read in the run in which it is made."""
+        runs_in, fires_in = self._arrangement.runs_in, self._arrangement.fires_in
+        return frozenset(
+            i for n in self.part.nodes if n not in self._arrangement.sources for i in self.nodes[n].inputs
+            if i in fires_in and runs_in[n].is_within(fires_in[i])
+        )  # fmt: skip
+
+    def _find_flagged(self) -> set[Block]:
+        """Blocks of which later lines must know whether they were entered."""
+        flagged: set[Block] = set()
+        for block in self.part.blocks:
+            flagged.update(block.any_of)
+        for node in self.part.nodes:
+            operator = self.nodes[node].operator
+            if isinstance(operator, SignalOperator) and operator.tells_inputs_apart():
+                sources = (self._arrangement.fires_in.get(i) for i in self.nodes[node].inputs)
+                here = self._arrangement.runs_in[node]
+                flagged.update(
+                    b for b in sources if b is not None and b.part is self.part and not here.is_within(b)
+                )
+        return flagged | set(_entered_again(self._entry))
+
+
+def _entered_again(entry: Entry) -> Iterator[Block]:
+    for item in entry.items:
+        if isinstance(item, Entry):
+            if item.again:
+                yield item.block
+            yield from _entered_again(item)
+
+
+def value_name(node: int) -> str:
+    """The variable of an operator's current value."""
+    return f"v_{node}"
+
+
+def local_name(node: int) -> str:
+    """The variable of an operator's value within a run."""
+    return f"x_{node}"
+
+
+def cell_name(node: int, name: str) -> str:
+    return f"c_{node}_{name}"
+
+
+def flag_name(block: Block) -> str:
+    """The variable of whether a block was entered in this tick."""
+    return f"f_{block.name}"
+
+
+def stamp_name(block: Block) -> str:
+    """The variable of the last tick in which a block was entered."""
+    return f"s_{block.name}"
+
+
+def woken_name(node: int) -> str:
+    """The variable of the last tick that an operator asked for."""
+    return f"w_{node}"

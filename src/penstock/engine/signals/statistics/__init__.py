@@ -1,0 +1,23 @@
+"""How statistics of signals are computed: straight-line code over plain state, a constant time per value."""
+
+from penstock.engine.signals.statistics import ewm, moments, ordering, pace, steps
+from penstock.engine.signals.statistics.functions import FUNCTIONS
+from penstock.engine.signals.statistics.kernel import SILENT, Kernel, Variable, renamed, stepped
+from penstock.engine.signals.statistics.kernels import kernel_of
+from penstock.engine.signals.statistics.windows import Inputs
+
+__all__ = [
+    "FUNCTIONS",
+    "SILENT",
+    "Inputs",
+    "Kernel",
+    "Variable",
+    "ewm",
+    "kernel_of",
+    "moments",
+    "ordering",
+    "pace",
+    "renamed",
+    "stepped",
+    "steps",
+]

@@ -1,0 +1,130 @@
+"""What kernels call: everything that is more than a line."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from datetime import datetime, timedelta
+from math import copysign, inf, sqrt
+from typing import Any
+
+from penstock.engine.signals.statistics import sorted_blocks, suffixes
+from penstock.errors import EvaluationError
+from penstock.expr.runtime import NAN
+
+
+def time_went_back(now: Any, last: Any) -> None:
+    """A time signal must not run backwards."""
+    raise EvaluationError(
+        f"time went back from {last} to {now}",
+        why="What has left a window by time does not come back.",
+        fix="give the signal its values in the order of their times",
+    )
+
+
+def multiple_before(now: Any, span: Any) -> Any:
+    """The last multiple of `span` that is not after `now`; datetimes count from 1970 in their own zone."""
+    if isinstance(span, timedelta):
+        begin = datetime(1970, 1, 1, tzinfo=now.tzinfo)
+        return begin + (now - begin) // span * span
+    return now // span * span
+
+
+def root(square: Any) -> float:
+    """The square root of what is not negative; NaN of NaN."""
+    return sqrt(square)
+
+
+def seconds_since(first: Any, now: Any) -> Any:
+    """Seconds from one time to another: `datetime`s, or numbers of seconds."""
+    apart = now - first
+    return apart if isinstance(apart, (int, float)) else apart.total_seconds()
+
+
+def ratio(above: Any, below: Any) -> float:
+    """`above / below`; of a division by zero what IEEE 754 says."""
+    if below:
+        return above / below
+    if not above or above != above:
+        return NAN
+    return copysign(inf, above) * copysign(1.0, below)
+
+
+def correlation(vx: Any, vy: Any, vxy: Any) -> float:
+    """Pearson's correlation from sums of squares; NaN where one does not vary."""
+    if not (vx > 0 and vy > 0):
+        return NAN
+    found = vxy / (sqrt(vx) * sqrt(vy))
+    # Rounding may lead a little further.
+    return 1.0 if found > 1.0 else -1.0 if found < -1.0 else found
+
+
+def line(
+    n: int, x0: Any, sx: Any, y0: Any, sy: Any, vx: Any, vy: Any, vxy: Any, origin: Any
+) -> tuple[float, float, float]:
+    """Slope, intercept at `y == origin`, and r2 of x explained by y; NaN where y does not vary."""
+    if not vy > 0 or vx != vx:
+        return NAN, NAN, NAN
+    slope = vxy / vy
+    intercept = x0 + (sx / n - slope * ((y0 - origin) + sy / n))
+    r2 = slope * (vxy / vx) if vx > 0 else NAN
+    return slope, intercept, 1.0 if r2 > 1.0 else r2
+
+
+def quantile_linear(values: list[Any], n: int, q: float) -> Any:
+    place = q * (n - 1)
+    at = int(place)
+    low, part = sorted_blocks.at(values, at), place - at
+    if not part:
+        return low
+    high = sorted_blocks.at(values, at + 1)
+    # Two equal infinities have no difference.
+    return low if low == high else low + (high - low) * part
+
+
+def quantile_lower(values: list[Any], n: int, q: float) -> Any:
+    return sorted_blocks.at(values, int(q * (n - 1)))
+
+
+def quantile_higher(values: list[Any], n: int, q: float) -> Any:
+    place = q * (n - 1)
+    at = int(place)
+    return sorted_blocks.at(values, at + (place > at))
+
+
+def quantile_midpoint(values: list[Any], n: int, q: float) -> Any:
+    low, high = quantile_lower(values, n, q), quantile_higher(values, n, q)
+    return low if low == high else low + (high - low) / 2
+
+
+def quantile_nearest(values: list[Any], n: int, q: float) -> Any:
+    return sorted_blocks.at(values, round(q * (n - 1)))
+
+
+FUNCTIONS: dict[str, Any] = {
+    "NAN": NAN,
+    "INFINITY": inf,
+    "bisect_right": bisect_right,
+    "time_went_back": time_went_back,
+    "multiple_before": multiple_before,
+    "root": root,
+    "seconds_since": seconds_since,
+    "ratio": ratio,
+    "correlation": correlation,
+    "line": line,
+    "sums": suffixes.sums,
+    "least": suffixes.least,
+    "greatest": suffixes.greatest,
+    "oldest": suffixes.oldest,
+    "newest": suffixes.newest,
+    "deviations": suffixes.deviations,
+    "pair_deviations": suffixes.pair_deviations,
+    "pair_deviations_and_oldest": suffixes.pair_deviations_and_oldest,
+    "put_in": sorted_blocks.put,
+    "take_out": sorted_blocks.take,
+    "places": sorted_blocks.places,
+    "quantile_linear": quantile_linear,
+    "quantile_lower": quantile_lower,
+    "quantile_higher": quantile_higher,
+    "quantile_midpoint": quantile_midpoint,
+    "quantile_nearest": quantile_nearest,
+}

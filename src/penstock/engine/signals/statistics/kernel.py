@@ -1,0 +1,75 @@
+"""A kernel: one statistic as straight-line Python over a few variables of plain data.
+
+A name that begins with `$` belongs to the kernel: its inputs `$x`, `$y` (the
+second signal), `$t` (the time) and `$fresh` (whether a value came, and not the time
+alone), its variables and constants, and what it needs between two lines. The rest is Python, with the functions of `functions.py` at hand. Whoever
+writes a kernel into a tick gives these names, so any number of kernels stand in
+one function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+_NAME = re.compile(r"\$([A-Za-z]\w*)")
+
+SILENT: Any = object()
+"""What `stepped` gives for a value at which the statistic does not fire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A piece of state. start: source of its first value. lists: how deep lists stand in one another."""
+
+    name: str
+    start: str
+    lists: int = 0
+
+    def first(self, functions: Mapping[str, Any]) -> Any:
+        """The value before anything came, made anew."""
+        return eval(renamed(self.start, str), dict(functions))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """How a statistic takes one value.
+
+    variables: its state, in the order in which it is kept.
+    lines:     what is done with a value; they change nothing but the variables.
+    value:     source of the statistic after these lines; `fires` of whether it has one.
+    constants: values that the lines name with a `$`.
+    """
+
+    variables: tuple[Variable, ...]
+    lines: tuple[str, ...]
+    value: str
+    fires: str = "True"
+    constants: Mapping[str, object] = field(default_factory=dict[str, object])
+
+    def start(self, functions: Mapping[str, Any]) -> list[Any]:
+        """The state before the first value."""
+        return [v.first(functions) for v in self.variables]
+
+
+def renamed(source: str, name: Callable[[str], str]) -> str:
+    """`source` with `name(n)` for each `$n`."""
+    return _NAME.sub(lambda found: name(found[1]), source)
+
+
+def stepped(kernel: Kernel, functions: Mapping[str, Any]) -> Callable[..., Any]:
+    """The kernel as a function of its state and its inputs by name; `SILENT` where it does not fire."""
+    names = ", ".join(v.name for v in kernel.variables)
+    lines = [
+        "def step(state, x=None, y=None, t=None, fresh=True):",
+        f"    [{names}] = state",
+        *(f"    {renamed(line, str)}" for line in kernel.lines),
+        f"    out = {renamed(kernel.value, str)} if {renamed(kernel.fires, str)} else SILENT",
+        f"    state[:] = [{names}]",
+        "    return out",
+    ]
+    namespace: dict[str, Any] = {**functions, **kernel.constants, "SILENT": SILENT}
+    exec("\n".join(lines), namespace)
+    return namespace["step"]

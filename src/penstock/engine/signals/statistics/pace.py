@@ -1,0 +1,105 @@
+"""Kernels that give fewer values than they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.signals.statistics.kernel import Kernel, Variable
+from penstock.engine.signals.statistics.kernels import kernel_of
+from penstock.engine.signals.statistics.windows import in_order, inside, spans
+from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
+
+if TYPE_CHECKING:
+    from penstock.engine.signals.statistics.windows import Inputs
+
+
+@kernel_of.register(EveryNth)
+def _every_nth(statistic: EveryNth, inputs: Inputs) -> Kernel:
+    lines = (f"$k = $k + 1 if $k < {statistic.count} else 1",)
+    return Kernel((Variable("k", "0"),), lines, "$x", f"$k == {statistic.count}")
+
+
+@kernel_of.register(Throttle)
+def _throttle(statistic: Throttle, inputs: Inputs) -> Kernel:
+    lines = (
+        *in_order(),
+        f"$through = $shown is None or $t - {inputs.span} >= $shown",
+        "if $through:",
+        "    $shown = $t",
+    )
+    variables = (Variable("last", "None"), Variable("shown", "None"))
+    return Kernel(variables, lines, "$x", "$through", spans(statistic.span))
+
+
+@kernel_of.register(Debounce)
+def _debounce(statistic: Debounce, inputs: Inputs) -> Kernel:
+    variables = (Variable("last", "None"), Variable("since", "None"), Variable("held", "None"))
+    lines = (
+        *in_order(),
+        f"$calm = $since is not None and $t - {inputs.span} >= $since",
+        "$shown = $held",
+        "if $calm:",
+        "    $since = $held = None",
+        "if $fresh:",
+        "    $since, $held = $t, $x",
+    )
+    return Kernel(variables, lines, "$shown", "$calm", spans(statistic.span))
+
+
+@kernel_of.register(Timer)
+def _timer(statistic: Timer, inputs: Inputs) -> Kernel:
+    variables = (Variable("last", "None"), Variable("passed", "None"))
+    lines = (
+        *in_order(),
+        f"$start = $multiple_before($t, {inputs.span})",
+        "$rings = $passed is not None and $start > $passed",
+        "$passed = $start",
+    )
+    return Kernel(variables, lines, "$passed", "$rings", spans(statistic.span))
+
+
+_BAR = tuple(Variable(name, "None") for name in ("open", "high", "low", "close"))
+_OPEN = ("$open = $high = $low = $close = $x",)
+_GROW = (
+    "$close = $x",
+    "if $x > $high:",
+    "    $high = $x",
+    "if $x < $low:",
+    "    $low = $x",
+)
+
+
+@kernel_of.register(BarsByCount)
+def _bars_by_count(statistic: BarsByCount, inputs: Inputs) -> Kernel:
+    enter = ("if $k == 0:", *inside(_OPEN), "else:", *inside(_GROW), "$k += 1")
+    lines = (
+        f"if $k == {statistic.count}:",
+        "    $k = 0",
+        "$came = False",
+        *inputs.guarded((*enter, "$came = True")),
+    )
+    variables = (Variable("k", "0"), *_BAR)
+    return Kernel(variables, lines, "($open, $high, $low, $close)", f"$came and $k == {statistic.count}")
+
+
+@kernel_of.register(BarsByTime)
+def _bars_by_time(statistic: BarsByTime, inputs: Inputs) -> Kernel:
+    enter = (
+        "if $start is None:",
+        "    $start = $now",
+        *inside(_OPEN),
+        "else:",
+        *inside(_GROW),
+    )
+    lines = (
+        *in_order(),
+        f"$now = $multiple_before($t, {inputs.span})",
+        "$closed = $start is not None and $now > $start",
+        "$bar = ($start, $open, $high, $low, $close)",
+        "if $closed:",
+        "    $start = None",
+        "if $fresh:",
+        *inside(inputs.guarded(enter)),
+    )
+    variables = (Variable("last", "None"), Variable("start", "None"), *_BAR)
+    return Kernel(variables, lines, "$bar", "$closed", spans(statistic.span))

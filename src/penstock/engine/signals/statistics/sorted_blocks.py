@@ -1,0 +1,103 @@
+"""A sorted list in blocks: values go in, come out and are counted in a time that hardly grows with their number.
+
+The state is `[blocks, greatest, counts]`: lists of values, sorted within and
+among each other; the greatest value of each; and the number of values in the
+blocks as a tree of partial sums (`counts[i]` is that of the blocks `i & (i + 1)`
+to `i`). An empty list has no blocks. Values must not be NaN.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from typing import Any, TypeAlias
+
+Blocks: TypeAlias = "list[list[Any]]"
+
+_LARGEST = 1024
+"""A block with more values is halved: so many are moved in about the time of two function calls."""
+
+
+def put(state: Blocks, value: Any) -> None:
+    """Let a value in."""
+    blocks, greatest, counts = state
+    if not blocks:
+        blocks.append([value])
+        greatest.append(value)
+        counts.append(1)
+        return
+    at = bisect_left(greatest, value)
+    if at == len(greatest):
+        at -= 1
+        greatest[at] = value
+    block = blocks[at]
+    insort(block, value)
+    if len(block) > _LARGEST:
+        half = len(block) // 2
+        blocks.insert(at + 1, block[half:])
+        del block[half:]
+        greatest.insert(at, block[-1])
+        _count_again(state)
+    else:
+        while at < len(counts):
+            counts[at] += 1
+            at |= at + 1
+
+
+def take(state: Blocks, value: Any) -> None:
+    """Take out one of the values that equal `value`, which is there."""
+    blocks, greatest, counts = state
+    at = bisect_left(greatest, value)
+    block = blocks[at]
+    del block[bisect_left(block, value)]
+    if not block:
+        del blocks[at], greatest[at]
+        _count_again(state)
+        return
+    greatest[at] = block[-1]
+    while at < len(counts):
+        counts[at] -= 1
+        at |= at + 1
+
+
+def at(state: Blocks, index: int) -> Any:
+    """The value at a place, counted from 0."""
+    blocks, _, counts = state
+    if len(blocks) == 1:
+        return blocks[0][index]
+    where, step = 0, 1 << (len(counts).bit_length() - 1)
+    while step:
+        if where + step <= len(counts) and counts[where + step - 1] <= index:
+            index -= counts[where + step - 1]
+            where += step
+        step >>= 1
+    return blocks[where][index]
+
+
+def places(state: Blocks, value: Any) -> tuple[int, int]:
+    """How many values are less than `value`, and how many are not greater."""
+    blocks, greatest, counts = state
+    less, most = bisect_left(greatest, value), bisect_right(greatest, value)
+    below = _before(counts, less)
+    if less < len(blocks):
+        below += bisect_left(blocks[less], value)
+    upto = _before(counts, most)
+    if most < len(blocks):
+        upto += bisect_right(blocks[most], value)
+    return below, upto
+
+
+def _before(counts: list[Any], block: int) -> int:
+    total = 0
+    while block:
+        total += counts[block - 1]
+        block &= block - 1
+    return total
+
+
+def _count_again(state: Blocks) -> None:
+    counts = [len(block) for block in state[0]]
+    for i in range(len(counts)):
+        above = i | (i + 1)
+        if above < len(counts):
+            counts[above] += counts[i]
+    state[2][:] = counts

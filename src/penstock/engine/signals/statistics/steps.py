@@ -1,0 +1,60 @@
+"""Kernels of a value and those shortly before it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.signals.statistics.kernel import Kernel, Variable
+from penstock.engine.signals.statistics.kernels import kernel_of
+from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
+
+if TYPE_CHECKING:
+    from penstock.engine.signals.statistics.windows import Inputs
+
+
+@kernel_of.register(Diff)
+def _diff(statistic: Diff, inputs: Inputs) -> Kernel:
+    return _to_before(statistic.count, inputs, "$x - $old")
+
+
+@kernel_of.register(PctChange)
+def _pct_change(statistic: PctChange, inputs: Inputs) -> Kernel:
+    return _to_before(statistic.count, inputs, "$ratio($x - $old, $old)")
+
+
+def _to_before(count: int, inputs: Inputs, value: str) -> Kernel:
+    """`value` of `$x` and `$old`, which came `count` before it. A missing one of them makes it NaN."""
+    variables = (
+        Variable("k", "0"),
+        Variable("full", "False"),
+        Variable("next_full", "False"),
+        Variable("ring", f"[None] * {count}", lists=1),
+    )
+    lines = (
+        "$full = $next_full",
+        "$old = $ring[$k]",
+        *(f"{line}" for line in inputs.guarded(("$ring[$k] = $x",), ("$ring[$k] = $NAN",))),
+        "$k += 1",
+        f"if $k == {count}:",
+        "    $k = 0",
+        "    $next_full = True",
+    )
+    shown = f"$NAN if {inputs.missing} else {value}" if inputs.missing else value
+    return Kernel(variables, lines, shown, "$full")
+
+
+@kernel_of.register(Crossed)
+def _crossed(statistic: Crossed, inputs: Inputs) -> Kernel:
+    crossed = {
+        Direction.ABOVE: "$turned and $side > 0",
+        Direction.BELOW: "$turned and $side < 0",
+        Direction.BOTH: "$turned",
+    }
+    lines = (
+        "$now = ($x > $y) - ($x < $y)",
+        "$turned = $now * $side < 0",
+        "if $now:",
+        "    $side = $now",
+    )
+    lines = inputs.guarded(lines, ("$turned = False",))
+    return Kernel((Variable("side", "0"),), lines, crossed[statistic.direction])

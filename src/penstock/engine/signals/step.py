@@ -1,0 +1,74 @@
+"""What a signal operator's step is: the lines that it adds to a function, and the state that it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.engine.signals.part_writer import PartWriter
+    from penstock.graph.node import Node, Operator
+
+
+def as_it_is(value: Any) -> Any:
+    """Of a value that is plain data."""
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A variable that keeps its value from tick to tick.
+
+    first:  makes the value that it has before anything fired.
+    freeze: from the value to plain data that nobody alters, to be stored. thaw: and back.
+    """
+
+    name: str
+    first: Callable[[], Any]
+    freeze: Callable[[Any], Any] = as_it_is
+    thaw: Callable[[Any], Any] = as_it_is
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the lines of a step amount to, as source.
+
+    value:     the new value, evaluated once, and only if it fires.
+    condition: whether it fires; None: always.
+    """
+
+    value: str
+    condition: str | None = None
+
+
+class SignalStep:
+    """One operator's part of a function.
+
+    `write` is called once per function that is generated, and may keep nothing: the same
+    operator is written for single ticks and for loops over ticks.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def cells(self) -> tuple[Cell, ...]:
+        """The state it keeps. In generated code `writer.cell(node, name)` is the variable."""
+        return ()
+
+    def write(self, writer: PartWriter, *inputs: str) -> Outcome | None:
+        """Write what is done when the operator is activated; None where no value comes of it.
+
+        inputs: names of the current values, by port. `writer.code` takes lines,
+        `writer.constant(prefix, value)` names a value without source, `writer.fresh(name)` a
+        variable of this run. `writer.has_value(node, port)` and `writer.fired(node, port)` are
+        conditions, the latter for operators that `tell_inputs_apart`.
+        """
+        raise NotImplementedError
+
+
+@singledispatch
+def signal_step(operator: Operator, node: Node) -> SignalStep:
+    """The step of an operator on signals; each class registers one."""
+    raise NotImplementedError(f"signals have no step for {type(operator).__name__}")

@@ -1,0 +1,88 @@
+"""What remembers earlier values: scan, window, delay."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from penstock.engine.signals.step import Cell, Outcome, SignalStep, signal_step
+from penstock.engine.signals.steps.lifts import constant_source
+from penstock.flow.operators.signals.delay_signal import DelaySignal
+from penstock.flow.operators.signals.scan_signal import ScanSignal
+from penstock.flow.operators.signals.window import Window
+
+if TYPE_CHECKING:
+    from penstock.engine.signals.part_writer import PartWriter
+    from penstock.graph.node import Node
+
+
+class ScanSignalStep(SignalStep):
+    def __init__(self, node: Node, scan: ScanSignal) -> None:
+        super().__init__(node)
+        self.scan = scan
+
+    def cells(self) -> tuple[Cell, ...]:
+        initial = self.scan.initial
+        return (Cell("accumulator", lambda: initial),)
+
+    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+        accumulator = writer.cell(self.node, "accumulator")
+        function = writer.constant("f", self.scan.function)
+        writer.code.line(f"{accumulator} = {function}({accumulator}, {inputs[0]})")
+        return Outcome(accumulator)
+
+
+class WindowStep(SignalStep):
+    def __init__(self, node: Node, window: Window) -> None:
+        super().__init__(node)
+        self.window = window
+
+    def cells(self) -> tuple[Cell, ...]:
+        return (history(self.window.size),)
+
+    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+        values = writer.cell(self.node, "history")
+        writer.code.line(f"{values}.append({inputs[0]})")
+        call = f"{writer.constant('f', self.window.function)}(list({values}))"
+        if not self.window.may_be_silent():
+            return Outcome(call)
+        return Outcome(call, f"len({values}) == {self.window.size}")
+
+
+class DelayStep(SignalStep):
+    def __init__(self, node: Node, delay: DelaySignal) -> None:
+        super().__init__(node)
+        self.delay = delay
+
+    def cells(self) -> tuple[Cell, ...]:
+        # One more than the delay: the oldest is the one to show.
+        return (history(self.delay.count + 1),)
+
+    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+        values = writer.cell(self.node, "history")
+        writer.code.line(f"{values}.append({inputs[0]})")
+        is_full = f"len({values}) > {self.delay.count}"
+        if self.delay.initial is None:
+            return Outcome(f"{values}[0]", is_full)
+        initial = constant_source(writer, self.delay.initial.value)
+        return Outcome(f"{values}[0] if {is_full} else {initial}")
+
+
+def history(size: int) -> Cell:
+    """The last `size` values, oldest first."""
+    return Cell("history", lambda: deque(maxlen=size), tuple, lambda kept: deque(kept, maxlen=size))
+
+
+@signal_step.register(ScanSignal)
+def _scan(operator: ScanSignal, node: Node) -> SignalStep:
+    return ScanSignalStep(node, operator)
+
+
+@signal_step.register(Window)
+def _window(operator: Window, node: Node) -> SignalStep:
+    return WindowStep(node, operator)
+
+
+@signal_step.register(DelaySignal)
+def _delay(operator: DelaySignal, node: Node) -> SignalStep:
+    return DelayStep(node, operator)

@@ -1,0 +1,100 @@
+"""Functions of values: lift, with Python's operators written as what they are, and zip."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.engine.signals.step import Cell, Outcome, SignalStep, signal_step
+from penstock.flow.operators.signals.lift import Align, Constant, Lift
+
+if TYPE_CHECKING:
+    from penstock.engine.signals.part_writer import PartWriter
+    from penstock.graph.node import Node
+
+INLINE: dict[Callable[..., object], str] = {
+    operator.add: "{} + {}",
+    operator.sub: "{} - {}",
+    operator.mul: "{} * {}",
+    operator.truediv: "{} / {}",
+    operator.floordiv: "{} // {}",
+    operator.mod: "{} % {}",
+    operator.pow: "{} ** {}",
+    operator.matmul: "{} @ {}",
+    operator.lshift: "{} << {}",
+    operator.rshift: "{} >> {}",
+    operator.and_: "{} & {}",
+    operator.or_: "{} | {}",
+    operator.xor: "{} ^ {}",
+    operator.eq: "{} == {}",
+    operator.ne: "{} != {}",
+    operator.lt: "{} < {}",
+    operator.le: "{} <= {}",
+    operator.gt: "{} > {}",
+    operator.ge: "{} >= {}",
+    operator.invert: "~{}",
+    operator.neg: "-{}",
+    operator.pos: "+{}",
+    operator.getitem: "{}[{}]",
+    operator.not_: "not {}",
+    builtins.abs: "abs({})",
+}
+
+
+class LiftStep(SignalStep):
+    def __init__(self, node: Node, lift: Lift) -> None:
+        super().__init__(node)
+        self.lift = lift
+
+    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+        return Outcome(self.call(writer, inputs))
+
+    def call(self, writer: PartWriter, inputs: tuple[str, ...]) -> str:
+        """Source of the function's value."""
+        arguments = [
+            constant_source(writer, a.value) if isinstance(a, Constant) else inputs[a]
+            for a in self.lift.arguments
+        ]
+        inline = INLINE.get(self.lift.function) if _is_builtin(self.lift.function) else None
+        if inline is not None:
+            return inline.format(*arguments)
+        return f"{writer.constant('f', self.lift.function)}({', '.join(arguments)})"
+
+
+class ZipStep(LiftStep):
+    """A buffer per position. What fires goes into its buffer; a row of values is taken when all have one."""
+
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(Cell(f"waiting_{at}", list, tuple, list) for at in range(len(self.node.inputs)))
+
+    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+        buffers = [writer.cell(self.node, f"waiting_{at}") for at in range(len(inputs))]
+        for port, (buffer, value) in enumerate(zip(buffers, inputs, strict=True)):
+            fired = writer.fired(self.node, port)
+            if fired is None:
+                writer.code.line(f"{buffer}.append({value})")
+            else:
+                with writer.code.block(f"if {fired}:"):
+                    writer.code.line(f"{buffer}.append({value})")
+        taken = tuple(f"{buffer}.pop(0)" for buffer in buffers)
+        return Outcome(self.call(writer, taken), " and ".join(buffers))
+
+
+def constant_source(writer: PartWriter, value: object) -> str:
+    """Source of a constant: itself where that is plain, so that people can read it."""
+    if type(value) in (bool, int, str, type(None)) or (type(value) is float and value - value == 0):
+        return f"({value!r})" if repr(value).startswith("-") else repr(value)
+    return writer.constant("value", value)
+
+
+def _is_builtin(function: object) -> bool:
+    # Others need not be hashable, and must not be looked up.
+    return isinstance(function, type(builtins.abs))
+
+
+@signal_step.register(Lift)
+def _lift(operator: Lift, node: Node) -> SignalStep:
+    zips = operator.align is Align.ZIP and len(node.inputs) > 1
+    return ZipStep(node, operator) if zips else LiftStep(node, operator)

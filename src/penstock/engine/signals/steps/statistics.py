@@ -1,0 +1,85 @@
+"""Statistics: a kernel's lines among those of the function."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.signals.statistics import FUNCTIONS, Inputs, Variable, kernel_of, renamed
+from penstock.engine.signals.step import Cell, Outcome, SignalStep, signal_step
+from penstock.flow.operators.signals.statistic_signal import StatisticSignal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.engine.signals.part_writer import PartWriter
+    from penstock.graph.node import Node
+
+
+class StatisticStep(SignalStep):
+    def __init__(self, node: Node, operator: StatisticSignal) -> None:
+        super().__init__(node)
+        self.operator = operator
+        statistic = operator.statistic
+        self._kernel = kernel_of(statistic, Inputs(statistic.inputs, operator.holes, operator.times))
+
+    def cells(self) -> tuple[Cell, ...]:
+        return tuple(_cell(v) for v in self._kernel.variables)
+
+    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+        source = self._names(writer, inputs)
+        for line in self._kernel.lines:
+            writer.code.line(renamed(line, source))
+        fires = self._kernel.fires
+        condition = renamed(fires, source) if self.operator.may_be_silent() else None
+        return Outcome(renamed(self._kernel.value, source), condition)
+
+    def _names(self, writer: PartWriter, inputs: tuple[str, ...]) -> Callable[[str], str]:
+        """What generated code calls the names of the kernel."""
+        names = dict(zip(("x", "y")[: self.operator.statistic.inputs], inputs))
+        if self.operator.statistic.reads_time:
+            names["t"] = inputs[-1]
+        cells = {v.name for v in self._kernel.variables}
+
+        def name(wanted: str) -> str:
+            if wanted not in names:
+                names[wanted] = self._new_name(writer, wanted, cells)
+            return names[wanted]
+
+        return name
+
+    def _new_name(self, writer: PartWriter, wanted: str, cells: set[str]) -> str:
+        if wanted in cells:
+            return writer.cell(self.node, wanted)
+        if wanted in FUNCTIONS:
+            return writer.constant(wanted, FUNCTIONS[wanted])
+        if wanted in self._kernel.constants:
+            return writer.constant(wanted, self._kernel.constants[wanted])
+        if wanted == "fresh":
+            fired = [writer.fired(self.node, port) for port in range(self.operator.statistic.inputs)]
+            return "True" if None in fired else f"({' or '.join(f for f in fired if f)})"
+        return writer.fresh(wanted)
+
+
+def _cell(variable: Variable) -> Cell:
+    def first() -> Any:
+        return variable.first(FUNCTIONS)
+
+    return Cell(
+        variable.name,
+        first,
+        partial(_nested, lists=variable.lists, made=tuple),
+        partial(_nested, lists=variable.lists, made=list),
+    )
+
+
+def _nested(value: Any, *, lists: int, made: Callable[[Any], Any]) -> Any:
+    """`value` with its lists, as deep as they are, made anew."""
+    if not lists:
+        return value
+    return made([_nested(v, lists=lists - 1, made=made) for v in value])
+
+
+@signal_step.register(StatisticSignal)
+def _statistic(operator: StatisticSignal, node: Node) -> SignalStep:
+    return StatisticStep(node, operator)

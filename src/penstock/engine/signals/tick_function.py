@@ -1,0 +1,101 @@
+"""A part as a function that runs it once, in one tick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.engine.signals.part_writer import PartWriter, local_name, stamp_name, value_name
+from penstock.engine.source_code import SourceCode
+
+if TYPE_CHECKING:
+    from penstock.engine.signals.arrangement import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Who hears of blocks of other parts.
+
+    readers: per block, the parts to be run when it is entered. stamped: blocks of which
+    others ask whether they were entered in this tick.
+    queued:  whether parts wait in a queue; else all are looked at in every tick.
+    """
+
+    readers: Mapping[Block, tuple[int, ...]]
+    stamped: frozenset[Block]
+    queued: bool
+
+
+class TickFunction(PartWriter):
+    """`part_<number>`, of one argument for a source, of none else."""
+
+    heard: Heard
+
+    def write(self, heard: Heard) -> SourceCode:
+        """The function as source."""
+        self.heard = heard
+        source = self._source()
+        if source is not None:
+            self._in_run[source] = local_name(source)
+            self.code.line(f"{self.lasting(value_name(source))} = {local_name(source)}")
+        if ready := self.write_ready(self.part.root):
+            with self.code.block(f"if not {ready}:"):
+                self.code.line("return")
+        self.write_body()
+        function = SourceCode()
+        function.line(
+            f"def {function_name(self.part.at)}({local_name(source) if source is not None else ''}):"
+        )
+        with function.deeper():
+            if self.used:
+                function.line(f"global {', '.join(self.used)}")
+            function.extend(self.code)
+        return function
+
+    def _source(self) -> int | None:
+        node = self.part.root.node
+        return node if node in self._arrangement.sources else None
+
+    def tick(self) -> str:
+        return "tick"
+
+    def now(self) -> str:
+        return "now"
+
+    def ready(self, name: str) -> str:
+        return self.lasting(name)
+
+    def count(self, at: int) -> str:
+        return f"counts[{at}]"
+
+    def keep(self, node: int, value: str) -> str:
+        name = self.lasting(value_name(node))
+        if value.isidentifier() and value not in self.used:
+            self.code.line(f"{name} = {value}")
+            return value
+        if node not in self.read_here:
+            self.code.line(f"{name} = {value}")
+            return name
+        self.code.line(f"{local_name(node)} = {name} = {value}")
+        return local_name(node)
+
+    def write_firing(self, block: Block) -> None:
+        if block in self.heard.stamped:
+            self.code.line(f"{self.lasting(stamp_name(block))} = tick")
+        for reader in self.heard.readers.get(block, ()):
+            if self.heard.queued:
+                with self.code.block(f"if not queued[{reader}]:"):
+                    self.code.line(f"queued[{reader}] = 1")
+                    self.code.line(f"push(queue, {reader})")
+            else:
+                self.code.line(f"queued[{reader}] = 1")
+
+    def write_leaving(self, node: int, value: str) -> None:
+        self.code.line(f"out_{node}({value})")
+        self.code.line(f"ticks_{node}(tick)")
+
+
+def function_name(part: int) -> str:
+    """The name of a part's function."""
+    return f"part_{part}"

@@ -1,0 +1,53 @@
+"""Statistic of signals: a function of the values so far, or of those in a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.flow.statistics.inputs import Holes, Times
+from penstock.flow.statistics.statistic import Statistic
+from penstock.graph.facts import Port
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticSignal(SignalOperator):
+    """A statistic of one signal or of two, at the times of a further one where it needs times.
+
+    It is activated when a signal of values fires and all have a value; the time is then
+    the current one. Only what waits for a time to pass is also activated by the time alone.
+    It is silent until it has enough values.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("moving mean")
+    >>> flow.sink("mean", flow.signal("a", float).moving(2).mean())
+    >>> list(ps.Engine(flow).replay(a=[1.0, 2.0, 4.0])["mean"])
+    [(1, 1.5), (2, 3.0)]
+    """
+
+    kind: ClassVar[str] = "statistic"
+    statistic: Statistic
+    holes: Holes = Holes.NAN_NONE
+    times: Times = Times.EITHER
+
+    def ports(self) -> tuple[Port, ...]:
+        values = (Port("values"), Port("other values"))[: self.statistic.inputs]
+        return (*values, Port("times")) if self.statistic.reads_time else values
+
+    def triggers(self) -> tuple[int, ...]:
+        heard = len(self.ports()) if self.statistic.waits_for_time else self.statistic.inputs
+        return tuple(range(heard))
+
+    def tells_inputs_apart(self) -> bool:
+        return self.statistic.waits_for_time
+
+    def waits_for_all(self) -> bool:
+        return True
+
+    def may_be_silent(self) -> bool:
+        return self.statistic.may_be_silent
+
+    def describe(self) -> str:
+        described = self.statistic.describe()
+        return f"{self.statistic.kind} of {described}" if described else self.statistic.kind
