@@ -180,22 +180,19 @@ class Engine:
         """Run one tick in which these sources end, or all: no rows of them will come any more.
 
         The watermark of what they brought rises to the end of time, so windows close.
-        Raises `BadInput` for a name that is no source, and while rows that were fed to one
-        of them wait for a tick; and what `tick` raises from within the tick.
+        Raises `BadInput` for a name that is no source, and while rows wait for a tick that
+        were fed to one of them or deferred; and what `tick` raises from within the tick.
         """
         self._check_alive()
         for name in sources:
             if name not in self._intake:
                 raise self._unknown_source(name)
         ended = sources or tuple(self._intake)
-        for name, waiting in self.queued.items():
-            if waiting and name in ended:
-                raise BadInput(
-                    f"source {name!r} is to end, and {waiting} rows of it wait for a tick",
-                    fix="run_available() before it",
-                    source=name,
-                )
-        return self._told(self.tick_rows(self._event_time.end(ended)))
+        waiting = [name for name, rows in self.queued.items() if rows and name in ended]
+        if waiting or self.pending:
+            what = f"rows of source {waiting[0]!r}" if waiting else "deferred rows"
+            raise BadInput(f"sources are to end, and {what} wait for a tick", fix="run_available() before it")
+        return self._told(self.tick_rows({}, ended=ended))
 
     @property
     def late_rows(self) -> dict[str, int]:
@@ -273,14 +270,24 @@ class Engine:
 
     # -- for runs -----------------------------------------------------------------------------
 
-    def tick_rows(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
-        """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append."""
+    @property
+    def awaited_ends(self) -> set[str]:
+        """The sources that have not ended, and whose end would close windows."""
+        return self._event_time.awaited
+
+    def tick_rows(self, inputs: Mapping[str, Rows], *, ended: Iterable[str] = ()) -> dict[str, Rows]:
+        """`tick` on internal rows, unchecked: tuples, with the weight last unless the source is append.
+
+        ended: the sources that end with this tick.
+        """
         if self._failure is not None:
             self._check_alive()
         if self._ticks and self._bounded:
             self._refuse_late_rows(inputs)
         if self._event_time.ended:
             self._event_time.check(inputs)
+        if ended:
+            inputs = {**inputs, **self._event_time.end(ended)}
         collects = gc.isenabled()
         gc.disable()
         try:

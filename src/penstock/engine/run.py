@@ -39,6 +39,7 @@ def run(
     follow: bool = False,
     on_tick: Callable[[Progress], object] | None = None,
     max_iterations: int | None = None,
+    end: bool | None = None,
 ) -> RunResult:
     """Run `flow` in this process until its sources are done and nothing is deferred that starts a tick.
 
@@ -56,6 +57,9 @@ def run(
     follow:     look for new files for ever, until Ctrl-C or SIGTERM.
     on_tick:    called after every tick.
     max_iterations: bound of the rounds of every loop within one tick, instead of the flow's own.
+    end:        whether a source that is done has ended for good, so that windows of event time
+                close. By default so without a checkpoint, as nothing can go on then. A later
+                run of an ended source must not bring more rows.
 
     Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one
     acts at once. Sources, sinks and the checkpoint are closed in every case.
@@ -68,7 +72,7 @@ def run(
     """
     check_ends(flow, sources, sinks, tick_rows)
     opened = partial(
-        _open, flow, sources, sinks or {}, tick_rows, max_iterations, checkpoint, follow, on_tick
+        _open, flow, sources, sinks or {}, tick_rows, max_iterations, checkpoint, follow, on_tick, end
     )
     with Interrupt() as interrupt:
         if any(map(is_async, sources.values())):
@@ -88,6 +92,7 @@ async def arun(
     follow: bool = False,
     on_tick: Callable[[Progress], object] | None = None,
     max_iterations: int | None = None,
+    end: bool | None = None,
 ) -> RunResult:
     """`run` in the event loop that is running, beside its other tasks.
 
@@ -97,7 +102,7 @@ async def arun(
     """
     check_ends(flow, sources, sinks, tick_rows)
     opened = partial(
-        _open, flow, sources, sinks or {}, tick_rows, max_iterations, checkpoint, follow, on_tick
+        _open, flow, sources, sinks or {}, tick_rows, max_iterations, checkpoint, follow, on_tick, end
     )
     return await _run_in_loop(opened, None)
 
@@ -140,6 +145,7 @@ def _open(
     checkpoint: str | PathLike[str] | None,
     follow: bool,
     on_tick: Callable[[Progress], object] | None,
+    end: bool | None,
     closing: ExitStack,
 ) -> Running:
     return Running(
@@ -152,6 +158,7 @@ def _open(
         max_iterations=max_iterations,
         follow=follow,
         on_tick=on_tick,
+        end=checkpoint is None if end is None else end,
     )
 
 

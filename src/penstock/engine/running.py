@@ -80,8 +80,10 @@ class Running:
         max_iterations: int | None,
         follow: bool,
         on_tick: Callable[[Progress], object] | None,
+        end: bool,
     ) -> None:
         self._state = state
+        self._end = end
         self._on_tick = on_tick
         self._totals = [0, 0, 0, 0]
         tick = 0 if state is None else state.tick
@@ -176,9 +178,11 @@ class Running:
         """One tick, if there is input or something deferred; whether there was."""
         start = time.perf_counter()
         batches = self._read()
-        if not batches and not self._engine.pending:
+        ended = self._ended(batches)
+        if not batches and not ended and not self._engine.pending:
             return False
-        outputs = self._engine.tick_rows({name: batch.rows for name, batch in batches.items()})
+        rows = {name: batch.rows for name, batch in batches.items()}
+        outputs = self._engine.tick_rows(rows, ended=ended)
         tick = self._engine.ticks
         self._prepare(tick, batches, outputs)
         if self._state is not None:
@@ -195,6 +199,13 @@ class Running:
             )
         )
         return True
+
+    def _ended(self, batches: Mapping[str, Batch]) -> set[str]:
+        """The sources that end with this tick, for operators that wait for it."""
+        if not self._end or self._engine.pending:
+            return set()
+        done = {i.name for i in self._intakes if i.reader.done and i.name not in batches}
+        return done & self._engine.awaited_ends
 
     def _tell(self, progress: Progress) -> None:
         for at, count in enumerate((1, progress.rows_in, progress.set_aside, progress.changes_out)):
