@@ -26,6 +26,7 @@ from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
@@ -35,15 +36,20 @@ from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.late_rows import LateRows
+from penstock.flow.operators.least_watermark import LeastWatermark
 from penstock.flow.operators.map import Map
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
+from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
+from penstock.flow.operators.watermark import Watermark
+from penstock.flow.operators.window import Window
 from penstock.flow.operators.zip import Zip
 from penstock.flow.operators.zip_longest import ZipLongest
 from penstock.graph.node import Operator
@@ -92,6 +98,11 @@ def all_the_way_down(pairs: AnyStream) -> AnyStream:
     back = pairs.flow.feedback(Pair, distinct=False)
     back.close(down(pairs.union(back)))
     return back
+
+
+def in_windows(pairs: AnyStream, windows: Any, emit: Any) -> AnyStream:
+    timed = pairs.watermark(col.a, lateness=0)
+    return timed.group_by(window=windows, emit=emit).agg(n=ps.count(), sum=ps.sum(col.b))
 
 
 def _suffix(how: How) -> dict[str, str]:
@@ -164,6 +175,23 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     Null: {"null": lambda x, y: y.null()},
     Initialize: {"initialize": lambda x, y: x.flow.initialize()},
     BagFeedback: {"feedback of a bag": lambda x, y: all_the_way_down(x)},
+    OnTime: {"on_time": lambda x, y: x.watermark(col.a, lateness=0)},
+    LateRows: {"late_rows": lambda x, y: x.watermark(col.a, lateness=0).late()},
+    Watermark: {"close": lambda x, y: in_windows(x, ps.tumbling(col.a, 2), "close")},
+    EndOfInput: {"updates": lambda x, y: in_windows(x, ps.tumbling(col.a, 2), "updates")},
+    LeastWatermark: {
+        "union": lambda x, y: (
+            x.watermark(col.a, lateness=1)
+            .union(x.watermark(col.a, lateness=2))
+            .group_by(window=ps.tumbling(col.a, 2))
+            .agg(n=ps.count())
+        )
+    },
+    Window: {
+        "sliding": lambda x, y: in_windows(x, ps.sliding(col.a, 3, 1), "close"),
+        "session": lambda x, y: in_windows(x, ps.session(col.a, 1), "close"),
+        "session updates": lambda x, y: in_windows(x, ps.session(col.a, 1), "updates"),
+    },
 }
 
 # Operators that Spark refuses at build; whoever makes one of them run there, takes it out.
@@ -175,11 +203,17 @@ REFUSED_ON_SPARK: frozenset[type[Operator]] = frozenset(
         CrossSingleton,
         DeferSignal,
         DeferTickLazy,
+        EndOfInput,
         EveryTick,
         Initialize,
         Inspect,
+        LateRows,
+        LeastWatermark,
         MultisetDelta,
         Null,
+        OnTime,
+        Watermark,
+        Window,
         Zip,
         ZipLongest,
     }
