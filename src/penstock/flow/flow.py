@@ -16,9 +16,9 @@ from penstock.flow.feedback_stream import ChangingFeedbackStream, FeedbackStream
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
-from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.null import Null
+from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.output import Output

@@ -111,7 +111,10 @@ def answer_schema(
 
 
 def _own_lifetime(named: dict[str, Any], place: Place) -> tuple[Lifetime, str | None]:
-    """Take `lifetime` and `nondet` out of keyword arguments where they are no aggregates. Raises `WrongType`."""
+    """Take `lifetime` and `nondet` out of keyword arguments where they are no aggregates.
+
+    Raises `WrongType`.
+    """
     given, nondet = (
         default if isinstance(named.get(key, default), Aggregation) else named.pop(key, default)
         for key, default in (("lifetime", "static"), ("nondet", None))

@@ -224,7 +224,7 @@ def paired_schema(
     *,
     may_lack: tuple[bool, bool] = (False, False),
 ) -> Schema:
-    """The columns of `left`, then those of `right` at the positions `kept`, of which clashing ones get `suffix`.
+    """The columns of `left`, then those of `right` at `kept`; `suffix` goes to names that clash.
 
     may_lack: per side, whether a row may lack its row, and has nulls instead.
 

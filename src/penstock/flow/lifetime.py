@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, cast, overload
 
 from penstock.errors import Place, WrongType
 from penstock.flow.columns import shown
@@ -34,7 +34,7 @@ def lifetimes(given: object, ports: Literal[1], what: str, place: Place) -> tupl
 def lifetimes(given: object, ports: Literal[2], what: str, place: Place) -> tuple[Lifetime, Lifetime]: ...
 def lifetimes(given: object, ports: int, what: str, place: Place) -> Any:
     """One lifetime per port, from one name for all or a tuple of names. Raises `WrongType`."""
-    names = given if isinstance(given, tuple) else (given,) * ports
+    names = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,) * ports
     try:
         found = tuple(Lifetime(name) for name in names)
     except ValueError:

@@ -62,7 +62,10 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         nondet: str | None = None,
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Append, Ordered]:
-        """In each tick the first `count` rows of this stream, then of the others (see `operators.chain_first_n`)."""
+        """In each tick the first `count` rows of this and the others (see `operators.chain_first_n`).
+
+        Raises `WrongType` for a count that is no whole number of at least 0.
+        """
         place = Place.of_caller()
         if not isinstance(count, int) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
@@ -121,7 +124,10 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, Append, Ordered]:
-        """In each tick the first row with the first, with nulls where one has no more (see `operators.zip_longest`)."""
+        """In each tick the first row with the first, and so on, to the end of the longer.
+
+        Nulls stand for the rows that one has not (see `operators.zip_longest`).
+        """
         place = Place.of_caller()
         check_stream(other, "zip_longest", place)
         check_reason(nondet, place)
@@ -180,7 +186,10 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         into: Any = None,
         name: str | None = None,
     ) -> Stream[Any, B | B2, G | G2, NoOrder]:
-        """Every row with every row of the other, each row once: `distinct` on either side, then `cross_join`."""
+        """Every row with every row of the other, each row once.
+
+        It is `distinct` on either side, then `cross_join`.
+        """
         place = Place.of_caller()
         check_stream(other, "cross_join_set", place)
         check_reason(nondet, place)

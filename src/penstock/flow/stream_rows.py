@@ -170,9 +170,10 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def assume_ordered(
         self, *, nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, G, Ordered]:
-        """The same rows, whose order of coming is declared to mean something (see `operators.assume_ordered`).
+        """The same rows; the order in which they come means something (see `operators.assume_ordered`).
 
-        nondet: why it is right that answers depend on the cut into ticks; not needed where the ticks are given.
+        nondet: why it is right that answers depend on the cut into ticks; not needed where
+                the ticks are given.
         """
         place = Place.of_caller()
         check_reason(nondet, place)

@@ -43,7 +43,8 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, Unbounded, G, O]:
         """The same rows in the next tick, which does not start for them (see `operators.defer_tick_lazy`).
 
-        nondet: why it is right that answers depend on the cut into ticks; not needed where the ticks are given.
+        nondet: why it is right that answers depend on the cut into ticks; not needed where
+                the ticks are given.
         """
         place = Place.of_caller()
         check_reason(nondet, place)
@@ -95,7 +96,7 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         return cast("Stream[T_co, B, Append, O]", stream)
 
     def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
-        """An end for rows that nobody needs: what leads here runs, and no row goes on (see `operators.null`)."""
+        """An end for rows that nobody needs: what leads here runs (see `operators.null`)."""
         place = Place.of_caller()
         stream = self._add(Null(swallows=True), self._schema, name, place)
         return cast("Stream[T_co, Bounded, Append, Ordered]", stream)

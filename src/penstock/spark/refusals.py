@@ -34,7 +34,7 @@ def not_on_spark(operator: Operator) -> str:
     if operator.runs_each_tick or operator.runs_first_tick:
         return "It acts in ticks in which nothing reaches it, and tasks run for rows alone."
     if operator.depends_on_cut():
-        return "It answers each tick for itself, and tasks keep neither the ticks of a flow nor the order of rows."
+        return "It answers each tick for itself, and tasks keep neither ticks nor the order of rows."
     return ""
 
 
