@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+
+from penstock.engine.frames import InColumns, in_columns
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
 
 T = TypeVar("T")
+Rows = list[tuple[Any, ...]]
 
 
 class Change(NamedTuple, Generic[T]):
@@ -31,17 +38,40 @@ class Changes(Sequence[Change[Any]]):
     Of a table each row stands at most once, with a weight that is not 0. Of an
     append stream each copy of a row stands by itself, in the stream's order.
     Rows become instances of their row class when they are looked at. `raw` are
-    plain tuples with the weight as last field.
+    plain tuples with the weight as last field. What a large tick leaves in
+    columns becomes rows only then, too; `frame` gives it in columns.
     """
 
-    __slots__ = ("_append", "_rows", "_to_user")
+    __slots__ = ("_append", "_made", "_schema", "_to_user")
 
     def __init__(
-        self, rows: list[tuple[Any, ...]], append: bool, to_user: Callable[[tuple[Any, ...]], Any]
+        self,
+        rows: Rows | InColumns,
+        append: bool,
+        to_user: Callable[[tuple[Any, ...]], Any],
+        schema: Schema | None = None,
     ) -> None:
-        self._rows = rows
+        self._made = rows
         self._append = append
         self._to_user = to_user
+        self._schema = schema
+
+    @property
+    def _rows(self) -> Rows:
+        made = self._made
+        return made if isinstance(made, list) else made.rows()
+
+    def frame(self) -> Any:
+        """The changes as a Polars `DataFrame`, with the weights in `weight` unless all are +1 by nature.
+
+        (In `_weight`, where the rows have a column of that name.)
+
+        Raises `BadInput` where Polars is not installed or has no type for a column.
+        """
+        if self._schema is None:
+            raise BadInput("the columns of these changes are not known", fix="read their rows")
+        made = self._made
+        return (in_columns(self._schema, self._append, made) if isinstance(made, list) else made).for_user()
 
     @property
     def raw(self) -> list[tuple[Any, ...]]:
@@ -53,7 +83,7 @@ class Changes(Sequence[Change[Any]]):
         return Change(self._to_user(row[:-1]), row[-1])
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._made)
 
     @overload
     def __getitem__(self, index: int) -> Change[Any]: ...

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from penstock.engine.change import Change, Changes
+from penstock.engine.columnar.choice import ColumnarName, columnar_from
 from penstock.engine.event_time import EventTime
+from penstock.engine.frames import is_frame, rows_of_frame
 from penstock.engine.loop_bound import bound_loops
 from penstock.engine.machine import Machine
 from penstock.engine.memory import StateInMemory, bytes_of
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program
 from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues
-from penstock.errors import BadInput, EngineStopped
+from penstock.errors import BadInput, BadRow, EngineStopped
 from penstock.expr.rows import from_user, to_user
-from penstock.engine.signals.values import values_of
+from penstock.engine.signals.replay import Emissions, Replay
+from penstock.engine.signals.values import ValueCheck
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
 
@@ -54,6 +58,10 @@ class Engine:
            "static": single operators, all of them. For comparison; answers are the same.
     memory: bound of the state in memory, in bytes or such as "512 MB"; about. What is
            beyond goes to a scratch file, from where it is read when it is needed.
+    columnar: whether large ticks run on Polars, as far as the flow is made of expressions:
+           "auto" where it is installed and that is faster, "never", or "always", for tests.
+           The answers are the same. See docs/columnar.md.
+    columnar_rows: a tick is large when a source brings so many rows; by default 20,000.
     count_activations: count what `activations` tells, which costs a little.
 
     Raises at construction what the analysis of the flow raises.
@@ -71,10 +79,14 @@ class Engine:
         tick_rows: PerSource = None,
         queue_rows: PerSource = QUEUE_ROWS,
         max_iterations: int | None = None,
+        columnar: ColumnarName = "auto",
+        columnar_rows: int | None = None,
     ) -> None:
         graph = bound_loops(flow.graph(), max_iterations)
         self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)
         self._memory: StateInMemory | None = None
+        # Others that keep the state must find all of it in its slots.
+        large = columnar_from(columnar, columnar_rows, lazily=state is None and memory is None)
         if state is None:
             bound = None if memory is None else bytes_of(memory)
             self._memory = StateInMemory(self.program.slots, bound, self._rebind)
@@ -84,7 +96,7 @@ class Engine:
                 "a memory bound is given for state that is kept elsewhere",
                 fix="leave out memory=, or state=; a run with a checkpoint has its state on disk",
             )
-        self._machine = Machine(self.program, state)
+        self._machine = Machine(self.program, state, large)
         self._event_time = EventTime(graph, state)
         self._ticks = first_tick
         self._failure: BaseException | None = None
@@ -103,7 +115,7 @@ class Engine:
         bounded = {name: name in self._bounded for name in graph.sources}
         self._queues = Queues(bounded, tick_rows, queue_rows)
         self._outlets = [
-            (name, self.program.sink_append[name], to_user(graph.nodes[node].schema))
+            (name, self.program.sink_append[name], to_user(graph.nodes[node].schema), graph.nodes[node].schema)
             for name, node in graph.sinks.items()
         ]
 
@@ -147,7 +159,9 @@ class Engine:
         """Run one tick with these rows per source; the changes per sink, empty ones included.
 
         Rows that were fed are not part of it; they wait for `run_tick`.
-        Append sources take rows; table sources take rows or `Change(row, weight)`.
+        Append sources take rows; table sources take rows or `Change(row, weight)`. Either takes
+        a frame with the columns of its rows: a Polars `DataFrame`, a pyarrow `Table`; that of a
+        table may have weights in a column `weight`.
 
         Raises `BadInput` for a name that is no source and for rows of a bounded
         source after the first tick, `BadRow` for a row of the wrong type: both
@@ -155,9 +169,10 @@ class Engine:
         `NoFixpoint` from within the tick; after one of these the state is half of
         the tick, and every further call raises `EngineStopped`.
         """
-        return self._told(self.tick_rows(self._checked(inputs)))
+        return self._told(self._run(self._checked(inputs, in_columns=True)))
 
-    def _checked(self, inputs: Mapping[str, Iterable[Any]]) -> dict[str, Rows]:
+    def _checked(self, inputs: Mapping[str, Iterable[Any]], *, in_columns: bool = False) -> dict[str, Rows]:
+        """Internal rows per source. in_columns: what is large may stand in columns instead."""
         rows: dict[str, Rows] = {}
         for name, given in inputs.items():
             intake = self._intake.get(name)
@@ -166,15 +181,82 @@ class Engine:
             if name in self._signals:
                 given = (given,)
             elif given.__class__ is not list:
+                if is_frame(given):
+                    rows[name] = self._from_frame(name, given, in_columns=in_columns)
+                    continue
                 _check_iterable(name, given)
+            elif in_columns and len(given) >= self._machine.least:  # pyright: ignore[reportArgumentType]
+                rows[name] = self._in_columns(name, given) or intake(given)
+                continue
             rows[name] = intake(given)
         return rows
 
+    def _in_columns(self, name: str, given: Any) -> Any:
+        """What is given to a source, in columns; None where it has to go by rows."""
+        large = self._machine.large_ticks()
+        if large is None or self._event_time.ended:
+            return None
+        return large.columns(name, given, partial(self._intake[name], given))
+
+    def _from_frame(self, name: str, frame: Any, *, in_columns: bool) -> Any:
+        graph = self.program.graph
+        if in_columns and len(frame) >= self._machine.least:
+            columns = self._in_columns(name, frame)
+            if columns is not None:
+                return columns
+        schema = graph.nodes[graph.sources[name]].schema
+        change = None if self.program.source_append[name] else Change
+        return self._intake[name](rows_of_frame(frame, schema, change))
+
     def _told(self, made: Mapping[str, Rows]) -> TickOutput:
         outputs: TickOutput = {}
-        for name, append, user in self._outlets:
-            outputs[name] = Changes(made.get(name, _NO_ROWS), append, user)
+        for name, append, user, schema in self._outlets:
+            outputs[name] = Changes(made.get(name, _NO_ROWS), append, user, schema)
         return outputs
+
+    # -- signals ------------------------------------------------------------------------------
+
+    def replay(self, events: Iterable[Any] | None = None, /, **columns: Iterable[Any]) -> dict[str, Emissions]:
+        """Run a history of signals, each event a tick of its own: per sink its values, with their ticks.
+
+        events:  pairs of a signal's name and its value, or dicts of values that come together.
+        columns: instead, per signal its values; those of one position come together.
+
+        For a flow all of whose operators are signals. Much faster than `tick` for each: with
+        columns the loop over the ticks is compiled, too.
+
+        Raises `BadInput` and `BadRow` for what are no values of these signals, before the
+        first tick, and what `tick` raises from within one.
+        """
+        self._check_alive()
+        replay = self._replay()
+        if (events is None) is not bool(columns):
+            raise BadInput(
+                "a replay takes either events or columns",
+                fix='replay([("a", 1.0), ("b", 2.0)]), or replay(a=[1.0, 2.0])',
+            )
+        try:
+            if events is None:
+                count, shown = replay.columns(columns, self._ticks)  # pyright: ignore[reportArgumentType]
+            else:
+                count, shown = replay.events(events, self._ticks)
+        except (BadInput, BadRow):
+            raise
+        except BaseException as error:
+            self._failure = error
+            raise
+        self._ticks += count
+        return shown
+
+    def _replay(self) -> Replay:
+        parts = self.program.parts
+        if len(parts) != 1 or not parts[0].signals:
+            raise BadInput(
+                f"flow {self.program.graph.name!r} cannot replay: not all of its operators are signals",
+                fix="call tick(...) for each event",
+            )
+        (island,) = self._machine.islands.values()
+        return Replay(self.program.graph, island.machine)
 
     def end(self, *sources: str) -> TickOutput:
         """Run one tick in which these sources end, or all: no rows of them will come any more.
@@ -192,7 +274,7 @@ class Engine:
         if waiting or self.pending:
             what = f"rows of source {waiting[0]!r}" if waiting else "deferred rows"
             raise BadInput(f"sources are to end, and {what} wait for a tick", fix="run_available() before it")
-        return self._told(self.tick_rows({}, ended=ended))
+        return self._told(self._run({}, ended=ended))
 
     @property
     def late_rows(self) -> dict[str, int]:
@@ -228,7 +310,7 @@ class Engine:
 
         Raises what `tick` raises from within the tick.
         """
-        return self._told(self.tick_rows(self._queues.take()))
+        return self._told(self._run(self._queues.take()))
 
     @overload
     def run_available(self, on_tick: None = None, *, max_ticks: int | None = None) -> list[TickOutput]: ...
@@ -280,6 +362,11 @@ class Engine:
 
         ended: the sources that end with this tick.
         """
+        made = self._run(inputs, ended=ended)
+        return {name: rows if rows.__class__ is list else rows.rows() for name, rows in made.items()}
+
+    def _run(self, inputs: Mapping[str, Any], *, ended: Iterable[str] = ()) -> dict[str, Any]:
+        """`tick_rows` with rows that may stand in columns, in and out."""
         if self._failure is not None:
             self._check_alive()
         if self._ticks and self._bounded:
@@ -367,7 +454,7 @@ def _is_bounded(operator: object) -> bool:
 def _intake(operator: object, append: bool) -> Callable[[Iterable[Any]], Rows]:
     """From what users give to internal rows."""
     if isinstance(operator, SignalSource):
-        return values_of(operator)
+        return ValueCheck(operator).rows
     assert isinstance(operator, Source)
     what = f"source {operator.name!r}"
     return from_user(operator.schema, what=what, change=None if append else Change)

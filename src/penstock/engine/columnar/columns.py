@@ -10,8 +10,9 @@ import polars as pl
 from penstock.engine.columnar.column_types import polars_type
 from penstock.engine.columnar.lowered import Lowered
 from penstock.engine.columnar.values import from_series, to_series
+from penstock.engine.frames import WEIGHT_COLUMN
 from penstock.expr.functions.arithmetic import RANGES
-from penstock.expr.types import INT64
+from penstock.expr.types import INT64, TIMESTAMP
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -51,6 +52,16 @@ class Columns:
         if self._rows is None:
             self._rows = self._made_rows() if self._make_rows is None else self._make_rows()
         return self._rows
+
+    def for_user(self) -> pl.DataFrame:
+        """The rows with the names of their columns; the weights, where there are any, in `weight`."""
+        taken: dict[str, pl.Series] = {}
+        for at, field in enumerate(self.schema.fields):
+            series = self.frame[str(at)]
+            taken[field.name] = series.dt.replace_time_zone("UTC") if field.type == TIMESTAMP else series
+        if not self.append:
+            taken[WEIGHT_COLUMN if WEIGHT_COLUMN not in taken else f"_{WEIGHT_COLUMN}"] = self.frame[WEIGHT]
+        return pl.DataFrame(taken)
 
     def _made_rows(self) -> Rows:
         columns = [from_series(f.type, self.frame[str(at)]) for at, f in enumerate(self.schema.fields)]

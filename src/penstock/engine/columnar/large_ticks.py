@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
-from penstock.engine.columnar.columns import Columns
+from penstock.engine.columnar.columns import Columns, can_hold
+from penstock.engine.columnar.intake import columns_of_frame, columns_of_list
 from penstock.engine.columnar.rest import RestWriter
 from penstock.engine.columnar.runner import PartRunner
 from penstock.engine.columnar.shape import Shape, shape_of
@@ -80,7 +81,23 @@ class LargeTicks:
         pays = {n for shape in self.shapes if shape.pays or always for n in shape.part.inputs}
         self.paying = frozenset(name for name, node in graph.sources.items() if node in pays)
         """Sources whose rows are worth being put in columns."""
+        self._sources = {
+            name: (graph.nodes[node].schema, program.source_append[name])
+            for name, node in graph.sources.items()
+        }
         self._as_rows = frozenset(name for name, node in graph.sources.items() if node in delayed)
+
+    def columns(self, name: str, given: object, checked: Callable[[], Rows]) -> Columns | None:
+        """What a user gives a source, in columns; None where it has to go by rows.
+
+        checked: makes the internal rows of it.
+        """
+        schema, append = self._sources[name]
+        if not can_hold(schema):
+            return None
+        if isinstance(given, list):
+            return columns_of_list(schema, append, given, checked) if name in self.paying else None
+        return columns_of_frame(schema, append, given)
 
     @property
     def is_holding(self) -> bool:

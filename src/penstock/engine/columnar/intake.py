@@ -1,0 +1,181 @@
+"""From what users give to columns, where every value is plainly right; all else goes by rows.
+
+Rows are checked one by one, with a message for each mistake. Here whole columns
+are asked whether they hold what their type says. If one does not, or might not,
+the answer is None, and the rows are checked as ever.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from functools import singledispatch
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from penstock.engine.change import Change
+from penstock.engine.columnar.columns import WEIGHT, Columns
+from penstock.engine.columnar.lowered import dtype_of
+from penstock.engine.columnar.values import to_series
+from penstock.engine.frames import WEIGHT_COLUMN
+from penstock.expr.types import (
+    INT64,
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    Schema,
+    StrType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    Rows = list[tuple[Any, ...]]
+
+_CLASSES: dict[type[DataType], type] = {
+    BoolType: bool,
+    Int32Type: int,
+    Int64Type: int,
+    Float64Type: float,
+    StrType: str,
+    BytesType: bytes,
+    DateType: date,
+    TimestampType: datetime,
+}
+"""The exact class of the values of a column. A decimal's digits must be looked at one by one."""
+
+
+def columns_of_list(schema: Schema, append: bool, given: list[Any], checked: Callable[[], Rows]) -> Columns | None:
+    """A list of rows, or of changes of a table, in columns; None where one is not plainly right.
+
+    checked: makes the internal rows of the list, should they be needed.
+    """
+    if any(type(f.type) not in _CLASSES for f in schema.fields):
+        return None
+    weights: list[Any] | None = None
+    if not append:
+        classes = set(map(type, given))
+        if classes == {Change}:
+            weights = list(map(itemgetter(1), given))
+            given = list(map(itemgetter(0), given))
+            if set(map(type, weights)) != {int} or 0 in weights:
+                return None
+        elif Change in classes:
+            return None
+        else:
+            weights = [1] * len(given)
+    values = _values(schema, given)
+    if values is None:
+        return None
+    taken: dict[str, pl.Series] = {}
+    try:
+        for at, (field, column) in enumerate(zip(schema.fields, values, strict=True)):
+            if not _is_right(field, column):
+                return None
+            taken[str(at)] = to_series(field.type, column)
+        if weights is not None:
+            taken[WEIGHT] = to_series(INT64, weights)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        return None
+    return Columns(schema, append, pl.DataFrame(taken), checked)
+
+
+def _values(schema: Schema, given: list[Any]) -> list[list[Any]] | None:
+    """The columns of the rows; None where a row is not of the usual kind."""
+    if schema.scalar:
+        return [given]
+    wanted = schema.row_class
+    classes = set(map(type, given))
+    if wanted is not None and dataclasses.is_dataclass(wanted):
+        if classes != {wanted}:
+            return None
+        return [list(map(attrgetter(f.name), given)) for f in schema.fields]
+    if not classes <= {wanted, tuple} or set(map(len, given)) != {len(schema.fields)}:
+        return None
+    return [list(map(itemgetter(at), given)) for at in range(len(schema.fields))]
+
+
+def _is_right(field: Field, column: list[Any]) -> bool:
+    classes = set(map(type, column))
+    if field.nullable:
+        classes.discard(type(None))
+    if not classes <= {_CLASSES[type(field.type)]}:
+        return False
+    if isinstance(field.type, TimestampType):
+        return all(value is None or value.tzinfo is UTC for value in column)
+    return True
+
+
+def columns_of_frame(schema: Schema, append: bool, given: Any) -> Columns | None:
+    """A frame in columns as they are inside; None where one is not plainly right."""
+    frame = given if isinstance(given, pl.DataFrame) else pl.DataFrame(given)
+    names = list(frame.columns)
+    weighted = not append and WEIGHT_COLUMN in names and WEIGHT_COLUMN not in schema.names
+    if weighted:
+        names.remove(WEIGHT_COLUMN)
+    own: Sequence[str] = names if schema.scalar and len(names) == 1 else schema.names
+    if set(own) != set(names):
+        return None
+    taken: dict[str, pl.Series] = {}
+    try:
+        for at, (field, name) in enumerate(zip(schema.fields, own, strict=True)):
+            series = _accepted(field.type, frame[name])
+            if series is None or (series.null_count() and not field.nullable):
+                return None
+            taken[str(at)] = series
+        if not append:
+            weights = frame[WEIGHT_COLUMN] if weighted else pl.repeat(1, frame.height, dtype=pl.Int64, eager=True)
+            if not weights.dtype.is_integer() or weights.null_count():
+                return None
+            taken[WEIGHT] = weights.cast(pl.Int64)
+    except pl.exceptions.PolarsError:
+        return None
+    made = pl.DataFrame(taken)
+    return Columns(schema, append, made if append else made.filter(pl.col(WEIGHT) != 0))
+
+
+@singledispatch
+def _accepted(type: DataType, series: pl.Series) -> pl.Series | None:
+    """The column as it is inside; None where its Polars type says that some value might not be right."""
+    return series if series.dtype == dtype_of(type) else None
+
+
+@_accepted.register(Int32Type)
+@_accepted.register(Int64Type)
+def _integers(type: DataType, series: pl.Series) -> pl.Series | None:
+    # A value that does not fit raises.
+    return series.cast(dtype_of(type)) if series.dtype.is_integer() else None
+
+
+@_accepted.register(Float64Type)
+def _floats(type: Float64Type, series: pl.Series) -> pl.Series | None:
+    return series.cast(pl.Float64) if series.dtype.is_numeric() and not series.dtype.is_decimal() else None
+
+
+@_accepted.register(DecimalType)
+def _decimals(type: DecimalType, series: pl.Series) -> pl.Series | None:
+    return series if series.dtype == dtype_of(type) else None
+
+
+@_accepted.register(StrType)
+def _strings(type: StrType, series: pl.Series) -> pl.Series | None:
+    if series.dtype in (pl.Categorical, pl.Enum):
+        return series.cast(pl.String)
+    return series if series.dtype == pl.String else None
+
+
+@_accepted.register(TimestampType)
+def _timestamps(type: TimestampType, series: pl.Series) -> pl.Series | None:
+    dtype = series.dtype
+    if not isinstance(dtype, pl.Datetime) or dtype.time_zone is None or dtype.time_unit == "ns":
+        return None
+    moments = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return moments.cast(pl.Datetime("us"))
