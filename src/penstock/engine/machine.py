@@ -68,7 +68,7 @@ class Machine:
         self._beginning = tuple(at for at, part in enumerate(program.parts) if part.begins)
 
         self._columnar = columnar
-        self._least = NEVER if columnar is None else columnar.least
+        self.least = NEVER if columnar is None else columnar.least
         self._large: LargeTicks | None = None
         self._holding = False
 
@@ -92,7 +92,7 @@ class Machine:
         """
         try:
             for given in inputs.values():
-                if len(given) >= self._least and (large := self.large_ticks()) is not None:
+                if len(given) >= self.least and (large := self.large_ticks()) is not None:
                     outputs = self._on_columns(large, inputs)
                     break
             else:
@@ -112,10 +112,10 @@ class Machine:
 
     def large_ticks(self) -> LargeTicks | None:
         """How large ticks run; None where they run as all others."""
-        if self._large is None and self._columnar is not None and self._least < NEVER:
+        if self._large is None and self._columnar is not None and self.least < NEVER:
             self._large = self._columnar.ticks(self.program, self._names)
             if self._large is None:
-                self._least = NEVER
+                self.least = NEVER
         return self._large
 
     def settle(self) -> None:
