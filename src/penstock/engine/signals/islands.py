@@ -70,4 +70,7 @@ def island_of(graph: FlowGraph, part: Part, moment: Moment, **options: Any) -> I
     outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]
     rows_to = [n for n in inside if isinstance(graph.nodes[n].operator, LastRow)]
     nodes = {n: graph.nodes[n] for n in sorted((*inside, *outside))}
-    return Island(graph, part, SignalMachine(nodes, (*outside, *rows_to), part.outputs, **options), moment)
+    machine = SignalMachine(
+        nodes, (*outside, *rows_to), part.outputs, name=graph.name, moment=moment, **options
+    )
+    return Island(graph, part, machine, moment)

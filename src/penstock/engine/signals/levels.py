@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.flow.operators.signals.last_row import LastRow
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.sink import Sink
@@ -40,5 +41,6 @@ def levels(graph: FlowGraph, order: Sequence[int]) -> list[int]:
         node = graph.nodes[node_id]
         for port, source in zip(node.operator.ports(), node.inputs, strict=True):
             if port.delay is Delay.NONE:
-                found[node_id] = max(found[node_id], found[source] + (among[source] is not among[node_id]))
+                turns = among[source] is not among[node_id] or isinstance(node.operator, LastRow)
+                found[node_id] = max(found[node_id], found[source] + turns)
     return found

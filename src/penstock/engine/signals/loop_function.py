@@ -77,7 +77,7 @@ class LoopFunction(PartWriter):
         return name
 
     def count(self, at: int) -> str:
-        return self.lasting(f"count_{at}")
+        return self.lasting(count_name(at))
 
     def keep(self, node: int, value: str) -> str:
         name = self.lasting(value_name(node))
@@ -93,3 +93,8 @@ class LoopFunction(PartWriter):
         self.code.line(f"out_{node}({value})")
         if not every:
             self.code.line(f"ticks_{node}({self.tick()})")
+
+
+def count_name(at: int) -> str:
+    """The variable of a count of the loop that runs."""
+    return f"loop_count_{at}"

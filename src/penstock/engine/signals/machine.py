@@ -12,13 +12,15 @@ import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.constants import Constants
 from penstock.engine.schedule import Schedule
 from penstock.engine.signals.arrangement import Arrangement, Block, arranged, decides_itself
 from penstock.engine.signals.failure import explained
-from penstock.engine.signals.loop_function import LOOP, LoopFunction
+from penstock.engine.signals.loop_function import LOOP, LoopFunction, count_name
+from penstock.engine.signals.moment import Moment
 from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name, woken_name
 from penstock.engine.signals.step import SignalStep, signal_step
 from penstock.engine.signals.tick_function import Heard, TickFunction, function_name
@@ -70,8 +72,10 @@ class SignalMachine:
         schedule: Schedule = Schedule.HYBRID,
         counting: bool = False,
         name: str = "",
+        moment: Moment | None = None,
     ) -> None:
         self.nodes = dict(nodes)
+        self.moment = moment or Moment()
         self._outputs = set(outputs)
         self._queued = schedule is not Schedule.STATIC
         self._apart = schedule is not Schedule.HYBRID
@@ -84,9 +88,9 @@ class SignalMachine:
         self._constants = Constants()
         self._files: dict[str, tuple[Purpose, ...]] = {}
         self._counts: list[tuple[int, ...]] | None = [] if counting else None
-        self._loop_counts: dict[int, int] = {}
+        self._counted = dict.fromkeys(self.nodes, 0)
         self._loops: dict[tuple[int, ...], _Loop] = {}
-        self._leaving: dict[int, Leaving] = {}
+        self._leaving: dict[int, tuple[list[Any], list[int]]] = {}
         self._queue: list[int] = []
         self._flags: list[int] = []
         self._counters: list[int] = []
@@ -117,9 +121,9 @@ class SignalMachine:
             module[cell_name(node, cell.name)] = cell.first()
         module[woken_name(node)] = -1
         if node in self._outputs:
-            leaving = self._leaving[node] = Leaving([], [])
-            module[f"out_{node}"] = leaving.values.append
-            module[f"ticks_{node}"] = leaving.ticks.append
+            values, ticks = self._leaving[node] = ([], [])
+            module[f"out_{node}"] = values.append
+            module[f"ticks_{node}"] = ticks.append
 
     def _compile_parts(self) -> None:
         heard = self._heard()
@@ -180,6 +184,7 @@ class SignalMachine:
     def run(self, values: Values, tick: int) -> None:
         """One tick in which these sources fire. Raises `UserFunctionFailed` where an operator does."""
         self._module["tick"] = tick
+        self._module["now"] = self.moment.now
         try:
             for source, value in values.items():
                 self._sources[source](value)
@@ -204,23 +209,86 @@ class SignalMachine:
     def _wake(self, node: int, time: Any) -> None:
         raise NotImplementedError
 
+    @property
+    def activations(self) -> dict[int, int]:
+        """Per operator how often it was activated: its function called, or a value there. 0 if not counted."""
+        counted = dict(self._counted)
+        for count, nodes in zip(self._counters, self._counts or (), strict=True):
+            for node in nodes:
+                counted[node] += count
+        return counted
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether an operator may ask for ticks."""
+        return any(_wakes(node) for node in self.nodes.values())
+
     def taken(self) -> dict[int, Leaving]:
         """What has left since the last call, by the node at which it left."""
         found: dict[int, Leaving] = {}
-        for node, leaving in self._leaving.items():
-            if leaving.values:
-                found[node] = Leaving(leaving.values[:], list(leaving.ticks))
-                leaving.values.clear()
-                leaving.ticks.clear()  # type: ignore[attr-defined]
+        for node, (values, ticks) in self._leaving.items():
+            if values:
+                found[node] = Leaving(values[:], ticks[:])
+                values.clear()
+                ticks.clear()
         return found
 
     # -- many ticks ----------------------------------------------------------------------------------
 
-    def run_columns(self, columns: Mapping[int, Sequence[Any]], first: int) -> dict[int, Leaving]:
-        """A tick per row of `columns`, which are of one length: per source, its values."""
+    def run_columns(
+        self, columns: Mapping[int, Sequence[Any]], first: int, times: Sequence[Any] | None = None
+    ) -> dict[int, Leaving]:
+        """A tick per row of `columns`, which are of one length: per source, its values.
+
+        first: the number of the first tick. times: of the ticks.
+        What left, by node; the ticks of what left in all of them are a range.
+        """
         loop = self._loop(tuple(columns))
-        rows = iter(*columns.values()) if len(columns) == 1 else zip(*columns.values())
-        raise NotImplementedError(loop, rows)
+        count = len(next(iter(columns.values())))
+        # The iterator that is seen from here tells how far the loop came.
+        seen = iter(next(iter(columns.values())))
+        lists = [seen, *list(columns.values())[1:]]
+        if loop.reads_time:
+            lists.insert(0, times if times is not None else repeat(self.moment.now))
+        for at in range(len(loop.counts)):
+            self._module[count_name(at)] = 0
+        try:
+            loop.function(lists[0] if len(lists) == 1 else zip(*lists), first)
+        except Exception as error:
+            tick = first + count - length_hint(seen) - 1
+            raise explained(error, self._files, self.nodes, tick) from error
+        finally:
+            for at, nodes in enumerate(loop.counts):
+                for node in nodes:
+                    self._counted[node] += self._module[count_name(at)]
+        left = self.taken()
+        for node in loop.regular:
+            left[node].ticks = range(first, first + count)
+        return left
+
+    def _loop(self, sources: tuple[int, ...]) -> _Loop:
+        loop = self._loops.get(sources)
+        if loop is None:
+            loop = self._loops[sources] = self._compile_loop(sources)
+        return loop
+
+    def _compile_loop(self, sources: tuple[int, ...]) -> _Loop:
+        together = Arrangement(self._arrangement.sources, together=frozenset(sources))
+        arranged(self.nodes, together)
+        counts: list[tuple[int, ...]] | None = None if self._counts is None else []
+        (part,) = together.parts
+        writer = LoopFunction(
+            part,
+            together,
+            self.nodes,
+            self._steps,
+            self._kept,
+            frozenset(n for n in self._outputs if _is_signal(self.nodes[n])),
+            self._constants,
+            counts,
+        )
+        self._execute(writer.write(sources))
+        return _Loop(self._module[LOOP], writer.regular, writer.reads_time, counts or [])
 
     def run_events(self, events: Iterable[tuple[int, Any]], first: int) -> None:
         """A tick per event: a source and its value."""
@@ -237,9 +305,16 @@ class SignalMachine:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
+    """regular: outputs at which a value leaves in every tick."""
+
     function: Callable[..., None]
     regular: frozenset[int]
+    reads_time: bool
     counts: list[tuple[int, ...]]
+
+
+def _wakes(node: Node) -> bool:
+    return isinstance(node.operator, SignalOperator) and node.operator.wakes()
 
 
 def _is_signal(node: Node) -> bool:
@@ -262,6 +337,3 @@ def _kept(nodes: Mapping[int, Node], arrangement: Arrangement, apart: bool) -> s
         here = arrangement.runs_in[node.id]
         kept.update(i for i in node.inputs if not here.is_within(arrangement.fires_in[i]))
     return kept
-
-
-__all__ = ["LOOP", "Leaving", "LoopFunction", "SignalMachine", "decides_itself", "repeat"]

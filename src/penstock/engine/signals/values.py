@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from penstock.expr.rows import from_user, to_user
 from penstock.expr.types import AnyType
-from penstock.flow.operators.signals.signal_source import SignalSource
+
+if TYPE_CHECKING:
+    from penstock.flow.operators.signals.signal_source import SignalSource
 
 Rows = list[tuple[Any, ...]]
 
 
-def checked_values(source: SignalSource) -> Callable[[Iterable[Any]], list[Any]]:
-    """A function from values to the same values, made right where the type of the signal allows it.
+class ValueCheck:
+    """Takes values of one signal as they are, or made right where its type allows it.
 
-    It raises `BadRow` for a value of another type. A signal of any type takes all as they are.
+    exact: the class whose instances are taken as they are; `object` where all are.
+
+    Raises `BadRow` for a value of another type.
     """
-    schema = source.schema
-    if isinstance(schema.fields[0].type, AnyType) and schema.scalar:
-        return list
-    row, user = from_user(schema, what=f"signal {source.name!r}"), to_user(schema)
-    exact = schema.row_class if not schema.fields[0].nullable or not schema.scalar else None
 
-    def check(values: Iterable[Any]) -> list[Any]:
+    def __init__(self, source: SignalSource) -> None:
+        schema = source.schema
+        field = schema.fields[0]
+        self.exact: type | None = schema.row_class
+        self._takes_all = schema.scalar and isinstance(field.type, AnyType)
+        if self._takes_all:
+            self.exact = object
+        elif schema.scalar and field.nullable:
+            self.exact = None
+        self._row = from_user(schema, what=f"signal {source.name!r}")
+        self._user = to_user(schema)
+
+    def __call__(self, values: Iterable[Any]) -> list[Any]:
         given = list(values)
-        if exact is not None and set(map(type, given)) <= {exact}:
+        if self._takes_all or (self.exact is not None and set(map(type, given)) <= {self.exact}):
             return given
-        return [value if type(value) is exact else user(row([value])[0]) for value in given]
+        return [v if type(v) is self.exact else self._user(self._row([v])[0]) for v in given]
 
-    return check
-
-
-def values_of(source: SignalSource) -> Callable[[Iterable[Any]], Rows]:
-    """`checked_values` as rows of one value each."""
-    check = checked_values(source)
-    return lambda values: [(value,) for value in check(values)]
+    def rows(self, values: Iterable[Any]) -> Rows:
+        """The values as rows of one value each."""
+        return [(value,) for value in self(values)]

@@ -20,7 +20,8 @@ class Sliding:
     part:    variables of the growing part, each with its value for no values.
     add:     lines that add `$x` (and `$y`) to it.
     fronts:  names of the lists with the answers for the end pieces; `$k` is the place in them.
-    remake:  source that gives the anchors, the fronts and, if anchored, a length from the lists `$b0` (and `$b1`).
+    remake:  source that makes the anchors, the fronts and, where there are anchors, their place
+             from the lists `$b0` (and `$b1`).
     anchors: names of the values that others are measured from.
     combine: lines from both parts to what statistics name: see `moments.py`, `ordering.py`.
     """
@@ -146,7 +147,7 @@ PAIRS = Aggregate(
     ),
     _PAIR_GROWING,
 )
-"""`$vx`, `$vy`, `$vxy`: as `$v`, of both and between them; `$x0 + $sx / $n` and `$y0 + $sy / $n`: the means."""
+"""`$vx`, `$vy`, `$vxy`: as `$v`, of both and between them; the mean of `$x` is `$x0 + $sx / $n`."""
 
 PAIRS_FROM_OLDEST = Aggregate(
     Sliding(

@@ -70,34 +70,34 @@ def line(
     return slope, intercept, 1.0 if r2 > 1.0 else r2
 
 
-def quantile_linear(values: list[Any], n: int, q: float) -> Any:
+def quantile_linear(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
     place = q * (n - 1)
     at = int(place)
-    low, part = sorted_blocks.at(values, at), place - at
+    low, part = sorted_blocks.at(blocks, counts, at), place - at
     if not part:
         return low
-    high = sorted_blocks.at(values, at + 1)
+    high = sorted_blocks.at(blocks, counts, at + 1)
     # Two equal infinities have no difference.
     return low if low == high else low + (high - low) * part
 
 
-def quantile_lower(values: list[Any], n: int, q: float) -> Any:
-    return sorted_blocks.at(values, int(q * (n - 1)))
+def quantile_lower(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
+    return sorted_blocks.at(blocks, counts, int(q * (n - 1)))
 
 
-def quantile_higher(values: list[Any], n: int, q: float) -> Any:
+def quantile_higher(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
     place = q * (n - 1)
     at = int(place)
-    return sorted_blocks.at(values, at + (place > at))
+    return sorted_blocks.at(blocks, counts, at + (place > at))
 
 
-def quantile_midpoint(values: list[Any], n: int, q: float) -> Any:
-    low, high = quantile_lower(values, n, q), quantile_higher(values, n, q)
+def quantile_midpoint(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
+    low, high = quantile_lower(blocks, counts, n, q), quantile_higher(blocks, counts, n, q)
     return low if low == high else low + (high - low) / 2
 
 
-def quantile_nearest(values: list[Any], n: int, q: float) -> Any:
-    return sorted_blocks.at(values, round(q * (n - 1)))
+def quantile_nearest(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
+    return sorted_blocks.at(blocks, counts, round(q * (n - 1)))
 
 
 FUNCTIONS: dict[str, Any] = {

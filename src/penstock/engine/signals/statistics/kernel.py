@@ -1,10 +1,10 @@
 """A kernel: one statistic as straight-line Python over a few variables of plain data.
 
-A name that begins with `$` belongs to the kernel: its inputs `$x`, `$y` (the
-second signal), `$t` (the time) and `$fresh` (whether a value came, and not the time
-alone), its variables and constants, and what it needs between two lines. The rest is Python, with the functions of `functions.py` at hand. Whoever
-writes a kernel into a tick gives these names, so any number of kernels stand in
-one function.
+A name that begins with `$` belongs to the kernel: its inputs `$x`, `$y` (the second
+signal), `$t` (the time) and `$fresh` (whether a value came, and not the time alone), its
+variables and constants, the functions of `functions.py`, and what it needs between two
+lines. Whoever writes a kernel into a tick gives these names, so any number of kernels
+stand in one function.
 """
 
 from __future__ import annotations

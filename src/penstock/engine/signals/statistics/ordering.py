@@ -39,7 +39,7 @@ def _last(statistic: Last, inputs: Inputs) -> Kernel:
 @kernel_of.register(Quantile)
 def _quantile(statistic: Quantile, inputs: Inputs) -> Kernel:
     function = _QUANTILES[statistic.interpolation]
-    value = _some(f"${function}($sorted, $n, {statistic.q!r})", statistic.window)
+    value = _some(f"${function}($blocks, $counts, $n, {statistic.q!r})", statistic.window)
     return sorted_window(statistic.window, inputs, value)
 
 
@@ -53,7 +53,9 @@ def _rank(statistic: Rank, inputs: Inputs) -> Kernel:
     if statistic.pct:
         value = _some(f"({value}) / $n", statistic.window)
     # A missing value has no rank.
-    lines = inputs.guarded(("$less, $upto = $places($sorted, $x)",), ("$less = $upto = $NAN",))
+    lines = inputs.guarded(
+        ("$less, $upto = $places($blocks, $tops, $counts, $x)",), ("$less = $upto = $NAN",)
+    )
     return sorted_window(statistic.window, inputs, value, lines)
 
 
@@ -66,11 +68,15 @@ def _some(value: str, window: Window) -> str:
 
 @singledispatch
 def sorted_window(window: Window, inputs: Inputs, value: str, lines: tuple[str, ...] = ()) -> Kernel:
-    """The kernel of `value`, a source over the values in order of size, `$sorted`, and their count, `$n`."""
+    """The kernel of `value`, a source over the values in order of size (see `sorted_blocks.py`) and their count, `$n`."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
 
-_SORTED = Variable("sorted", "[[], [], []]", lists=2)
+_SORTED = (
+    Variable("blocks", "[]", lists=2),
+    Variable("tops", "[]", lists=1),
+    Variable("counts", "[]", lists=1),
+)
 
 
 @sorted_window.register(CountWindow)
@@ -81,14 +87,16 @@ def _by_count(window: CountWindow, inputs: Inputs, value: str, lines: tuple[str,
         Variable("n", "0"),
         Variable("ready", str(least == 0)),
         Variable("ring", f"[None] * {size}", lists=1),
-        _SORTED,
+        *_SORTED,
     )
     turn = (
         "$old = $ring[$k]",
         "if $old is not None:",
-        "    $take_out($sorted, $old)",
+        "    $take_out($blocks, $tops, $counts, $old)",
         "    $n -= 1",
-        *inputs.guarded(("$put_in($sorted, $x)", "$n += 1", "$ring[$k] = $x"), ("$ring[$k] = None",)),
+        *inputs.guarded(
+            ("$put_in($blocks, $tops, $counts, $x)", "$n += 1", "$ring[$k] = $x"), ("$ring[$k] = None",)
+        ),
         "$k += 1",
         f"if $k == {size}:",
         "    $k = 0",
@@ -108,20 +116,22 @@ def _by_time(window: TimeWindow, inputs: Inputs, value: str, lines: tuple[str, .
         Variable("ready", str(least == 0)),
         Variable("times", "[]", lists=1),
         Variable("values", "[]", lists=1),
-        _SORTED,
+        *_SORTED,
     )
     turn = (
         *in_order(),
         f"$limit = $t - {inputs.span}",
         "while $k < len($times) and $times[$k] <= $limit:",
-        "    $take_out($sorted, $values[$k])",
+        "    $take_out($blocks, $tops, $counts, $values[$k])",
         "    $k += 1",
         "    $n -= 1",
         # Once the half that has left is larger than the rest, it goes.
         "if $k > $n + 16:",
         "    del $times[:$k], $values[:$k]",
         "    $k = 0",
-        *inputs.guarded(("$times.append($t)", "$values.append($x)", "$put_in($sorted, $x)", "$n += 1")),
+        *inputs.guarded(
+            ("$times.append($t)", "$values.append($x)", "$put_in($blocks, $tops, $counts, $x)", "$n += 1")
+        ),
         f"if $n >= {least}:",
         "    $ready = True",
     )
@@ -131,5 +141,5 @@ def _by_time(window: TimeWindow, inputs: Inputs, value: str, lines: tuple[str, .
 
 @sorted_window.register(Expanding)
 def _by_all(window: Expanding, inputs: Inputs, value: str, lines: tuple[str, ...] = ()) -> Kernel:
-    enter = inputs.guarded(("$put_in($sorted, $x)", "$n += 1"))
-    return Kernel((Variable("n", "0"), _SORTED), (*enter, *lines), value, f"$n >= {window.min_periods}")
+    enter = inputs.guarded(("$put_in($blocks, $tops, $counts, $x)", "$n += 1"))
+    return Kernel((Variable("n", "0"), *_SORTED), (*enter, *lines), value, f"$n >= {window.min_periods}")

@@ -1,8 +1,8 @@
-"""A sorted list in blocks: values go in, come out and are counted in a time that hardly grows with their number.
+"""A sorted list in blocks: values go in, come out and are counted quickly, however many there are.
 
-The state is `[blocks, greatest, counts]`: lists of values, sorted within and
-among each other; the greatest value of each; and the number of values in the
-blocks as a tree of partial sums (`counts[i]` is that of the blocks `i & (i + 1)`
+The state is three lists: `blocks`, lists of values, sorted within and among each
+other; `greatest`, the greatest value of each; and `counts`, the number of values in
+the blocks as a tree of partial sums (`counts[i]` is that of the blocks `i & (i + 1)`
 to `i`). An empty list has no blocks. Values must not be NaN.
 """
 
@@ -11,15 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from typing import Any, TypeAlias
 
-Blocks: TypeAlias = "list[list[Any]]"
+List: TypeAlias = "list[Any]"
 
 _LARGEST = 1024
 """A block with more values is halved: so many are moved in about the time of two function calls."""
 
 
-def put(state: Blocks, value: Any) -> None:
+def put(blocks: list[List], greatest: List, counts: List, value: Any) -> None:
     """Let a value in."""
-    blocks, greatest, counts = state
     if not blocks:
         blocks.append([value])
         greatest.append(value)
@@ -36,22 +35,21 @@ def put(state: Blocks, value: Any) -> None:
         blocks.insert(at + 1, block[half:])
         del block[half:]
         greatest.insert(at, block[-1])
-        _count_again(state)
+        _count_again(blocks, counts)
     else:
         while at < len(counts):
             counts[at] += 1
             at |= at + 1
 
 
-def take(state: Blocks, value: Any) -> None:
+def take(blocks: list[List], greatest: List, counts: List, value: Any) -> None:
     """Take out one of the values that equal `value`, which is there."""
-    blocks, greatest, counts = state
     at = bisect_left(greatest, value)
     block = blocks[at]
     del block[bisect_left(block, value)]
     if not block:
         del blocks[at], greatest[at]
-        _count_again(state)
+        _count_again(blocks, counts)
         return
     greatest[at] = block[-1]
     while at < len(counts):
@@ -59,9 +57,8 @@ def take(state: Blocks, value: Any) -> None:
         at |= at + 1
 
 
-def at(state: Blocks, index: int) -> Any:
+def at(blocks: list[List], counts: List, index: int) -> Any:
     """The value at a place, counted from 0."""
-    blocks, _, counts = state
     if len(blocks) == 1:
         return blocks[0][index]
     where, step = 0, 1 << (len(counts).bit_length() - 1)
@@ -73,9 +70,8 @@ def at(state: Blocks, index: int) -> Any:
     return blocks[where][index]
 
 
-def places(state: Blocks, value: Any) -> tuple[int, int]:
+def places(blocks: list[List], greatest: List, counts: List, value: Any) -> tuple[int, int]:
     """How many values are less than `value`, and how many are not greater."""
-    blocks, greatest, counts = state
     less, most = bisect_left(greatest, value), bisect_right(greatest, value)
     below = _before(counts, less)
     if less < len(blocks):
@@ -86,7 +82,7 @@ def places(state: Blocks, value: Any) -> tuple[int, int]:
     return below, upto
 
 
-def _before(counts: list[Any], block: int) -> int:
+def _before(counts: List, block: int) -> int:
     total = 0
     while block:
         total += counts[block - 1]
@@ -94,10 +90,9 @@ def _before(counts: list[Any], block: int) -> int:
     return total
 
 
-def _count_again(state: Blocks) -> None:
-    counts = [len(block) for block in state[0]]
+def _count_again(blocks: list[List], counts: List) -> None:
+    counts[:] = [len(block) for block in blocks]
     for i in range(len(counts)):
         above = i | (i + 1)
         if above < len(counts):
             counts[above] += counts[i]
-    state[2][:] = counts

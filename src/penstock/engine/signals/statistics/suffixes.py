@@ -51,7 +51,7 @@ def newest(values: List) -> List:
 
 
 def anchor(values: List) -> tuple[Any, int]:
-    """A value to measure the others from, and the length of the list up to it.
+    """A value to measure the others from, and the length of the list up to it: its place.
 
     It is the newest finite one. Deviations from a value that is itself in the
     window cannot be large where the variance is small, so no digits are lost when
@@ -70,7 +70,7 @@ def anchor(values: List) -> tuple[Any, int]:
 
 
 def deviations(values: List) -> tuple[Any, List, List, int]:
-    """The anchor, then of each end piece the sum of deviations from it and of their squares, and its length."""
+    """The anchor, of each end piece the sums of deviations from it and of their squares, and its place."""
     at, length = anchor(values)
     apart = [0 if v is None else v - at for v in reversed(values)]
     return at, _total(apart), _total(map(mul, apart, apart)), length
@@ -80,7 +80,7 @@ Pairs: TypeAlias = "tuple[Any, Any, List, List, List, List, List, int]"
 
 
 def pair_deviations(xs: List, ys: List) -> Pairs:
-    """The anchors of pairs, then sums over each end piece: of x, y, xx, xy and yy; and the anchors' length.
+    """The anchors of pairs, then sums over each end piece: of x, y, xx, xy and yy; and the anchors' place.
 
     `xs[i]` and `ys[i]` are both None, or neither is.
     """
@@ -94,7 +94,7 @@ def pair_deviations(xs: List, ys: List) -> Pairs:
 
 
 def pair_deviations_and_oldest(xs: List, ys: List) -> tuple[Any, ...]:
-    """`pair_deviations`, with the oldest y of each end piece before the length."""
+    """`pair_deviations`, with the oldest y of each end piece before the place."""
     *made, length = pair_deviations(xs, ys)
     return *made, oldest(ys), length
 

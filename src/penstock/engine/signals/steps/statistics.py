@@ -24,7 +24,7 @@ class StatisticStep(SignalStep):
         self._kernel = kernel_of(statistic, Inputs(statistic.inputs, operator.holes, operator.times))
 
     def cells(self) -> tuple[Cell, ...]:
-        return tuple(_cell(v) for v in self._kernel.variables)
+        return tuple(as_cell(v) for v in self._kernel.variables)
 
     def write(self, writer: PartWriter, *inputs: str) -> Outcome:
         source = self._names(writer, inputs)
@@ -61,7 +61,7 @@ class StatisticStep(SignalStep):
         return writer.fresh(wanted)
 
 
-def _cell(variable: Variable) -> Cell:
+def as_cell(variable: Variable) -> Cell:
     def first() -> Any:
         return variable.first(FUNCTIONS)
 

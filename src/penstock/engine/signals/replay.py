@@ -1,0 +1,134 @@
+"""Many ticks at once: a history of events, each of which is a tick of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.signals.values import ValueCheck
+from penstock.errors import BadInput
+from penstock.flow.columns import shown
+from penstock.flow.operators.signals.signal_source import SignalSource
+
+if TYPE_CHECKING:
+    from penstock.engine.signals.machine import Leaving, SignalMachine
+    from penstock.graph.node import FlowGraph
+
+Event = "tuple[str, Any] | Mapping[str, Any]"
+"""A source and its value, or several sources that fire together, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emissions:
+    """What a sink showed during a replay: a value per tick in which it fired.
+
+    Iterates over pairs of the tick's number and the value.
+    """
+
+    ticks: Sequence[int]
+    values: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        return zip(self.ticks, self.values, strict=True)
+
+
+class Replay:
+    """Takes histories for a flow all of whose operators are signals."""
+
+    def __init__(self, graph: FlowGraph, machine: SignalMachine) -> None:
+        self._machine = machine
+        self._graph = graph
+        operators = {name: graph.nodes[node].operator for name, node in graph.sources.items()}
+        self._check = {n: ValueCheck(o) for n, o in operators.items() if isinstance(o, SignalSource)}
+        self._exact = {n: c.exact for n, c in self._check.items() if c.exact not in (None, object)}
+
+    def columns(self, columns: Mapping[str, Sequence[Any]], first: int) -> tuple[int, dict[str, Emissions]]:
+        """A tick per row. How many ticks there were, and what each sink showed.
+
+        Raises `BadInput` for a name that is no source and for columns of different
+        lengths, `BadRow` for a value of another type: before the first tick.
+        """
+        values: dict[int, Sequence[Any]] = {}
+        for name, column in columns.items():
+            self._check_source(name)
+            if isinstance(column, str | bytes) or not isinstance(column, Iterable):  # pyright: ignore
+                raise BadInput(
+                    f"signal {name!r} needs its values, one per tick, got {shown(column)}",
+                    fix=f"replay({name}=[...])",
+                    source=name,
+                )
+            values[self._graph.sources[name]] = self._check[name](column)
+        lengths = {len(column) for column in values.values()}
+        if len(lengths) > 1:
+            raise BadInput(
+                f"the columns of a replay are of different lengths: {', '.join(map(str, sorted(lengths)))}",
+                why="A row of them is one tick, in which all of these signals fire.",
+                fix='for ticks in which not all fire, give events: replay([{"a": 1, "b": 2}, {"a": 3}])',
+            )
+        if not values or not lengths.pop():
+            return 0, self._emissions({})
+        count = len(next(iter(values.values())))
+        return count, self._emissions(self._machine.run_columns(values, first))
+
+    def events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
+        """A tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
+        given = list(events)
+        if any(type(event) is not tuple or len(event) != 2 for event in given):
+            self._run_ticks([self._together(event) for event in given], first)
+        elif len({name for name, _ in given}) == 1:
+            return self.columns({given[0][0]: [value for _, value in given]}, first)
+        else:
+            self._machine.run_events(self._checked(given), first)
+        return len(given), self._emissions(self._machine.taken())
+
+    def _checked(self, events: list[tuple[str, Any]]) -> list[tuple[int, Any]]:
+        """The same events, with nodes for names."""
+        sources, exact = self._graph.sources, self._exact
+        try:
+            if all(value.__class__ is exact[name] for name, value in events):
+                return [(sources[name], value) for name, value in events]
+        except KeyError:
+            pass  # no such source, or one that takes more than one class
+        values: dict[str, list[Any]] = {}
+        for name, value in events:
+            self._check_source(name)
+            values.setdefault(name, []).append(value)
+        checked = {name: iter(self._check[name](column)) for name, column in values.items()}
+        return [(sources[name], next(checked[name])) for name, _ in events]
+
+    def _run_ticks(self, ticks: list[dict[int, Any]], first: int) -> None:
+        for tick, values in enumerate(ticks, first):
+            self._machine.run(values, tick)
+
+    def _together(self, event: Any) -> dict[int, Any]:
+        if type(event) is tuple and len(event) == 2:
+            event = dict([event])
+        if not isinstance(event, Mapping):
+            raise BadInput(
+                f"an event is a source and its value, or several of them by name, got {shown(event)}",
+                fix='replay([("a", 1), {"a": 2, "b": 3}])',
+            )
+        values: dict[int, Any] = {}
+        for name, value in event.items():
+            self._check_source(name)
+            (values[self._graph.sources[name]],) = self._check[name]([value])
+        return values
+
+    def _check_source(self, name: str) -> None:
+        if name not in self._check:
+            raise BadInput(
+                f"the flow has no signal {name!r}",
+                fix=f"its signals are {', '.join(map(repr, self._check)) or 'none'}",
+                source=name,
+            )
+
+    def _emissions(self, left: Mapping[int, Leaving]) -> dict[str, Emissions]:
+        none = Emissions((), [])
+        return {
+            name: Emissions(left[node].ticks, left[node].values) if node in left else none
+            for name, node in self._graph.sinks.items()
+        }
