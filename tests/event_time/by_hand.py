@@ -15,7 +15,9 @@ class Event(NamedTuple):
     value: int | None
 
 
-def part(events: Iterable[Event], lateness: int, every: int = 1) -> tuple[list[Event], list[Event], int | None]:
+def part(
+    events: Iterable[Event], lateness: int, every: int = 1
+) -> tuple[list[Event], list[Event], int | None]:
     """Events on time, late events, and the watermark in the end."""
     on_time: list[Event] = []
     late: list[Event] = []

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from penstock.errors import NotOnSpark
 from penstock.expr.types import AnyType, DataType, ListType, StructType
 from penstock.flow.operators.chain import Chain
-from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.least_watermark import LeastWatermark
@@ -63,8 +62,7 @@ def _watermark(operator: OnTime | LateRows | Watermark) -> str:
 
 @not_on_spark.register(Window)
 @not_on_spark.register(LeastWatermark)
-@not_on_spark.register(EndOfInput)
-def _event_time(operator: Window | LeastWatermark | EndOfInput) -> str:
+def _event_time(operator: Window | LeastWatermark) -> str:
     return "It hears of the watermark, which is found in the order of the source; tasks do not have that."
 
 
