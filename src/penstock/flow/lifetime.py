@@ -34,7 +34,9 @@ def lifetimes(given: object, ports: Literal[1], what: str, place: Place) -> tupl
 def lifetimes(given: object, ports: Literal[2], what: str, place: Place) -> tuple[Lifetime, Lifetime]: ...
 def lifetimes(given: object, ports: int, what: str, place: Place) -> Any:
     """One lifetime per port, from one name for all or a tuple of names. Raises `WrongType`."""
-    names = cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,) * ports
+    names: tuple[object, ...] = (given,) * ports
+    if isinstance(given, tuple):
+        names = cast("tuple[object, ...]", given)
     try:
         found = tuple(Lifetime(name) for name in names)
     except ValueError:
@@ -42,7 +44,7 @@ def lifetimes(given: object, ports: int, what: str, place: Place) -> Any:
     if len(found) != ports:
         several = f", or a tuple of {ports} of them, one per input" if ports > 1 else ""
         raise WrongType(
-            f"{what} got lifetime {shown(given)}",
+            f"{what} got lifetime {shown(cast('object', given))}",
             where=[place],
             fix=f'"static" or "tick"{several}',
         )

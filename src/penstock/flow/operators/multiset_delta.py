@@ -15,8 +15,8 @@ class MultisetDelta(Operator):
     """Of each row as many copies as this tick has more than the tick before had.
 
     As many of its first copies are left out as there were before; what is shown keeps
-    its order. A tick without rows answers nothing, and counts: the next has none before it. Behind `every_tick` of a stream that only grows it gives the
-    new rows.
+    its order. A tick without rows answers nothing, and counts: the next has none before
+    it. Behind `every_tick` of a stream that only grows it gives the new rows.
 
     nondet: why it is right that answers depend on the cut into ticks.
 
