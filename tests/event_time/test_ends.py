@@ -92,9 +92,8 @@ def test_a_run_with_a_checkpoint_leaves_windows_open_for_the_next_run(tmp_path: 
     assert rows(out) == [(0, 10, 1)]
     ps.run(flow, {"a": [*EVENTS, Event(1, 15, 1)]}, {"out": out}, checkpoint=tmp_path / "run", end=True)
     assert rows(out)[1:] == [(10, 20, 3)]
-    ended = ps.run(
-        flow, {"a": [*EVENTS, Event(1, 15, 1)]}, {"out": out}, checkpoint=tmp_path / "run", end=True
-    )
+    more = [*EVENTS, Event(1, 15, 1)]
+    ended = ps.run(flow, {"a": more}, {"out": out}, checkpoint=tmp_path / "run", end=True)
     assert ended.ticks == 0
     with pytest.raises(BadInput, match="has ended"):
         ps.run(flow, {"a": [*EVENTS, *EVENTS]}, {"out": out}, checkpoint=tmp_path / "run")

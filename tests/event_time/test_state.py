@@ -55,9 +55,8 @@ def test_in_a_long_stream_the_state_stays_small(windows: Windows, emit: Literal[
     rng = random.Random(7)
     flow = ps.Flow("soak")
     events = flow.source("events", Event).watermark(col.at, lateness=20, late="late")
-    flow.sink(
-        "out", events.group_by("key", window=windows, emit=emit).agg(n=ps.count(), top=ps.max(col.value))
-    )
+    groups = events.group_by("key", window=windows, emit=emit)  # type: ignore[call-overload]
+    flow.sink("out", groups.agg(n=ps.count(), top=ps.max(col.value)))
     state: dict[str, Any] = {slot.name: {} for slot in Engine(flow).program.slots}
     engine = Engine(flow, state=state)
     sizes: list[int] = []

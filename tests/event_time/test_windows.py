@@ -51,9 +51,8 @@ def run(flow: ps.Flow, ticks: list[list[Event]], *, end: bool) -> dict[str, list
         answers.append(engine.end())
         left = {name: slot for name, slot in state.items() if slot}
         assert all(list(slot) == ["next"] for name, slot in left.items() if name.endswith(".calendar"))
-        assert {name.partition(".")[2] for name in left} - {"calendar"} <= {"clock", "ended", "marks"}, (
-            "state below the watermark"
-        )
+        kept = {name.partition(".")[2] for name in left} - {"calendar"}
+        assert kept <= {"clock", "ended", "marks"}, "nothing is kept below the watermark"
     for tick in answers:
         for name, changes in tick.items():
             out[name] += [(row[:-1], row[-1]) for row in changes.raw]

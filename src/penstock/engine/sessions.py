@@ -55,9 +55,10 @@ class SessionRule:
 
         sessions: key -> sessions, by start. Those that became part of it are put in `absorbed`.
         """
-        mine = sessions.get(key)
+        mine: list[Session] | None = sessions.get(key)
         if mine is None:
-            mine = sessions[key] = []
+            mine = []
+            sessions[key] = mine
         end = self._end(time)
         near = [s for s in mine if s[START] < end and time < self._end(s[LAST])]
         if not near:
@@ -99,7 +100,7 @@ class SessionRule:
             noted = due.get(bucket)
             while noted and (mark is None or noted[0][0] <= mark):
                 then, number, key = heappop(noted)
-                mine = sessions.get(key) or ()
+                mine: list[Session] = sessions.get(key) or []
                 session = next((s for s in mine if s[NUMBER] == number), None)
                 if session is None:  # it became part of another
                     continue

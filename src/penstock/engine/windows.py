@@ -38,8 +38,9 @@ def before_all(type: DataType) -> Any:
 
 def mark_of(clock: Clock, type: DataType) -> Callable[[Any], Any]:
     """The function from the greatest time seen to the watermark."""
-    lateness, every, least = clock.lateness, clock.every, before_all(type)
-    origin = EPOCH if type == TIMESTAMP else 0
+    lateness: Any = clock.lateness
+    every: Any = clock.every
+    least, origin = before_all(type), EPOCH if type == TIMESTAMP else 0
 
     def mark(top: Any) -> Any:
         try:
@@ -58,9 +59,11 @@ def windows_of(grid: Grid, type: DataType) -> Callable[[Any], list[Place]]:
     """The function from a time to the windows that it is in, the latest first."""
     if type == FLOAT64:
         return _float_windows(grid)
-    size, every = grid.size, grid.every
+    size: Any = grid.size
+    every: Any = grid.every
     zero: Any = timedelta() if type == TIMESTAMP else 0
-    origin: Any = (EPOCH if type == TIMESTAMP else 0) + (grid.offset or zero)
+    offset: Any = grid.offset or zero
+    origin: Any = (EPOCH if type == TIMESTAMP else 0) + offset
 
     def windows(time: Any) -> list[Place]:
         try:

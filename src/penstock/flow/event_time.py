@@ -150,14 +150,15 @@ def _window(operator: Window, node: Node, flow: Flow) -> Times:
 
 def earliest_start(grid: Grid, watermark: Expr, *, timestamps: bool) -> Expr:
     """The earliest start of a window that ends after the watermark."""
-    size, every = grid.size, grid.every
+    size: Any = grid.size
+    every: Any = grid.every
     # Ends are multiples of `every` from `first` on.
-    first = size if grid.offset is None else size + grid.offset  # type: ignore[operator]
+    first: Any = size if grid.offset is None else size + grid.offset
     if timestamps:
-        passed = (watermark - first).tumble(every) + first  # type: ignore[arg-type]
+        passed = (watermark - first).tumble(every) + first
     else:
         passed = watermark - ((watermark - first) % every + every) % every
-    return passed + (every - size)  # type: ignore[operator]
+    return passed + (every - size)
 
 
 # -- bounds of expressions -------------------------------------------------------------------------

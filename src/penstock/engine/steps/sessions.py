@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def as_calendar(value: Any) -> Any:
     """Thaw of the heap of buckets, which stands beside the next number."""
-    return list(value) if isinstance(value, tuple) else value
+    return value if isinstance(value, int) else list(value)
 
 
 def thaw_sessions(thaw_group: Thaw) -> Thaw:
