@@ -134,9 +134,12 @@ class Engine:
         """Per operator name the number of ticks so far in which a row reached it.
 
         Sources and delays count ticks in which they had rows. All are 0 without `count_activations`.
+        Of signals: how often their function was called; of those without one, how often they fired.
         """
-        nodes = self.program.graph.nodes
-        return {node.name: self._machine.activations[node.id] for node in nodes}
+        counts = dict(enumerate(self._machine.activations))
+        for island in self._machine.islands.values():
+            counts.update(island.machine.activations)
+        return {node.name: counts[node.id] for node in self.program.graph.nodes}
 
     @property
     def spilled_slots(self) -> tuple[str, ...]:

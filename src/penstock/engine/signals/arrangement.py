@@ -120,12 +120,12 @@ class Arrangement:
             return
         if self._together is not None and all(n in self._still for n in self._triggers(node)):
             inherited = frozenset[int]().union(*(self._primitives(n) for n in node.inputs))
-            self._still[node.id] = frozenset({node.id}) if decides_itself(node) else inherited
+            self._still[node.id] = inherited if follows_from_inputs(node) else frozenset({node.id})
             return
         block = self._place(node)
         block.part.nodes.append(node.id)
         self.runs_in[node.id] = block
-        if decides_itself(node):
+        if not follows_from_inputs(node):
             own = Block(block.part, block, frozenset({node.id}), node=node.id)
             self._block_of[node.id] = own
             self.fires_in[node.id] = own
@@ -164,23 +164,22 @@ class Arrangement:
         return self._still[node] if node in self._still else self.fires_in[node].primitives
 
     def _place(self, node: Node) -> Block:
-        operator = node.operator
-        waits = isinstance(operator, SignalOperator) and operator.waits_for_all()
-        wakes = isinstance(operator, SignalOperator) and operator.wakes()
         read = frozenset[int]().union(*(self._primitives(n) for n in node.inputs))
-        if waits:
+        if len(node.inputs) > 1 and follows_from_inputs(node) and not self._apart:
             blocks = [self._block_of[p] for p in sorted(read) if p not in self._still]
             parts = {b.part for b in blocks}
         else:
             blocks = [self.fires_in[n] for n in self._triggers(node) if n in self.fires_in]
             parts = {self.fires_in[n].part for n in node.inputs if n in self.fires_in}
         blocks = _outermost(blocks)
-        alone = wakes or self._apart
-        outside = alone or len(parts) > 1 or any(p in self._settled for p in parts)
-        key = (node.id if alone else None, frozenset(blocks), frozenset(parts), read if waits else None)
+        operator = node.operator
+        waits = isinstance(operator, SignalOperator) and operator.waits_for_all()
+        wakes = isinstance(operator, SignalOperator) and operator.wakes()
+        all_have = tuple(sorted(read)) if waits else ()
+        alone = node.id if wakes or self._apart else None
+        key = (alone, frozenset(blocks), frozenset(parts), all_have)
         if key not in self._shared:
-            all_have = tuple(sorted(read)) if waits else ()
-            if outside:
+            if alone is not None or len(parts) > 1 or any(p in self._settled for p in parts):
                 part = self._new_part(blocks, node.id if wakes else None)
                 self._shared[key] = Block(part, None, read, all_have=all_have)
             else:
@@ -216,13 +215,16 @@ class Arrangement:
         return sorted(made, key=lambda part: part.at)
 
 
-def decides_itself(node: Node) -> bool:
-    """Whether it does not follow from its inputs' firing alone that a node fires."""
+def follows_from_inputs(node: Node) -> bool:
+    """Whether a node fires exactly when an input does and all of them have a value."""
     operator = node.operator
     if not isinstance(operator, SignalOperator):
+        return True
+    if operator.may_be_silent() or operator.wakes():
         return False
-    several = len(node.inputs) > 1 and not operator.waits_for_all()
-    return several or operator.may_be_silent() or operator.wakes()
+    return len(node.inputs) == 1 or (
+        operator.waits_for_all() and len(operator.triggers()) == len(node.inputs)
+    )
 
 
 def _outermost(blocks: list[Block]) -> list[Block]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.constants import Constants
 from penstock.engine.schedule import Schedule
-from penstock.engine.signals.arrangement import Arrangement, Block, arranged, decides_itself
+from penstock.engine.signals.arrangement import Arrangement, Block, arranged
 from penstock.engine.signals.failure import explained
 from penstock.engine.signals.loop_function import LOOP, LoopFunction, count_name
 from penstock.engine.signals.moment import Moment

@@ -77,12 +77,14 @@ class Replay:
     def events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
         """A tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
         given = list(events)
-        if any(type(event) is not tuple or len(event) != 2 for event in given):
-            self._run_ticks([self._together(event) for event in given], first)
-        elif len({name for name, _ in given}) == 1:
-            return self.columns({given[0][0]: [value for _, value in given]}, first)
-        else:
+        if all(type(event) is tuple and len(event) == 2 for event in given):
+            if len({name for name, _ in given}) == 1:
+                return self.columns({given[0][0]: [value for _, value in given]}, first)
             self._machine.run_events(self._checked(given), first)
+        elif columns := _columns(given):
+            return self.columns(columns, first)
+        else:
+            self._run_ticks([self._together(event) for event in given], first)
         return len(given), self._emissions(self._machine.taken())
 
     def _checked(self, events: list[tuple[str, Any]]) -> list[tuple[int, Any]]:
@@ -132,3 +134,13 @@ class Replay:
             name: Emissions(left[node].ticks, left[node].values) if node in left else none
             for name, node in self._graph.sinks.items()
         }
+
+
+def _columns(events: list[Any]) -> dict[str, list[Any]] | None:
+    """The events as columns, if all of them name the same signals."""
+    if not all(isinstance(event, Mapping) for event in events):
+        return None
+    names = events[0].keys()
+    if not names or any(event.keys() != names for event in events):
+        return None
+    return {name: [event[name] for event in events] for name in names}

@@ -11,9 +11,10 @@ from penstock.errors import BadCase
 from penstock.testing.conformance.error_cases import ERRORS
 from penstock.testing.conformance.fields import Fields, shown
 from penstock.testing.conformance.kind import AnyKind, Outcome
+from penstock.testing.conformance.propagation import PROPAGATION
 from penstock.testing.conformance.tick_cases import TICKS
 
-KINDS: Mapping[str, AnyKind] = {"ticks": TICKS, "errors": ERRORS}
+KINDS: Mapping[str, AnyKind] = {"ticks": TICKS, "errors": ERRORS, "propagation": PROPAGATION}
 """The kinds of cases, by the name that the command takes."""
 
 
