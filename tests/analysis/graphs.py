@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from penstock.errors import Place
 from penstock.expr.types import INT64, Field, Schema
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
@@ -57,6 +58,9 @@ class Draft:
 
     def feedback(self) -> int:
         return self.add(Feedback(()))
+
+    def bag_feedback(self) -> int:
+        return self.add(BagFeedback())
 
     def close(self, feedback: int, closing: int) -> None:
         self.inputs[feedback] = [closing]
@@ -176,12 +180,29 @@ def unguarded_cycles(graph: FlowGraph, facts: Sequence[Facts]) -> list[Edge]:
     ]
     reached = reach(len(graph.nodes), edges)
     at_once = reach(len(graph.nodes), graph.same_tick_edges())
+
+    def in_cycle(e: Edge) -> bool:
+        return e.source in reached[e.target] | {e.target}
+
+    def in_cycle_within_a_tick(e: Edge) -> bool:
+        return e.source in at_once[e.target] | {e.target}
+
+    def meets_a_delay(e: Edge) -> bool:
+        """Whether some way round through it passes a delay."""
+        late = [d for d in edges if graph.port(d).delay is not Delay.NONE]
+        return any(
+            d.source in reached[e.target] | {e.target} and e.source in reached[d.target] | {d.target}
+            for d in late
+        )
+
     return [
         e
         for e in edges
-        if (graph.port(e).blocking or (is_feedback(graph, e.target) and not facts[e.source].append))
-        and e.source in reached[e.target] | {e.target}
-        and e.source not in at_once[e.target] | {e.target}
+        if in_cycle(e)
+        and (
+            (graph.port(e).blocking and not in_cycle_within_a_tick(e))
+            or (is_feedback(graph, e.target) and not facts[e.source].append and meets_a_delay(e))
+        )
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.analysis.checks import check_cycles, check_guards, check_needs
+from penstock.analysis.checks import check_changing_loops, check_cycles, check_guards, check_needs
 from penstock.analysis.propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
 from penstock.analysis.strata import find_order
@@ -37,6 +37,10 @@ class Analysis:
     regions: tuple[Region, ...]
     verdicts: dict[str, Verdict]
 
+    def is_changing(self, loop: tuple[int, ...]) -> bool:
+        """Whether rows that go round in a loop may be taken back."""
+        return not all(self.facts[node].append for node in loop)
+
     def execution_order(self) -> list[int]:
         """Node ids by rank, which is also by (stratum, rank)."""
         return sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
@@ -51,6 +55,7 @@ def analyse(graph: FlowGraph) -> Analysis:
     facts = find_facts(graph)
     check_guards(graph, facts)
     check_needs(graph, facts)
+    check_changing_loops(graph, facts)
     order = find_order(graph)
     activation = find_activation(graph, order)
     return Analysis(

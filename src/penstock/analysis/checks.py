@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.analysis.names import called
 from penstock.analysis.strata import find_loops
-from penstock.analysis.witness import cycle_through, steps, way_of_loss
+from penstock.analysis.witness import cycle_across_ticks, cycle_through, steps, way_of_loss
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.graph.facts import Delay
 from penstock.graph.order import components, successors
@@ -74,11 +74,14 @@ def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
             "It answers from its own earlier answers, and ticks decide what is earlier;",
         )
     within_a_tick = {node for loop in find_loops(graph) for node in loop}
-    for edge, _ in _unmet_in_cycles(graph, facts, unguarded):
-        if edge.target not in within_a_tick:
+    for edge, need in _unmet_in_cycles(graph, facts, unguarded):
+        path = cycle_across_ticks(graph, edge, unguarded) if need.across_ticks else None
+        if path is None and edge.target not in within_a_tick:
+            path = cycle_through(edge, unguarded, len(graph.nodes))
+        if path is not None:
             raise _guard_missing(
                 graph,
-                cycle_through(edge, unguarded, len(graph.nodes)),
+                path,
                 graph.port(edge).name,
                 "may take back what went round",
                 "What followed from a row a tick later may hold itself up when the row is taken back;",
@@ -108,7 +111,37 @@ def check_needs(graph: FlowGraph, facts: Sequence[Facts]) -> None:
             if not need.only_in_loop and not _meets(facts, node, need):
                 raise _need_not_met(graph, facts, node, need)
     for edge, need in _unmet_in_cycles(graph, facts, list(graph.same_tick_edges())):
-        raise _need_not_met(graph, facts, graph.nodes[edge.target], need)
+        if not need.across_ticks:
+            raise _need_not_met(graph, facts, graph.nodes[edge.target], need)
+
+
+def check_changing_loops(graph: FlowGraph, facts: Sequence[Facts]) -> None:
+    """Raises `NeedNotMet` for an operator that cannot stand in a loop whose rows may be taken back."""
+    for loop in find_loops(graph):
+        for node in (graph.nodes[n] for n in loop):
+            if all(facts[n].append for n in loop):
+                break
+            why = node.operator.refused_in_changing_loop([i in loop for i in node.inputs])
+            if why:
+                raise _refused_in_loop(graph, facts, loop, node, why)
+
+
+def _refused_in_loop(
+    graph: FlowGraph, facts: Sequence[Facts], loop: Sequence[int], node: Node, why: str
+) -> NeedNotMet:
+    changing = next(i for i in (*node.inputs, node.id, *loop) if not facts[i].append)
+    way = [graph.nodes[i] for i in way_of_loss(graph, facts, changing, "append")]
+    ends = (way[0], "from here on rows may be taken back"), (node, "is in a loop, whose rows then may be, too")
+    return NeedNotMet(
+        f"{called(graph, node)} cannot stand in a loop whose rows may be taken back",
+        where=steps([ends[0], *((n, "") for n in way[1:]), ends[1]]),
+        why=f"Rounds are told apart there, and {why}.",
+        fix="take it out of the loop, or feed the loop from streams that only grow",
+        flow=graph.name,
+        node=node.name,
+        fact="append",
+        way=tuple(n.name for n in way),
+    )
 
 
 def _unmet_in_cycles(

@@ -148,7 +148,8 @@ def _regions(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
 def _loops(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
     for loop in analysis.loops:
         names = " -> ".join(label(graph, graph.nodes[n]) for n in loop)
-        yield f"{names}: until nothing new is found, within the tick"
+        how = "differences by tick and round" if analysis.is_changing(loop) else "only what is new goes round"
+        yield f"{names}: until nothing new is found, within the tick ({how})"
 
 
 def _guards(graph: FlowGraph) -> Iterator[str]:

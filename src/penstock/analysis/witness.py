@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.errors import Step
+from penstock.graph.facts import Delay
 from penstock.graph.order import shortest_path, successors
 
 if TYPE_CHECKING:
@@ -40,6 +41,23 @@ def cycle_through(edge: Edge, edges: Iterable[Edge], count: int) -> list[int]:
     path = shortest_path(graph, edge.target, edge.source)
     assert path is not None, "the edge is in no cycle"
     return [*path[1:], edge.target]
+
+
+def cycle_across_ticks(graph: FlowGraph, edge: Edge, edges: Sequence[Edge]) -> list[int] | None:
+    """A short cycle of `edges` that ends with `edge` and passes a delay; None where there is none."""
+    following = successors(len(graph.nodes), ((e.source, e.target) for e in edges))
+    for late in edges:
+        if graph.port(late).delay is Delay.NONE:
+            continue
+        there = _path(following, edge.target, late.source)
+        back = _path(following, late.target, edge.source)
+        if there is not None and back is not None:
+            return [*there[1:], *back, edge.target]
+    return None
+
+
+def _path(following: Sequence[Sequence[int]], start: int, end: int) -> list[int] | None:
+    return [start] if start == end else shortest_path(following, start, end)
 
 
 def way_of_loss(graph: FlowGraph, facts: Sequence[Facts], start: int, fact: str) -> list[int]:

@@ -13,13 +13,16 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.engine.loops.nested import write_nested
 from penstock.engine.loops.rounds import write_rounds
+from penstock.engine.loops.step import NestedStep, nested_step_for
 from penstock.engine.row import Only, Row, tuple_source
 from penstock.engine.source_code import SourceCode
 from penstock.engine.steps import step_for
 from penstock.engine.steps.feedback import ClosingStep
 from penstock.engine.transients import must_take_back_first
 from penstock.expr.check import check
+from penstock.graph.node import Edge
 from penstock.expr.python import Scope, key_of, lower, predicate
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from penstock.engine.steps import Step
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
-    from penstock.graph.node import Edge, FlowGraph, Node
+    from penstock.graph.node import FlowGraph, Node
 
 
 # Python nests no more than 20 loops and 100 levels in one function; each operator may add a level.
@@ -67,7 +70,9 @@ class RegionWriter:
         self._members = frozenset(part.nodes)
         self._consumers = consumers
         self._loop_of = {n: loop for loop in analysis.loops for n in loop if n in self._members}
-        self._steps = {n: step_for(graph.nodes[n].operator, graph.nodes[n], self) for n in part.nodes}
+        self._nested = {n for n, loop in self._loop_of.items() if analysis.is_changing(loop)}
+        self.at = ""
+        self._steps = {n: self._step_for(graph.nodes[n]) for n in part.nodes}
         self._inlined = self._find_inlined()
         self._functions: set[str] = set()
 
@@ -89,9 +94,31 @@ class RegionWriter:
         """The step of a node of this region."""
         return self._steps[node]
 
-    def is_inlined(self, node: int) -> bool:
-        """Whether a node's rows are handed on where they are made, and stand in no buffer."""
-        return node in self._inlined
+    def _step_for(self, node: Node) -> Step:
+        if node.id in self._nested:
+            loop = self._loop_of[node.id]
+            return nested_step_for(node.operator, node, self, [source in loop for source in node.inputs])
+        return step_for(node.operator, node, self)
+
+    def reads_buffer(self, edge: Edge) -> bool:
+        """Whether an edge's rows stand in a buffer: its target's code is not written where they are made."""
+        return self._inlined.get(edge.source) != edge
+
+    def loop(self, node: int) -> tuple[int, ...]:
+        """The loop that a node is in."""
+        return self._loop_of[node]
+
+    def loops_apart(self, one: int, other: int) -> bool:
+        """Whether two nodes, of which at least one is in a loop, are not in the same."""
+        return self._loop_of.get(one) != self._loop_of.get(other)
+
+    def entries(self, node: int) -> tuple[Edge, ...]:
+        """The edges that enter a node, in the order of its ports."""
+        return tuple(Edge(s, node, port) for port, s in enumerate(self.graph.nodes[node].inputs))
+
+    def readers(self, node: int, among: Sequence[int]) -> list[Edge]:
+        """The edges that leave a node for one of some others."""
+        return [e for e in self._consumers[node] if e.target in among]
 
     def leaves(self, node: int, loop: Sequence[int]) -> bool:
         """Whether a node's rows are read outside of `loop`."""
@@ -100,6 +127,21 @@ class RegionWriter:
     def round(self, node: int) -> str:
         """The variable with the number of the round, from 0, of the loop that a node is in."""
         return f"round_{self._loop_of[node][0]}"
+
+    def next_round(self, node: int) -> str:
+        """The variable with the number of the round after this one, in a loop whose rows may be taken back."""
+        return f"next_{self._loop_of[node][0]}"
+
+    def times(self, node: int) -> str:
+        """The variable with the heap of the rounds that are still to come, likewise."""
+        return f"times_{self._loop_of[node][0]}"
+
+    @contextmanager
+    def at_round(self, source: str) -> Generator[None]:
+        """What is written inside works on rows that are there in the round `source`: `at` tells it."""
+        before, self.at = self.at, source
+        yield
+        self.at = before
 
     @contextmanager
     def in_first_round(self, node: int) -> Generator[None]:
@@ -230,6 +272,11 @@ class RegionWriter:
             return
         names = tuple(self.fresh(f.name) for f in schema.fields)
         weight = self.fresh("weight")
+        if source in self._nested and node.id in self._loop_of[source]:
+            at = self.fresh("at")
+            with self.code.block(f"for {', '.join((*names, weight, at))} in {buffer}:"), self.at_round(at):
+                yield Row(names, None, weight)
+            return
         with self.code.block(f"for {', '.join((*names, weight))} in {buffer}:"):
             if only is Only.ALL:
                 yield Row(names, None, weight)
@@ -256,11 +303,13 @@ class RegionWriter:
 
     def emit(self, node: int, row: Row) -> None:
         """Write what is done with one row of a node's output: its consumer's code, or a buffer."""
-        if node in self._inlined:
-            (edge,) = self._consumers[node]
+        edge = self._inlined.get(node)
+        if edge is not None:
             self._note_activation(edge.target)
             with self.code.working_for(edge.target, row.columns):
                 self._steps[edge.target].consume(edge.port, row)
+        elif node in self._nested:
+            self.code.line(f"{self.buffer(node)}.append({tuple_source((*row.columns, row.copies, self.at))})")
         else:
             self.code.line(f"{self.buffer(node)}.append({row.flat(append=self.is_append(node))})")
 
@@ -304,7 +353,8 @@ class RegionWriter:
             if len(group) == 1 and group[0] not in self._loop_of:
                 self.write_node(group[0])
             else:
-                write_rounds(self, group)
+                write_loop = write_nested if group[0] in self._nested else write_rounds
+                write_loop(self, group)
         if self._counting:
             for node in self.part.nodes:
                 self.code.line(f"x_activations[{node}] += {self.named('ran', node)}")
@@ -345,30 +395,40 @@ class RegionWriter:
         """Write what a node does with its inputs' buffers."""
         step, node = self._steps[node_id], self.graph.nodes[node_id]
         with self.code.working_for(node_id):
-            read = [self.buffer(s) for s in node.inputs if s not in self._inlined]
-            if self._counting and read:
-                with self.code.block(f"if {' or '.join(read)}:"):
-                    self._note_activation(node_id)
+            buffered = [edge for edge in self.entries(node_id) if self.reads_buffer(edge)]
+            self.note_activations(node_id, [edge.source for edge in buffered])
             if step.takes_rows:
-                for port, source in enumerate(node.inputs):
-                    if source not in self._inlined:
-                        with self.each_row(node, port) as row, self.code.working_for(node_id, row.columns):
-                            step.consume(port, row)
+                for edge in buffered:
+                    self.consume_buffer(node_id, edge.port)
             step.finish()
+
+    def note_activations(self, node: int, sources: Sequence[int]) -> None:
+        """Write that a node was activated if a buffer that it reads has rows."""
+        if self._counting and sources:
+            with self.code.block(f"if {' or '.join(map(self.buffer, sources))}:"):
+                self._note_activation(node)
+
+    def consume_buffer(self, node_id: int, port: int) -> None:
+        """Write what a node does with each row of an input that stands in a buffer."""
+        with (
+            self.each_row(self.graph.nodes[node_id], port) as row,
+            self.code.working_for(node_id, row.columns),
+        ):
+            self._steps[node_id].consume(port, row)
 
     def has_buffer(self, node: int) -> bool:
         """Whether a node's rows stand in a buffer, for others to read."""
-        return node not in self._inlined and bool(self._consumers[node])
+        return any(self.reads_buffer(edge) for edge in self._consumers[node])
 
     # -- what is inlined ---------------------------------------------------------------------------
 
-    def _find_inlined(self) -> frozenset[int]:
-        """Nodes whose only consumer's code is written where their rows are made."""
-        inlined: set[int] = set()
+    def _find_inlined(self) -> dict[int, Edge]:
+        """Nodes whose only consumer's code is written where their rows are made, with the edge to it."""
+        inlined: dict[int, Edge] = {}
         ends_heavy: dict[int, bool] = {}
         run: dict[int, int] = {}
         for node in reversed(self.part.nodes):
-            edges = self._consumers[node]
+            edges = self._handed_on(node)
             if len(edges) != 1 or not self._may_inline(edges[0]):
                 continue
             target = self._steps[edges[0].target]
@@ -379,12 +439,20 @@ class RegionWriter:
             if length > _LONGEST_RUN:
                 continue
             run[node] = length
-            inlined.add(node)
+            inlined[node] = edges[0]
             # A stateful consumer emits elsewhere, or is itself the heavy code.
             ends_heavy[node] = target.heavy or (
                 not target.keeps_state and ends_heavy.get(edges[0].target, False)
             )
-        return frozenset(inlined)
+        return inlined
+
+    def _handed_on(self, node: int) -> Sequence[Edge]:
+        """The edges over which a node's rows go where they are made."""
+        step = self._steps[node]
+        if isinstance(step, NestedStep) and step.makes_set:
+            # Outside of the loop its change is known when the last round is over.
+            return self.readers(node, self._loop_of[node])
+        return self._consumers[node]
 
     def _may_inline(self, edge: Edge) -> bool:
         if edge.source not in self._members or edge.target not in self._members:

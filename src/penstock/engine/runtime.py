@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.errors import EvaluationError, NoFixpoint, UnknownPort
+from penstock.engine.loops.runtime import RUNTIME as LOOPS
 from penstock.expr.runtime import NAN
 
 Rows = list[tuple[Any, ...]]
@@ -255,6 +256,7 @@ def sort(pending: list[tuple[Any, Any]]) -> None:
 
 
 RUNTIME: dict[str, Any] = {
+    **LOOPS,
     "x_sort": sort,
     "x_no_fixpoint": no_fixpoint,
     "x_consolidate": consolidate,

@@ -83,7 +83,8 @@ class Need:
 
     `why` finishes "it is needed because ...". `only_in_loop`: asked only of an
     operator that is part of a cycle; where every way round passes a delay, the
-    user's reason for that (`Operator.guard`) does instead.
+    user's reason for that (`Operator.guard`) does instead. `across_ticks`: of
+    the cycles, only in those that pass a delay.
     """
 
     port: int
@@ -91,6 +92,7 @@ class Need:
     why: str
     fix: str
     only_in_loop: bool = False
+    across_ticks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,7 @@ def write_rounds(writer: RegionWriter, loop: Sequence[int]) -> None:
     body = [n for n in loop if n not in closing]
     buffers = [n for n in body if writer.has_buffer(n)]
     leaving = [n for n in (*closing, *buffers) if writer.leaves(n, loop)]
-    entering = sorted(
-        {s for n in loop for s in graph.nodes[n].inputs if s not in loop and not writer.is_inlined(s)}
-    )
+    entering = sorted({s for n in loop for s in graph.nodes[n].inputs if s not in loop})
     rounds = writer.round(loop[0])
     for node in leaving:
         code.line(f"all_{node} = []")

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Feedback(Operator):
-    """The set of all rows that the closing stream ever had: a row goes round once.
+    """The set of the rows that the closing stream has: a row goes round once.
 
-    So the cycle computes a least fixpoint within each tick, and ends as soon as
-    nothing new is found. `max_iterations` bounds the rounds of one tick; a loop
-    that makes new rows for ever ends in an error instead of a hang.
+    So after each tick the cycle holds the least fixpoint of the input so far: what
+    follows from it, and nothing that only holds itself up. A tick ends as soon as
+    nothing new is found; one without input makes no round. `max_iterations` bounds the
+    rounds of one tick; a loop that makes new rows for ever ends in an error instead of
+    a hang.
 
-    Where every way back passes a `defer_tick`, there is no loop within a tick;
-    then rows may be taken back too, and this is the set of the rows that the
-    closing stream has.
+    Where every way back passes a `defer_tick`, there is no loop within a tick, and
+    this is the set of the rows that the closing stream has.
 
     >>> from penstock import col
     >>> from penstock.testing import show
@@ -51,12 +52,16 @@ class Feedback(Operator):
             Need(
                 0,
                 "append",
-                "a row that went round cannot be taken back:\n"
-                "what followed from it may have other reasons to stay",
-                "feed the loop from streams that only grow, or aggregate and subtract after it",
+                "a row that went round a tick later cannot be taken back:\n"
+                "what followed from it may hold itself up",
+                "let it go round within the tick, or feed the loop from streams that only grow",
                 only_in_loop=True,
+                across_ticks=True,
             ),
         )
+
+    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
+        return ""
 
     def placement(self) -> Placement:
         return WHOLE

@@ -24,6 +24,7 @@ class FlatMap(Operator):
     """
 
     kind: ClassVar[str] = "flat_map"
+    linear: ClassVar[bool] = True
     function: Callable[..., Iterable[object]]
 
     def ports(self) -> tuple[Port, ...]:

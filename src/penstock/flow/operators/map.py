@@ -27,6 +27,7 @@ class Map(Operator):
     """
 
     kind: ClassVar[str] = "map"
+    linear: ClassVar[bool] = True
     function: Callable[..., object]
 
     def ports(self) -> tuple[Port, ...]:

@@ -22,6 +22,7 @@ class Union(Operator):
     """
 
     kind: ClassVar[str] = "union"
+    linear: ClassVar[bool] = True
     count: int
 
     def ports(self) -> tuple[Port, ...]:

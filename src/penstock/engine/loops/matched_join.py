@@ -1,0 +1,112 @@
+"""Joins in a loop that must know how many right rows match a left one: left, and semi or anti with a residual.
+
+The right side does not go round, so a left row has the same partners in every round. How
+many they are is counted anew where the left row or a right row of its key changes.
+
+Slots: right, key -> {row: weight} or a list; left, as any side that goes round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.loops.sides import OutsideSide, round_side
+from penstock.engine.loops.step import NestedStep
+from penstock.engine.row import Row, negated, times
+from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.flow.operators.join import How, Join
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.slot import Slot
+    from penstock.graph.node import Node
+
+
+class NestedMatchedJoinStep(NestedStep):
+    heavy = True
+    sites = 6
+
+    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], operator: Join) -> None:
+        super().__init__(node, writer, varies)
+        self._how = operator.how
+        self._rows = JoinedRows(node, writer, operator)
+        self._left = round_side(node, 0, writer, "left", operator.left_keys)
+        self._right = OutsideSide(node, 1, writer, "right")
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (*self._left.slots(), *self._right.slots())
+
+    # -- the right side, before the first round ----------------------------------------------
+
+    def enter(self, port: int) -> None:
+        writer, code = self.writer, self.code
+        changes, key, own = writer.fresh("changes"), writer.fresh("key"), writer.fresh("own")
+        code.line(f"{changes} = {{}}")
+        with writer.each_row(self.node, 1) as row, self._rows.key_of(1, row) as at:
+            row = self._right.whole(row)
+            change = self._right.change(at, row) or "1"
+            code.line(f"{own} = {changes}.setdefault({at}, {{}})")
+            code.line(f"{own}[{row.whole}] = {own}.get({row.whole}, 0) + {change}")
+        with code.block(f"for {key}, {own} in {changes}.items():"):
+            with self._left.each_row(key) as (left, known):
+                self._change_partners(left, known, key, own)
+
+    def _change_partners(self, left: Row, known: str, key: str, changes: str) -> None:
+        """A left row of the past: pairs come and go, and it may gain its first partner or lose its last."""
+        writer, code = self.writer, self.code
+        right, n, change = writer.fresh("row"), writer.fresh("n"), writer.fresh("change")
+        code.line(f"{change} = 0")
+        with code.block(f"for {right}, {n} in {changes}.items():"), code.block(f"if {n}:"):
+            pair = left.columns + writer.unpack(self._rows.schemas[1], right)
+            with self._rows.where_residual(pair):
+                code.line(f"{change} += {n}")
+                if self._how is How.LEFT:
+                    with self._left.each_round(left, known) as row:
+                        self.emit(Row(self._rows.output(pair), None, times(row.weight, n)))
+        with code.block(f"if {change}:"):
+            matches = self._count_matches(left, key)
+            crossing = writer.fresh("crossing")
+            code.line(f"{crossing} = ({matches} > 0) - ({matches} > {change})")
+            with code.block(f"if {crossing}:"), self._left.each_round(left, known) as row:
+                sign = crossing if self._how is How.SEMI else negated(crossing)
+                self.emit(self._answer(Row(row.columns, row.whole, times(row.weight, sign))))
+
+    def _count_matches(self, row: Row, key: str) -> str:
+        matches = self.writer.fresh("matches")
+        self.code.line(f"{matches} = 0")
+        with self._right.each(key) as right, self._rows.where_residual(row.columns + right.columns):
+            self.code.line(f"{matches} += {right.copies}")
+        return matches
+
+    # -- the left side ------------------------------------------------------------------------
+
+    def consume(self, port: int, row: Row) -> None:
+        writer, code = self.writer, self.code
+        row = self._left.whole(row)
+        nulls = writer.null_key_test(self._rows.operator.left_keys, self.node, 0, row.columns)
+        if nulls is not None and self._how is not How.SEMI:
+            with code.block(f"if {nulls}:"):
+                self.emit(self._answer(row))
+        with self._rows.key_of(0, row) as key:
+            matches = writer.fresh("matches")
+            code.line(f"{matches} = 0")
+            with self._right.each(key) as right:
+                pair = row.columns + right.columns
+                with self._rows.where_residual(pair):
+                    code.line(f"{matches} += {right.copies}")
+                    if self._how is How.LEFT:
+                        weight = times(row.weight, right.weight)
+                        self.emit(Row(self._rows.output(pair), None, weight))
+            test = "> 0" if self._how is How.SEMI else "<= 0"
+            with code.block(f"if {matches} {test}:"):
+                self.emit(self._answer(row))
+            self._left.add(key, row)
+
+    def _answer(self, row: Row) -> Row:
+        """The row as it leaves by itself: with nulls for what a partner would add."""
+        if self._how is not How.LEFT:
+            return row
+        nulls = ("None",) * len(self._rows.operator.kept_right)
+        return Row(row.columns + nulls, None, row.weight)

@@ -1,0 +1,130 @@
+"""A loop whose rows may be taken back: differences by tick and round.
+
+Each stream of the loop is a sequence of bags, one per round: what enters is the same
+in all of them, a feedback is empty in round 0 and then what closed it in the round
+before. The answer is where the sequence comes to rest. From tick to tick each
+operator remembers how its input changed from round to round, summed over all past
+ticks, and a tick brings the change of that. Rounds run in ascending order, only
+those in which something changes.
+
+This is differential dataflow (McSherry, Murray, Isaacs, Isard: CIDR 2013) with one process and
+one order of ticks, so that all past ticks are one; see also DBSP (Budiu et al.: VLDB 2023).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.loops.step import NestedStep
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.engine.region_writer import RegionWriter
+
+_SHOWN_ROUNDS = 10
+"""How many of the last rounds an error tells the growth of."""
+
+
+def write_nested(writer: RegionWriter, loop: Sequence[int]) -> None:
+    """Write the loop; afterwards the buffers of its nodes have what leaves it, as rows with weights."""
+    code = writer.code
+    round_, next_, times = writer.round(loop[0]), writer.next_round(loop[0]), writer.times(loop[0])
+    growth = writer.fresh("growth")
+    nested = {n: step for n in loop if isinstance(step := writer.step(n), NestedStep)}
+    feedbacks = {n: step for n, step in nested.items() if step.is_feedback}
+    buffers = [n for n in loop if any(writer.reads_buffer(e) for e in writer.readers(n, loop))]
+    leaving = [n for n in loop if writer.leaves(n, loop)]
+    summed = [n for n in leaving if n not in nested or not nested[n].makes_set]
+    for line in (f"{round_} = 0", f"{next_} = 1", f"{times} = []", f"{growth} = []"):
+        code.line(line)
+    for node in summed:
+        code.line(f"all_{node} = {{}}")
+    for node in buffers:
+        code.line(f"{writer.buffer(node)} = []")
+    for node, step in nested.items():
+        with code.working_for(node):
+            step.begin_loop()
+    with writer.at_round(round_):
+        for node in loop:
+            _write_entering(writer, loop, node)
+        with code.block("while True:"):
+            for node in loop:
+                _write_turn(writer, loop, node, drains=node not in feedbacks)
+            for node in feedbacks:
+                _write_drain(writer, loop, node)
+            for node in summed:
+                _write_sum(writer, node)
+            for node in buffers:
+                code.line(f"{writer.buffer(node)}.clear()")
+            for step in nested.values():
+                step.end_round()
+            with code.block(f"if not {times}:"):
+                code.line("break")
+            code.line(f"{round_} = x_heappop({times})")
+            with code.block(f"while {times} and {times}[0] == {round_}:"):
+                code.line(f"x_heappop({times})")
+            code.line(f"{next_} = {round_} + 1")
+            for step in nested.values():
+                step.begin_round()
+            _write_bound(writer, feedbacks, round_, growth)
+    for node in leaving:
+        code.line(f"{writer.buffer(node)} = []")
+        with code.working_for(node):
+            if node in summed:
+                row, weight = writer.fresh("row"), writer.fresh("weight")
+                with code.block(f"for {row}, {weight} in all_{node}.items():"), code.block(f"if {weight}:"):
+                    code.line(f"{writer.buffer(node)}.append({row} + ({weight},))")
+            else:
+                nested[node].outcome(writer.buffer(node))
+
+
+def _write_entering(writer: RegionWriter, loop: Sequence[int], node_id: int) -> None:
+    """What does not go round is there from round 0 on."""
+    step, node = writer.step(node_id), writer.graph.nodes[node_id]
+    with writer.code.working_for(node_id):
+        for port, source in enumerate(node.inputs):
+            if source in loop:
+                continue
+            writer.note_activations(node_id, [source])
+            if isinstance(step, NestedStep):
+                step.enter(port)
+            else:
+                writer.consume_buffer(node_id, port)
+
+
+def _write_drain(writer: RegionWriter, loop: Sequence[int], node_id: int) -> None:
+    for edge in writer.entries(node_id):
+        if edge.source in loop and writer.reads_buffer(edge):
+            writer.note_activations(node_id, [edge.source])
+            writer.consume_buffer(node_id, edge.port)
+
+
+def _write_turn(writer: RegionWriter, loop: Sequence[int], node_id: int, *, drains: bool) -> None:
+    step = writer.step(node_id)
+    with writer.code.working_for(node_id):
+        if drains:
+            _write_drain(writer, loop, node_id)
+        if isinstance(step, NestedStep):
+            step.turn()
+
+
+def _write_sum(writer: RegionWriter, node: int) -> None:
+    """What leaves is the sum over the rounds."""
+    code, row, weight = writer.code, writer.fresh("row"), writer.fresh("weight")
+    with code.block(f"for *{row}, {weight}, _ in {writer.buffer(node)}:"):
+        code.line(f"{row} = tuple({row})")
+        code.line(f"all_{node}[{row}] = all_{node}.get({row}, 0) + {weight}")
+
+
+def _write_bound(
+    writer: RegionWriter, feedbacks: dict[int, NestedStep], round_: str, growth: str
+) -> None:
+    code = writer.code
+    bound = min(step.max_iterations for step in feedbacks.values())
+    with code.block(f"if {round_} > {bound - _SHOWN_ROUNDS}:"):
+        sizes = {n: f"len({writer.named('pending', n)}.get({round_}, ()))" for n in feedbacks}
+        code.line(f"{growth}.append({' + '.join(sizes.values())})")
+        with code.working_for(next(iter(feedbacks))), code.block(f"if {round_} > {bound}:"):
+            closing = ", ".join(f"{n}: {size}" for n, size in sizes.items())
+            code.line(f"x_no_fixpoint({round_}, {growth}, {{{closing}}})")

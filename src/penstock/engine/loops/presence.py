@@ -1,0 +1,227 @@
+"""Semi join, anti join and difference in a loop whose rows may be taken back, without a residual.
+
+Where the right side does not go round, it is complete before the first round: a key is
+present or not in all of them. Else (a semi join) a key is present from some round on, and
+a left row is there from the later of its own round and that one.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from penstock.engine.loops.ranks import Ranks
+from penstock.engine.loops.runtime import RANK
+from penstock.engine.loops.sides import OutsideSide, RoundSide, round_side
+from penstock.engine.loops.step import NestedStep, copies, nested_step_for
+from penstock.engine.row import Row, negated, times
+from penstock.engine.slot import Slot
+from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.flow.operators.difference import Difference
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from contextlib import AbstractContextManager
+
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.steps.step import Step
+    from penstock.expr.tree import Expr
+    from penstock.flow.operators.join import Join
+    from penstock.graph.node import Node
+
+
+class Keys:
+    """The keys of both sides, and what becomes of a left row without one."""
+
+    def __init__(self, node: Node, writer: RegionWriter, operator: Join | None) -> None:
+        self._node = node
+        self._writer = writer
+        self._join = None if operator is None else JoinedRows(node, writer, operator)
+
+    def exprs(self, port: int) -> tuple[Expr, ...]:
+        """The expressions of a side's key; none where it is the whole row."""
+        if self._join is None:
+            return ()
+        return self._join.operator.left_keys if port == 0 else self._join.operator.right_keys
+
+    def of(self, port: int, row: Row) -> AbstractContextManager[str]:
+        """The variable with the row's key; what is written inside runs where no part of it is null."""
+        if self._join is not None:
+            return self._join.key_of(port, row)
+        writer, key = self._writer, self._writer.fresh("key")
+        writer.code.line(f"{key} = {writer.row_key(writer.input_schema(self._node, port), row.columns)}")
+        return nullcontext(key)
+
+    def null_test(self, row: Row) -> str | None:
+        """Source of whether a left row has no key; None where each has one."""
+        if self._join is None:
+            return None
+        return self._writer.null_key_test(self._join.operator.left_keys, self._node, 0, row.columns)
+
+
+class OutsidePresenceStep(NestedStep):
+    """The right side does not go round. Slots: right, key -> number of rows; left, as any side that does.
+
+    present: whether a key must be present (semi) or absent (anti, difference).
+    """
+
+    heavy = True
+    sites = 4
+
+    def __init__(
+        self, node: Node, writer: RegionWriter, varies: Sequence[bool], keys: Keys, *, present: bool
+    ) -> None:
+        super().__init__(node, writer, varies)
+        self._keys = keys
+        self._present = present
+        self._left = round_side(node, 0, writer, "left", keys.exprs(0) or ())
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (*self._left.slots(), Slot(f"{self.node.id}.right"))
+
+    def enter(self, port: int) -> None:
+        writer, code, node = self.writer, self.code, self.node.id
+        slot, get = writer.slot(node, "right"), writer.slot_get(node, "right")
+        before = writer.fresh("before")
+        code.line(f"{before} = {{}}")
+        with writer.each_row(self.node, 1) as row, self._keys.of(1, row) as key:
+            old, new = writer.fresh("old"), writer.fresh("new")
+            code.line(f"{old} = {get}({key}) or 0")
+            with code.block(f"if {key} not in {before}:"):
+                code.line(f"{before}[{key}] = {old}")
+            code.line(f"{new} = {old} + {row.copies}")
+            with code.block(f"if {new}:"):
+                code.line(f"{slot}[{key}] = {new}")
+            with code.block(f"elif {old}:"):
+                code.line(f"del {slot}[{key}]")
+        key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
+        change = writer.fresh("change")
+        with code.block(f"for {key}, {old} in {before}.items():"):
+            code.line(f"{new} = {get}({key}) or 0")
+            code.line(f"{change} = ({new} > 0) - ({old} > 0)")
+            with code.block(f"if {change}:"), self._left.each(key) as row:
+                sign = change if self._present else negated(change)
+                self.emit(Row(row.columns, row.whole, times(row.weight, sign)))
+
+    def consume(self, port: int, row: Row) -> None:
+        with self._left_key(row) as key:
+            test = "> 0" if self._present else "<= 0"
+            with self.code.block(f"if ({self.writer.slot_get(self.node.id, 'right')}({key}) or 0) {test}:"):
+                self.emit(row)
+            self._left.add(key, self._left.whole(row))
+
+    @contextmanager
+    def _left_key(self, row: Row) -> Generator[str]:
+        nulls = None if self._present else self._keys.null_test(row)
+        if nulls is None:
+            with self._keys.of(0, row) as key:
+                yield key
+            return
+        with self.code.block(f"if {nulls}:"):
+            self.emit(row)
+        with self.code.block("else:"), self._keys.of(0, row) as key:
+            yield key
+
+
+class RoundPresenceStep(NestedStep):
+    """A semi join whose right side goes round.
+
+    Slots: keys, key -> rank and how many rows by round; left, as any side; present, where
+    both sides go round: key -> {round: change of presence}, as far as left rows have met it.
+    """
+
+    heavy = True
+    sites = 2
+
+    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], keys: Keys) -> None:
+        super().__init__(node, writer, varies)
+        self._keys = keys
+        self._ranks = Ranks(node.id, writer, "keys", shift=0)
+        self._left: OutsideSide | RoundSide = (
+            RoundSide(node, 0, writer, "left") if varies[0] else OutsideSide(node, 0, writer, "left")
+        )
+
+    def slots(self) -> tuple[Slot, ...]:
+        present = (Slot(f"{self.node.id}.present"),) if self.varies[0] else ()
+        return (self._ranks.slot(), *self._left.slots(), *present)
+
+    def begin_loop(self) -> None:
+        self._ranks.begin_loop()
+
+    def begin_round(self) -> None:
+        self._ranks.begin_round()
+
+    def end_round(self) -> None:
+        self._ranks.end_round()
+
+    def consume(self, port: int, row: Row) -> None:
+        with self._keys.of(port, row) as key:
+            if port == 1:
+                self._ranks.add(key, copies(self.writer, row))
+            elif isinstance(self._left, OutsideSide):
+                self._enter_left(self._left, row, key)
+            else:
+                self._meet_presence(self._left, row, key)
+
+    def _enter_left(self, left: OutsideSide, row: Row, key: str) -> None:
+        """A left row from outside comes before the first round: what is known of keys is of the past."""
+        code, writer = self.code, self.writer
+        row = left.whole(row)
+        weight = left.change(key, row)
+        own, rank = writer.fresh("own"), writer.fresh("rank")
+        code.line(f"{own} = {writer.slot_get(self.node.id, 'keys')}({key})")
+        with code.block(f"if {own} is not None:"):
+            code.line(f"{rank} = {own}.get({RANK})")
+            test = f"{rank} is not None" if weight is None else f"{rank} is not None and {weight}"
+            with code.block(f"if {test}:"), writer.at_round(rank):
+                self.emit(Row(row.columns, row.whole, weight))
+
+    def _meet_presence(self, left: RoundSide, row: Row, key: str) -> None:
+        code, writer = self.code, self.writer
+        row = left.whole(row)
+        own, at, n = writer.fresh("present"), writer.fresh("at"), writer.fresh("n")
+        code.line(f"{own} = {writer.slot_get(self.node.id, 'present')}({key})")
+        with code.block(f"if {own} is not None:"), code.block(f"for {at}, {n} in {own}.items():"):
+            with self._later(writer.at, at):
+                self.emit(Row(row.columns, row.whole, times(row.weight, n)))
+        left.add(key, row)
+
+    @contextmanager
+    def _later(self, one: str, other: str) -> Generator[None]:
+        at = self.writer.fresh("at")
+        self.code.line(f"{at} = {one} if {one} > {other} else {other}")
+        with self.writer.at_round(at):
+            yield
+
+    def turn(self) -> None:
+        self._ranks.turn(self._emit_crossing)
+
+    def _emit_crossing(self, key: str, weight: str) -> None:
+        round_ = self.writer.at
+        if isinstance(self._left, OutsideSide):
+            with self._left.each(key) as row:
+                self.emit(Row(row.columns, row.whole, times(row.weight, weight)))
+            return
+        with self._left.each(key) as row, self._later(round_, self.writer.at):
+            self.emit(Row(row.columns, row.whole, times(row.weight, weight)))
+        self._remember(key, weight, round_)
+
+    def _remember(self, key: str, weight: str, at: str) -> None:
+        code, writer = self.code, self.writer
+        slot, own, n = writer.slot(self.node.id, "present"), writer.fresh("present"), writer.fresh("n")
+        code.line(f"{own} = {writer.slot_get(self.node.id, 'present')}({key})")
+        with code.block(f"if {own} is None:"):
+            code.line(f"{slot}[{key}] = {{{at}: {weight}}}")
+        with code.block("else:"):
+            code.line(f"{n} = {own}.get({at}, 0) + {weight}")
+            with code.block(f"if {n}:"):
+                code.line(f"{own}[{at}] = {n}")
+            with code.block("else:"):
+                code.line(f"del {own}[{at}]")
+                with code.block(f"if not {own}:"):
+                    code.line(f"del {slot}[{key}]")
+
+
+@nested_step_for.register(Difference)
+def _difference(operator: Difference, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+    return OutsidePresenceStep(node, writer, varies, Keys(node, writer, None), present=False)

@@ -1,0 +1,161 @@
+"""Sets that grow from round to round: who is there from which round on, kept up from tick to tick.
+
+Per row a history `{round: weight}` of what came, and its rank: the first round in which
+the sum of the weights is above 0. With the input of a tick fixed, a set of a loop only
+grows from round to round, so a rank says all of what a row gives to later rounds, and
+the change of a tick is at most -1 at the old rank and +1 at the new one. A row is looked at,
+in the order of rounds, in each round in which weights changed, at its old rank once it
+has a lower one, and in the rounds of its history that follow one in which it was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.engine.loops.runtime import RANK
+from penstock.engine.slot import Slot
+
+if TYPE_CHECKING:
+    from penstock.engine.region_writer import RegionWriter
+
+
+class Ranks:
+    """Writes the code that keeps such a set.
+
+    what:  name of the slot, entry -> history with rank.
+    shift: how many rounds later than it comes an entry is there: 1 in a feedback, else 0.
+    """
+
+    def __init__(self, node: int, writer: RegionWriter, what: str, shift: int) -> None:
+        self._node = node
+        self._writer = writer
+        self._code = writer.code
+        self._what = what
+        self._shift = shift
+        self._slot, self._get = writer.slot(node, what), writer.slot_get(node, what)
+        self.before = writer.named("before", node)
+        self._pending = writer.named("pending", node)
+        self._soon = writer.named("soon", node)
+
+    def slot(self) -> Slot:
+        return Slot(f"{self._node}.{self._what}")
+
+    @property
+    def _times(self) -> str:
+        return self._writer.times(self._node)
+
+    def _due(self) -> str:
+        """The variable with the round for which what comes in this round is scheduled."""
+        return self._writer.next_round(self._node) if self._shift else self._writer.round(self._node)
+
+    def begin_loop(self) -> None:
+        self._code.line(f"{self.before} = {{}}")
+        self._code.line(f"{self._soon} = {{}}")
+        self._code.line(f"{self._pending} = {{{self._due()}: {self._soon}}}")
+
+    def begin_round(self) -> None:
+        self._code.line(f"{self._soon} = {self._pending}.get({self._due()})")
+        with self._code.block(f"if {self._soon} is None:"):
+            self._code.line(f"{self._soon} = {self._pending}[{self._due()}] = {{}}")
+
+    def end_round(self) -> None:
+        """What came in this round is due in the next; without a shift, its turn has been."""
+        if not self._shift:
+            return
+        with self._code.block(f"if {self._soon}:"):
+            self._code.line(f"x_heappush({self._times}, {self._due()})")
+        with self._code.block("else:"):
+            self._code.line(f"del {self._pending}[{self._due()}]")
+
+    def add(self, entry: str, weight: str) -> None:
+        """Write that the history of `entry` changes by `weight` at the writer's present `at`."""
+        code, writer = self._code, self._writer
+        own, n, rank = writer.fresh("own"), writer.fresh("n"), writer.fresh("rank")
+        due = self._due()
+        touch = f"{self._soon}[{entry}] = None"
+        if writer.at != writer.round(self._node):
+            due = writer.at
+            if self._shift:
+                due = writer.fresh("due")
+                code.line(f"{due} = {writer.at} + {self._shift}")
+            touch = f"x_schedule({self._pending}, {self._times}, {due}, {entry})"
+        code.line(f"{own} = {self._get}({entry})")
+        with code.block(f"if {own} is None:"):
+            code.line(f"{self._slot}[{entry}] = {{{due}: {weight}}}")
+            code.line(touch)
+        with code.block("else:"):
+            code.line(f"{n} = {own}.get({due}, 0) + {weight}")
+            with code.block(f"if {n}:"):
+                code.line(f"{own}[{due}] = {n}")
+            with code.block("else:"):
+                code.line(f"del {own}[{due}]")
+            code.line(f"{rank} = {own}.get({RANK})")
+            # Who is there before stays there; what it would lose is looked at in that round.
+            with code.block(f"if {rank} is None or {rank} >= {due}:"):
+                code.line(touch)
+
+    def turn(self, emit: Callable[[str, str], None]) -> None:
+        """Write what is done for the entries of this round. `emit(entry, weight)` writes what follows."""
+        code, writer = self._code, self._writer
+        round_ = writer.round(self._node)
+        entry, own, rank, weight = (writer.fresh(n) for n in ("row", "own", "rank", "weight"))
+        present = f"{own}.get({round_}, 0) > 0 and x_total({own}, {round_}) > 0"
+        alone = f"{own}.get({round_}, 0) > 0 and (len({own}) == 1 or x_total({own}, {round_}) > 0)"
+        with code.block(f"for {entry} in {self._pending}.pop({round_}, ()):"):
+            code.line(f"{own} = {self._get}({entry})")
+            with code.block(f"if {own} is None:"):
+                code.line("continue")
+            code.line(f"{rank} = {own}.get({RANK})")
+            with code.block(f"if {rank} is None:"):
+                with code.block(f"if {alone}:"):
+                    code.line(f"{own}[{RANK}] = {round_}")
+                    with code.block(f"if {entry} not in {self.before}:"):
+                        code.line(f"{self.before}[{entry}] = None")
+                    code.line(f"{weight} = 1")
+                with code.block("else:"):
+                    self._look_later(entry, own, round_)
+                    code.line("continue")
+            with code.block(f"elif {rank} < {round_}:"):
+                with code.block(f"if {self.before}.get({entry}) != {round_}:"):
+                    code.line("continue")
+                code.line(f"{weight} = -1")
+            with code.block(f"elif {present}:"):
+                with code.block(f"if {rank} == {round_}:"):
+                    code.line("continue")
+                code.line(f"{self.before}[{entry}] = {rank}")
+                code.line(f"{own}[{RANK}] = {round_}")
+                code.line(f"x_schedule({self._pending}, {self._times}, {rank}, {entry})")
+                code.line(f"{weight} = 1")
+            with code.block(f"elif {rank} == {round_}:"):
+                code.line(f"{self.before}[{entry}] = {rank}")
+                code.line(f"del {own}[{RANK}]")
+                self._look_later(entry, own, round_)
+                code.line(f"{weight} = -1")
+            with code.block("else:"):
+                # Only where weights are below 0 meanwhile: a lower round may matter first.
+                next_ = f"min(x_later({own}, {round_}) or {rank}, {rank})"
+                code.line(f"x_schedule({self._pending}, {self._times}, {next_}, {entry})")
+                code.line("continue")
+            emit(entry, weight)
+
+    def _look_later(self, entry: str, own: str, round_: str) -> None:
+        """Write that an entry that is not there now is looked at in the next round of its history."""
+        code, later = self._code, self._writer.fresh("later")
+        code.line(f"{later} = x_later({own}, {round_})")
+        with code.block(f"if {later}:"):
+            code.line(f"x_schedule({self._pending}, {self._times}, {later}, {entry})")
+        with code.block(f"elif not {own}:"):
+            code.line(f"del {self._slot}[{entry}]")
+
+    def outcome(self, out: str) -> None:
+        """Write which entries came and went in this tick, as rows with weights."""
+        code, writer = self._code, self._writer
+        entry, old, own = (writer.fresh(n) for n in ("row", "old", "own"))
+        with code.block(f"for {entry}, {old} in {self.before}.items():"):
+            code.line(f"{own} = {self._get}({entry})")
+            with code.block(f"if {own} is not None and {RANK} in {own}:"):
+                with code.block(f"if {old} is None:"):
+                    code.line(f"{out}.append({entry} + (1,))")
+            with code.block(f"elif {old} is not None:"):
+                code.line(f"{out}.append({entry} + (-1,))")

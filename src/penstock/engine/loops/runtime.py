@@ -1,0 +1,49 @@
+"""What generated loops call. A history is `{round: weight}`, with the rank under `RANK`."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any
+
+RANK = -1
+"""Where a history holds the first round in which the sum of its weights is above 0; absent where none is."""
+
+History = dict[int, int]
+Pending = dict[int, dict[Any, None]]
+
+
+def total(history: History, upto: int) -> int:
+    """The sum of the weights of the rounds up to one."""
+    found = 0
+    for at, weight in history.items():
+        if 0 <= at <= upto:
+            found += weight
+    return found
+
+
+def later(history: History, after: int) -> int:
+    """The first round of a history after `after`, which is not below 0; 0 where there is none."""
+    found = 0
+    for at in history:
+        if at > after and (at < found or not found):
+            found = at
+    return found
+
+
+def schedule(pending: Pending, times: list[int], at: int, row: Any) -> None:
+    """Let `row` be looked at in round `at`, which is still to come."""
+    rows = pending.get(at)
+    if rows is None:
+        pending[at] = {row: None}
+        heappush(times, at)
+    else:
+        rows[row] = None
+
+
+RUNTIME: dict[str, Any] = {
+    "x_heappop": heappop,
+    "x_heappush": heappush,
+    "x_later": later,
+    "x_schedule": schedule,
+    "x_total": total,
+}

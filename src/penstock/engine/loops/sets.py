@@ -1,0 +1,73 @@
+"""Feedback and distinct in a loop whose rows may be taken back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.loops.ranks import Ranks
+from penstock.engine.loops.step import NestedStep, copies, nested_step_for
+from penstock.engine.row import Row
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.feedback import Feedback
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.slot import Slot
+    from penstock.engine.steps.step import Step
+    from penstock.graph.node import Node
+
+
+class SetStep(NestedStep):
+    """A slot `history`: row -> rank and weights by round."""
+
+    makes_set = True
+
+    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], shift: int) -> None:
+        super().__init__(node, writer, varies)
+        self._ranks = Ranks(node.id, writer, "history", shift)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (self._ranks.slot(),)
+
+    def begin_loop(self) -> None:
+        self._ranks.begin_loop()
+
+    def begin_round(self) -> None:
+        self._ranks.begin_round()
+
+    def end_round(self) -> None:
+        self._ranks.end_round()
+
+    def consume(self, port: int, row: Row) -> None:
+        key = self.writer.fresh("row")
+        self.code.line(f"{key} = {self.writer.row_key(self.node.schema, row.columns)}")
+        self._ranks.add(key, copies(self.writer, row))
+
+    def turn(self) -> None:
+        def emit(entry: str, weight: str) -> None:
+            self.emit(Row(self.writer.unpack(self.node.schema, entry), entry, weight))
+
+        self._ranks.turn(emit)
+
+    def outcome(self, out: str) -> None:
+        self._ranks.outcome(out)
+
+
+class NestedFeedbackStep(SetStep):
+    is_feedback = True
+
+    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], operator: Feedback) -> None:
+        super().__init__(node, writer, varies, shift=1)
+        self.max_iterations = operator.max_iterations
+
+
+@nested_step_for.register(Feedback)
+def _feedback(operator: Feedback, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+    return NestedFeedbackStep(node, writer, varies, operator)
+
+
+@nested_step_for.register(Distinct)
+def _distinct(operator: Distinct, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+    return SetStep(node, writer, varies, shift=0)

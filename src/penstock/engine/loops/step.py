@@ -1,0 +1,82 @@
+"""What a step is in a loop whose rows may be taken back.
+
+Rows there carry, beside a weight, the round in which they are there: `at`. A row
+that is there from round 3 on in an earlier tick, and from round 5 on now, is -1 at 3
+and +1 at 5. What answers row by row, and what multiplies (joins), hands a change
+on at once, whatever round it is of. What counts must know all changes up to a
+round first: it schedules its work for a turn in that round.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from penstock.engine.steps.step import Step, step_for
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.row import Row
+    from penstock.graph.node import Node, Operator
+
+
+class NestedStep(Step):
+    """One operator's code in such a loop.
+
+    varies: per port, whether what it reads goes round. What does not enters before the
+            first round, at round 0.
+    makes_set: in each round its rows are a set, and a row that is there stays in later ones.
+    is_feedback: it closes the loop, and hands out in a round what came in the one before.
+    max_iterations: of a feedback, the bound of the rounds.
+    """
+
+    keeps_state = True
+    makes_set: bool = False
+    is_feedback: bool = False
+    max_iterations: int = 0
+
+    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> None:
+        super().__init__(node, writer)
+        self.varies = varies
+
+    def begin_loop(self) -> None:
+        """Write what must stand before anything enters the loop."""
+
+    def enter(self, port: int) -> None:
+        """Write what is done with all rows of an input that does not go round. Default: each is consumed."""
+        with self.writer.each_row(self.node, port) as row, self.code.working_for(self.node.id, row.columns):
+            self.consume(port, row)
+
+    def begin_round(self) -> None:
+        """Write what stands before each round."""
+
+    def turn(self) -> None:
+        """Write the work that was scheduled for this round."""
+
+    def end_round(self) -> None:
+        """Write what stands after each round."""
+
+    def outcome(self, out: str) -> None:
+        """Write the change of the answer as rows with weights into the list `out`, after the last round.
+
+        Only where `makes_set`: elsewhere the changes of the rounds are summed.
+        """
+
+
+@singledispatch
+def nested_step_for(operator: Operator, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+    """The step of an operator in a loop whose rows may be taken back. Default: what answers row by row."""
+    assert operator.linear, f"{type(operator).__name__} in a loop whose rows may be taken back"
+    return step_for(operator, node, writer)
+
+
+def copies(writer: RegionWriter, row: Row) -> str:
+    """A cheap source of a row's weight, for where it is used more than once."""
+    weight = row.copies
+    if weight.isidentifier() or weight.lstrip("-").isdigit():
+        return weight
+    name = writer.fresh("weight")
+    writer.code.line(f"{name} = {weight}")
+    return name
