@@ -89,7 +89,7 @@ class Fields:
         return found
 
 
-def shown(value: object) -> str:
+def shown(value: object, width: int = 60) -> str:
     """A value in an error, not too long."""
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= width else f"{text[: width - 3]}..."

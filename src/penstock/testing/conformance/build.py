@@ -1,0 +1,126 @@
+"""From the description of a graph to a flow, through what users write flows with.
+
+A stream of a case is a stream of `object`; the ticks of the flow are given. A
+cycle is closed by a feedback that keeps duplicates: rows go round as often as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.flow.flow import Flow
+from penstock.testing.conformance import operators_folds, operators_pairs, operators_rows
+from penstock.testing.conformance.description import EdgeDescription, GraphDescription
+from penstock.testing.conformance.site import Rows, Site
+
+BUILDERS: Mapping[str, Callable[[Site], Any]] = {
+    **operators_rows.BUILDERS,
+    **operators_pairs.BUILDERS,
+    **operators_folds.BUILDERS,
+}
+"""What builds each operator, by its name."""
+
+
+def build(graph: GraphDescription, outputs: Iterable[str]) -> Flow:
+    """The flow of a graph without faults, with a sink per output.
+
+    outputs: nodes that have one stream, which leaves the flow; of a sink what enters it.
+
+    Raises what building a flow raises.
+    """
+    plan = _plan(graph)
+    building = _Building(Flow("case", ticks="given"), graph, plan.back_edges)
+    for node in plan.order:
+        building.add(node)
+    return building.closed(outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """An order in which nodes are built, and the edges that go against it."""
+
+    order: tuple[str, ...]
+    back_edges: frozenset[int]
+
+
+def _plan(graph: GraphDescription) -> _Plan:
+    """Depth first from the nodes as they are written: an edge back to where a search stands closes a cycle."""
+    leaving: dict[str, list[tuple[int, str]]] = {name: [] for name in graph.nodes}
+    for at, edge in enumerate(graph.edges):
+        leaving[edge.source].append((at, edge.target))
+    finished: list[str] = []
+    open_nodes: set[str] = set()
+    seen: set[str] = set()
+    back: set[int] = set()
+    entered = {edge.target for edge in graph.edges}
+    # From nodes that nothing enters first: so a cycle is cut where it is entered.
+    for start in sorted(graph.nodes, key=lambda name: name in entered):
+        if start in seen:
+            continue
+        seen.add(start)
+        open_nodes.add(start)
+        stack = [(start, iter(leaving[start]))]
+        while stack:
+            node, edges = stack[-1]
+            for at, target in edges:
+                if target in open_nodes:
+                    back.add(at)
+                elif target not in seen:
+                    seen.add(target)
+                    open_nodes.add(target)
+                    stack.append((target, iter(leaving[target])))
+                    break
+            else:
+                stack.pop()
+                open_nodes.discard(node)
+                finished.append(node)
+    return _Plan(tuple(reversed(finished)), frozenset(back))
+
+
+class _Building:
+    """A flow that grows node by node."""
+
+    def __init__(self, flow: Flow, graph: GraphDescription, back_edges: frozenset[int]) -> None:
+        self._flow = flow
+        self._graph = graph
+        self._back_edges = back_edges
+        self._made: dict[tuple[str, str], Rows] = {}
+        self._feedbacks: list[tuple[Any, EdgeDescription]] = []
+
+    def add(self, name: str) -> None:
+        """Build a node. Only after all nodes that feed it, but for those beyond back edges."""
+        inputs: dict[str, list[Rows]] = {}
+        for at, edge in enumerate(self._graph.edges):
+            if edge.target == name:
+                inputs.setdefault(edge.into, []).append(self._stream(at, edge))
+        node = self._graph.nodes[name]
+        made = BUILDERS[node.operator](Site(self._flow, node, inputs))
+        if isinstance(made, Mapping):
+            for port, stream in made.items():
+                self._made[name, port] = stream
+        else:
+            self._made[name, ""] = made
+
+    def _stream(self, at: int, edge: EdgeDescription) -> Rows:
+        if at not in self._back_edges:
+            return self._from(edge)
+        feedback = self._flow.feedback(object, distinct=False)
+        self._feedbacks.append((feedback, edge))
+        return feedback
+
+    def _from(self, edge: EdgeDescription) -> Rows:
+        # The outputs of a tee may have names, and are one stream all the same.
+        return self._made.get((edge.source, edge.out)) or self._made[edge.source, ""]
+
+    def closed(self, outputs: Iterable[str]) -> Flow:
+        """The whole flow: feedbacks closed, a sink per output, and an end for what leads nowhere."""
+        for feedback, edge in self._feedbacks:
+            feedback.close(self._from(edge))
+        for name in outputs:
+            self._flow.sink(name, self._made[name, ""])
+        for (name, _), stream in self._made.items():
+            if not self._graph.out_of(name):
+                stream.null()
+        return self._flow

@@ -1,0 +1,136 @@
+"""The neutral graph of a case, read and not judged: nodes with operators, edges with ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.testing.conformance.fields import Fields, shown
+from penstock.testing.conformance.functions import NotAFunction, function_of
+from penstock.testing.conformance.values import from_json
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDescription:
+    """A node: its operator's name, its arguments by name, and what it remembers of each input.
+
+    lifetimes: as the case writes them: empty (the default of the format), one for all
+    inputs, or one per input in port order.
+    """
+
+    id: str
+    operator: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    lifetimes: tuple[str, ...] = ()
+
+    def lifetime(self, port: int = 0) -> str:
+        """What holds for an input, by its number."""
+        if not self.lifetimes:
+            return "tick"
+        return self.lifetimes[port if len(self.lifetimes) > 1 else 0]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeDescription:
+    """From an output of a node to an input of another; a port is "" where the case names none."""
+
+    source: str
+    out: str
+    target: str
+    into: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphDescription:
+    """nodes: by id, in the order of writing. edges: in the order of writing."""
+
+    nodes: Mapping[str, NodeDescription]
+    edges: tuple[EdgeDescription, ...]
+
+    def into(self, node: str) -> tuple[EdgeDescription, ...]:
+        """The edges that enter a node."""
+        return tuple(e for e in self.edges if e.target == node)
+
+    def out_of(self, node: str) -> tuple[EdgeDescription, ...]:
+        """The edges that leave a node."""
+        return tuple(e for e in self.edges if e.source == node)
+
+
+def read_graph(case: Fields) -> GraphDescription:
+    """The fields `nodes` and `edges` of a case. Raises `BadCase` for what is no graph at all."""
+    nodes = case.object("nodes")
+    return GraphDescription(
+        {name: _node(name, nodes.object(name)) for name in nodes},
+        tuple(_edge(case, at, edge) for at, edge in enumerate(case.items("edges"))),
+    )
+
+
+def _node(name: str, fields: Fields) -> NodeDescription:
+    if "." in name or not name:
+        raise fields.bad(f"the node {name!r} has a dot in its name or none", "name it with letters and digits")
+    fields.only("op", "args", "lifetime")
+    arguments: dict[str, Any] = {}
+    if "args" in fields:
+        arguments = {n: _argument(fields.object("args"), n) for n in fields.object("args")}
+    return NodeDescription(name, fields.text("op"), arguments, _lifetimes(fields))
+
+
+def _lifetimes(fields: Fields) -> tuple[str, ...]:
+    if isinstance(fields.value("lifetime", None), str):
+        return (fields.text("lifetime"),)
+    return fields.texts("lifetime", [])
+
+
+def _argument(fields: Fields, name: str) -> Any:
+    """An argument by its name; of a name that no operator has, as it stands."""
+    return _ARGUMENTS.get(name, Fields.value)(fields, name)
+
+
+def _side(fields: Fields, name: str) -> Mapping[str, Callable[..., Any]]:
+    """The functions of one input."""
+    side = fields.object(name)
+    side.only("init", "fn")
+    if "fn" not in side:
+        raise side.bad(f"{side.path}.fn is missing")
+    return {n: _function(side, n) for n in side}
+
+
+def _items(fields: Fields, name: str) -> tuple[Any, ...]:
+    return rows_of(fields, name, fields.items(name))
+
+
+def _function(fields: Fields, name: str) -> Callable[..., Any]:
+    try:
+        return function_of(fields.text(name))
+    except NotAFunction as error:
+        raise fields.bad(
+            f"{fields.path}.{name}: {error}",
+            "write one lambda; it may use its parameters, operators, methods and common builtins",
+        ) from None
+
+
+_ARGUMENTS: Mapping[str, Callable[[Fields, str], Any]] = {
+    "fn": _function,
+    "init": _function,
+    "ports": Fields.texts,
+    "n": Fields.number,
+    "items": _items,
+    "0": _side,
+    "1": _side,
+}
+
+
+def rows_of(fields: Fields, name: str, items: list[Any]) -> tuple[Any, ...]:
+    """JSON values as rows. Raises `BadCase` for what cannot be one."""
+    try:
+        return tuple(from_json(item) for item in items)
+    except ValueError as error:
+        raise fields.bad(f"{name}: {error}") from None
+
+
+def _edge(case: Fields, at: int, edge: Any) -> EdgeDescription:
+    if not (isinstance(edge, list) and len(edge) == 2 and all(isinstance(end, str) for end in edge)):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        raise case.bad(f'edges[{at}] is {shown(edge)}, not ["from", "to"]', "ends are `id` or `id.port`")
+    (source, _, out), (target, _, into) = (end.partition(".") for end in edge)
+    return EdgeDescription(source, out, target, into)

@@ -1,0 +1,170 @@
+"""Operators of cases that fold rows into values, remember them, or put them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.lattice import Merging
+from penstock.testing.conformance.site import Outputs, Rows, Site, in_order, pairs, unpaired
+from penstock.testing.conformance.values import frozen
+
+
+def _fold(site: Site) -> Outputs:
+    return site.shown(_folded(site))
+
+
+def _folded(site: Site) -> Rows:
+    init, function = site.function("init"), site.function("fn")
+    return in_order(site.input).fold(init, function, lifetime=site.lifetime(), returns=object)
+
+
+def _reduce(site: Site) -> Outputs:
+    return site.shown(_reduced(site))
+
+
+def _reduced(site: Site) -> Rows:
+    return in_order(site.input).reduce(site.function("fn"), lifetime=site.lifetime())
+
+
+def _fold_no_replay(site: Site) -> Outputs:
+    """The value in the first tick and in ticks with input."""
+    first = site.flow.initialize().map(lambda _: (), returns=object)
+    return _when(_any_row(site.input).union(first), site.shown(_folded(site)))
+
+
+def _reduce_no_replay(site: Site) -> Outputs:
+    """The value in ticks with input."""
+    return _when(_any_row(site.input), site.shown(_reduced(site)))
+
+
+def _any_row(stream: Rows) -> Rows:
+    return stream.map(lambda _: (), returns=object)
+
+
+def _when(condition: Rows, value: Rows) -> Rows:
+    """The first row of `value` in ticks in which `condition` has one."""
+    once = condition.unique(lifetime="tick")
+    both = once.cross_singleton(value, lifetime="tick", suffix="_shown")
+    return both.map(lambda row: row[1], returns=object)
+
+
+def _fold_keyed(site: Site) -> Outputs:
+    rows = in_order(pairs(site.input))
+    init, function, lifetime = site.function("init"), site.function("fn"), site.lifetime()
+    folded = rows.fold_keyed("key", init, function, value="value", lifetime=lifetime, returns=object)
+    return unpaired(site.shown(folded))
+
+
+def _reduce_keyed(site: Site) -> Outputs:
+    rows = in_order(pairs(site.input))
+    reduced = rows.reduce_keyed("key", site.function("fn"), value="value", lifetime=site.lifetime())
+    return unpaired(site.shown(reduced))
+
+
+def _scan(site: Site) -> Outputs:
+    function = site.node.arguments["fn"]
+
+    def step(carried: Any, row: Any) -> Any:
+        made = function(carried, row)
+        return None if made is None else (frozen(made[0]), frozen(made[1]))
+
+    rows = in_order(site.input)
+    return rows.scan(site.function("init"), step, lifetime=site.lifetime(), returns=object)
+
+
+# --- lattices ------------------------------------------------------------------------------------
+
+
+def _lattice(site: Site) -> Merging:
+    init = site.node.arguments.get("init")
+    return Merging(None if init is None else frozen(init()), site.function("fn"))
+
+
+def _lattice_fold(site: Site) -> Outputs:
+    return site.shown(site.input.lattice_fold(_lattice(site), lifetime=site.lifetime()))
+
+
+def _lattice_reduce(site: Site) -> Outputs:
+    return site.shown(site.input.lattice_reduce(_lattice(site), lifetime=site.lifetime()))
+
+
+def _lattice_fold_batch(site: Site) -> Outputs:
+    """All since the last signal as one value, in the tick of a signal."""
+    released = site.at("input").defer_signal(site.at("signal"))
+    init, function = site.function("init"), site.function("fn")
+    value = in_order(released).fold(init, function, lifetime="tick", returns=object)
+    return _when(_any_row(site.at("signal")), value)
+
+
+def _state(site: Site) -> Outputs:
+    return in_order(site.input).state(_lattice(site), lifetime=site.lifetime())
+
+
+# --- order ---------------------------------------------------------------------------------------
+
+
+def _sort(site: Site) -> Outputs:
+    return site.input.sort(lambda row: row, lifetime="tick")
+
+
+def _sort_by_key(site: Site) -> Outputs:
+    return site.input.sort(site.function("fn"), lifetime="tick")
+
+
+def _unique(site: Site) -> Outputs:
+    return in_order(site.input).unique(lifetime=site.lifetime())
+
+
+def _enumerate(site: Site) -> Outputs:
+    numbered = in_order(site.input).enumerate(lifetime=site.lifetime())
+    return numbered.map(lambda row: (row[0], row[1]), returns=object)
+
+
+# --- rows that are kept until they are deleted -----------------------------------------------------
+
+
+def _persist_mut(site: Site) -> Outputs:
+    """("persist", row) keeps, ("delete", row) forgets all its copies."""
+
+    def step(kept: tuple[Any, ...], command: Any) -> tuple[Any, ...]:
+        word, row = command
+        return (*kept, row) if word == "persist" else tuple(k for k in kept if k != row)
+
+    return _kept(site, step)
+
+
+def _persist_mut_keyed(site: Site) -> Outputs:
+    """("persist", key, row) keeps, ("delete", key) forgets all of the key."""
+
+    def step(kept: tuple[Any, ...], command: Any) -> tuple[Any, ...]:
+        word, key, *row = command
+        return (*kept, (key, *row)) if word == "persist" else tuple(k for k in kept if k[0] != key)
+
+    return _kept(site, step)
+
+
+def _kept(site: Site, step: Callable[[tuple[Any, ...], Any], tuple[Any, ...]]) -> Rows:
+    kept = in_order(site.input).fold((), step, returns=object)
+    return kept.every_tick().flat_map(lambda rows: rows, returns=object)
+
+
+BUILDERS: Mapping[str, Callable[[Site], Any]] = {
+    "fold": _fold,
+    "fold_no_replay": _fold_no_replay,
+    "reduce": _reduce,
+    "reduce_no_replay": _reduce_no_replay,
+    "fold_keyed": _fold_keyed,
+    "reduce_keyed": _reduce_keyed,
+    "scan": _scan,
+    "lattice_fold": _lattice_fold,
+    "lattice_reduce": _lattice_reduce,
+    "lattice_fold_batch": _lattice_fold_batch,
+    "state": _state,
+    "sort": _sort,
+    "sort_by_key": _sort_by_key,
+    "unique": _unique,
+    "enumerate": _enumerate,
+    "persist_mut": _persist_mut,
+    "persist_mut_keyed": _persist_mut_keyed,
+}

@@ -1,0 +1,131 @@
+"""Operators of cases that bring two streams together: by key, by place, as products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import penstock as ps
+from penstock.lattice import Merging
+from penstock.testing.conformance.site import Outputs, Rows, Site, in_order, keys, pairs, rows_function
+
+_SUFFIX = "_other"
+"""Of the right side's columns, where both sides have them."""
+
+
+def _tuples(stream: Rows) -> Rows:
+    """Rows of two columns as pairs."""
+    return stream.map(lambda row: (row[0], row[1]), returns=object)
+
+
+def _joined(stream: Rows) -> Rows:
+    """Rows of key, left value, right value as (key, (left, right))."""
+    return stream.map(lambda row: (row[0][0], (row[1], row[2])), returns=object)
+
+
+def _join(site: Site) -> Outputs:
+    left, right = pairs(site.at("0")), pairs(site.at("1"))
+    return _joined(site.shown_if_both(left.join(right, on="key", lifetime=site.lifetimes, suffix=_SUFFIX)))
+
+
+def _join_set(site: Site) -> Outputs:
+    left, right = pairs(site.at("0")), pairs(site.at("1"))
+    return _joined(site.shown_if_both(left.join_set(right, on="key", lifetime=site.lifetimes, suffix=_SUFFIX)))
+
+
+def _cross_join(site: Site) -> Outputs:
+    both = site.at("0").cross_join(site.at("1"), lifetime=site.lifetimes, suffix=_SUFFIX)
+    return _tuples(site.shown_if_both(both))
+
+
+def _cross_join_set(site: Site) -> Outputs:
+    both = site.at("0").cross_join_set(site.at("1"), lifetime=site.lifetimes, suffix=_SUFFIX)
+    return _tuples(site.shown_if_both(both))
+
+
+def _semi_join(site: Site) -> Outputs:
+    left, right = pairs(site.at("0")), pairs(site.at("1"))
+    found = site.shown_if_both(left.semi_join(right, on="key", lifetime=site.lifetimes))
+    return found.map(lambda row: (row[0][0], row[1]), returns=object)
+
+
+def _anti_join(site: Site) -> Outputs:
+    rows, held_back = pairs(site.at("pos")), keys(site.at("neg"))
+    on = ps.left.key == ps.right.value
+    found = site.shown_if_both(rows.anti_join(held_back, on=on, lifetime=site.lifetimes))
+    return found.map(lambda row: (row[0][0], row[1]), returns=object)
+
+
+def _difference(site: Site) -> Outputs:
+    return site.shown_if_both(site.at("pos").difference(site.at("neg"), lifetime=site.lifetimes))
+
+
+def _cross_singleton(site: Site) -> Outputs:
+    both = site.at("input").cross_singleton(site.at("single"), lifetime="tick", suffix=_SUFFIX)
+    return _tuples(both)
+
+
+def _zip(site: Site) -> Outputs:
+    left, right = in_order(site.at("0")), in_order(site.at("1"))
+    return _tuples(left.zip(right, lifetime=site.lifetimes, suffix=_SUFFIX))
+
+
+def _zip_longest(site: Site) -> Outputs:
+    left, right = in_order(site.at("0")), in_order(site.at("1"))
+    return _tuples(left.zip_longest(right, suffix=_SUFFIX))
+
+
+# --- sides that are folded first ---------------------------------------------------------------
+
+
+def _aggregated(site: Site, port: str) -> Rows:
+    """One row per key of an input that an argument says how to fold; a static one as changes."""
+    stream, functions = pairs(site.at(port)), site.node.arguments[port]
+    lifetime: Any = site.lifetime(int(port))
+    function = rows_function(functions["fn"])
+    if "init" in functions:
+        init = rows_function(functions["init"])
+        stream = in_order(stream)
+        return stream.fold_keyed("key", init, function, value="value", lifetime=lifetime, returns=object)
+    return in_order(stream).reduce_keyed("key", function, value="value", lifetime=lifetime)
+
+
+def _merged(site: Site, port: str) -> Rows:
+    """One row per key of an input whose values grow in a lattice."""
+    lattice = Merging(None, rows_function(site.node.arguments[port]["fn"]))
+    lifetime: Any = site.lifetime(int(port))
+    return pairs(site.at(port)).lattice_reduce(lattice, per="key", value="value", lifetime=lifetime)
+
+
+def _side(site: Site, port: str) -> Rows:
+    return pairs(site.at(port))
+
+
+def _joining(left: Callable[[Site, str], Rows], right: Callable[[Site, str], Rows]) -> Callable[[Site], Outputs]:
+    def build(site: Site) -> Outputs:
+        both = left(site, "0").join(right(site, "1"), on="key", lifetime=site.lifetimes, suffix=_SUFFIX)
+        return _joined(site.shown_if_both(both))
+
+    return build
+
+
+BUILDERS: Mapping[str, Callable[[Site], Any]] = {
+    "join": _join,
+    "join_multiset": _join,
+    "join_set": _join_set,
+    "cross_join": _cross_join,
+    "cross_join_multiset": _cross_join,
+    "cross_join_set": _cross_join_set,
+    "semi_join": _semi_join,
+    "anti_join": _anti_join,
+    "difference": _difference,
+    "cross_singleton": _cross_singleton,
+    "zip": _zip,
+    "zip_longest": _zip_longest,
+    "join_fused": _joining(_aggregated, _aggregated),
+    "join_fused_left": _joining(_aggregated, _side),
+    "join_fused_lhs": _joining(_aggregated, _side),
+    "join_fused_right": _joining(_side, _aggregated),
+    "join_fused_rhs": _joining(_side, _aggregated),
+    "lattice_join": _joining(_merged, _merged),
+}

@@ -1,0 +1,146 @@
+"""Operators of cases that go row by row, fan out and in, or see rows another time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.testing.conformance.site import Outputs, Rows, Site, in_order
+from penstock.testing.conformance.values import frozen
+
+
+def _source(site: Site) -> Outputs:
+    return site.flow.source(site.node.id, object)
+
+
+def _source_iter(site: Site) -> Outputs:
+    items = site.node.arguments["items"]
+    return site.flow.initialize().flat_map(lambda _: items, returns=object)
+
+
+def _initialize(site: Site) -> Outputs:
+    return site.flow.initialize().map(lambda _: (), returns=object)
+
+
+def _null(site: Site) -> Outputs:
+    return site.input.null() if site.inputs else site.flow.null(object)
+
+
+def _sink(site: Site) -> Outputs:
+    return site.input
+
+
+def _map(site: Site) -> Outputs:
+    return site.input.map(site.function("fn"), returns=object)
+
+
+def _filter(site: Site) -> Outputs:
+    predicate = site.node.arguments["fn"]
+    return site.input.filter(lambda row: bool(predicate(row)))
+
+
+def _filter_map(site: Site) -> Outputs:
+    return site.input.filter_map(site.function("fn"), returns=object)
+
+
+def _flat_map(site: Site) -> Outputs:
+    function = site.node.arguments["fn"]
+    return site.input.flat_map(lambda row: [frozen(item) for item in function(row)], returns=object)
+
+
+def _flatten(site: Site) -> Outputs:
+    return site.input.flatten()
+
+
+def _same(site: Site) -> Outputs:
+    return site.input
+
+
+def _inspect(site: Site) -> Outputs:
+    # What it saw is what leaves at this place; a function of the case would only look at it.
+    return site.input.inspect(site.node.arguments.get("fn", lambda _: None))
+
+
+def _union(site: Site) -> Outputs:
+    streams = site.all_inputs()
+    if not streams:
+        return site.flow.null(object)
+    first, *others = streams
+    return first.union(*others) if others else first
+
+
+def _partition(site: Site) -> Outputs:
+    return site.input.partition(site.node.arguments["fn"], site.node.arguments["ports"])
+
+
+def _demux_enum(site: Site) -> Outputs:
+    by_variant: Mapping[str, Rows] = site.input.demux(lambda item: item[0], site.node.arguments["ports"])
+    return {port: rows.map(lambda item: item[1:], returns=object) for port, rows in by_variant.items()}
+
+
+def _unzip(site: Site) -> Outputs:
+    first, second = site.input.unzip()
+    return {"0": first, "1": second}
+
+
+def _chain(site: Site) -> Outputs:
+    return site.at("0").chain(site.at("1"))
+
+
+def _chain_first_n(site: Site) -> Outputs:
+    return in_order(site.at("0")).chain_first_n(site.node.arguments["n"], in_order(site.at("1")))
+
+
+def _persist(site: Site) -> Outputs:
+    return site.input.persist().every_tick()
+
+
+def _multiset_delta(site: Site) -> Outputs:
+    return site.input.multiset_delta()
+
+
+def _defer_tick(site: Site) -> Outputs:
+    return site.input.defer_tick()
+
+
+def _defer_tick_lazy(site: Site) -> Outputs:
+    return site.input.defer_tick_lazy()
+
+
+def _defer_signal(site: Site) -> Outputs:
+    return site.at("input").defer_signal(site.at("signal"))
+
+
+def _next_stratum(site: Site) -> Outputs:
+    # A barrier: all of the first stream of a chain comes before any of the second, which has nothing.
+    return site.input.chain(site.flow.null(object))
+
+
+BUILDERS: Mapping[str, Callable[[Site], Any]] = {
+    "source": _source,
+    "source_iter": _source_iter,
+    "initialize": _initialize,
+    "null": _null,
+    "sink": _sink,
+    "for_each": _inspect,
+    "map": _map,
+    "filter": _filter,
+    "filter_map": _filter_map,
+    "flat_map": _flat_map,
+    "flatten": _flatten,
+    "identity": _same,
+    "inspect": _inspect,
+    "tee": _same,
+    "union": _union,
+    "partition": _partition,
+    "demux_enum": _demux_enum,
+    "unzip": _unzip,
+    "chain": _chain,
+    "chain_first_n": _chain_first_n,
+    "persist": _persist,
+    "multiset_delta": _multiset_delta,
+    "defer_tick": _defer_tick,
+    "defer_tick_lazy": _defer_tick_lazy,
+    "defer_signal": _defer_signal,
+    "next_stratum": _next_stratum,
+}

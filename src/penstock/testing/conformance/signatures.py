@@ -1,0 +1,154 @@
+"""What the format knows of each operator: its ports, arguments and lifetimes, and which inputs block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.testing.conformance.description import NodeDescription
+
+LIFETIMES = ("tick", "static")
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """Ends without names, at least `least` and at most `most` of them (None: any number)."""
+
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Ends with these names, each to be connected exactly once."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedByArgument:
+    """Ends with the names that the argument `argument` lists."""
+
+    argument: str = "ports"
+
+
+Ends: TypeAlias = Some | Named | NamedByArgument
+
+NONE, ONE, UP_TO_ONE, ANY = Some(0, 0), Some(1, 1), Some(0, 1), Some(0, None)
+PAIR = Named(("0", "1"))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """arguments, optional: names of arguments that must and that may be given.
+    lifetimes: how many may be given at most.
+    blocking: inputs that must be complete before the operator answers.
+    delayed: what enters leaves in a later tick.
+    """
+
+    inputs: Ends = ONE
+    outputs: Ends = ONE
+    arguments: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    lifetimes: int = 0
+    blocking: tuple[str, ...] = ()
+    delayed: bool = False
+
+
+def _blocking(
+    *arguments: str, lifetimes: int = 0, outputs: Ends = ONE, optional: tuple[str, ...] = ()
+) -> Signature:
+    """One input, which blocks."""
+    return Signature(ONE, outputs, arguments, optional, lifetimes, blocking=("",))
+
+
+def _pair(*blocking: str, arguments: tuple[str, ...] = (), lifetimes: int = 2) -> Signature:
+    """The inputs 0 and 1."""
+    return Signature(PAIR, ONE, arguments, lifetimes=lifetimes, blocking=blocking)
+
+
+def _negative() -> Signature:
+    return Signature(Named(("pos", "neg")), lifetimes=2, blocking=("neg",))
+
+
+def _by_row(*arguments: str) -> Signature:
+    return Signature(arguments=arguments)
+
+
+SIGNATURES: Mapping[str, Signature] = {
+    "source": Signature(NONE),
+    "source_iter": Signature(NONE, arguments=("items",)),
+    "initialize": Signature(NONE),
+    "null": Signature(UP_TO_ONE, UP_TO_ONE),
+    "sink": Signature(ONE, NONE),
+    "for_each": Signature(ONE, NONE, optional=("fn",)),
+    "map": _by_row("fn"),
+    "filter": _by_row("fn"),
+    "filter_map": _by_row("fn"),
+    "flat_map": _by_row("fn"),
+    "flatten": _by_row(),
+    "identity": _by_row(),
+    "inspect": Signature(ONE, UP_TO_ONE, optional=("fn",)),
+    "tee": Signature(ONE, ANY),
+    "union": Signature(ANY, ONE),
+    "partition": Signature(ONE, NamedByArgument(), ("ports", "fn")),
+    "demux_enum": Signature(ONE, NamedByArgument(), ("ports",)),
+    "unzip": Signature(ONE, PAIR),
+    "chain": _pair("0", lifetimes=0),
+    "chain_first_n": _pair("0", arguments=("n",), lifetimes=0),
+    "join": _pair(),
+    "join_multiset": _pair(),
+    "join_set": _pair(),
+    "cross_join": _pair(),
+    "cross_join_multiset": _pair(),
+    "cross_join_set": _pair(),
+    "semi_join": _pair("1"),
+    "cross_singleton": Signature(Named(("input", "single")), blocking=("single",)),
+    "anti_join": _negative(),
+    "difference": _negative(),
+    "join_fused": _pair("0", "1", arguments=("0", "1")),
+    "join_fused_left": _pair("0", arguments=("0",)),
+    "join_fused_lhs": _pair("0", arguments=("0",)),
+    "join_fused_right": _pair("1", arguments=("1",)),
+    "join_fused_rhs": _pair("1", arguments=("1",)),
+    "lattice_join": _pair(arguments=("0", "1")),
+    "zip": _pair(),
+    "zip_longest": _pair("0", "1", lifetimes=1),
+    "fold": _blocking("init", "fn", lifetimes=1, outputs=UP_TO_ONE),
+    "fold_no_replay": _blocking("init", "fn", lifetimes=1, outputs=UP_TO_ONE),
+    "reduce": _blocking("fn", lifetimes=1, outputs=UP_TO_ONE),
+    "reduce_no_replay": _blocking("fn", lifetimes=1, outputs=UP_TO_ONE),
+    "fold_keyed": _blocking("init", "fn", lifetimes=1),
+    "reduce_keyed": _blocking("fn", lifetimes=1),
+    "scan": Signature(arguments=("init", "fn"), lifetimes=1),
+    # Lattices only grow: their inputs are awaited, and yet may lie on a cycle.
+    "lattice_fold": Signature(arguments=("init", "fn"), lifetimes=1),
+    "lattice_reduce": Signature(arguments=("fn",), lifetimes=1),
+    "lattice_fold_batch": Signature(Named(("input", "signal")), arguments=("init", "fn")),
+    "sort": _blocking(),
+    "sort_by_key": _blocking("fn"),
+    "unique": Signature(lifetimes=1),
+    "enumerate": Signature(lifetimes=1),
+    "persist": Signature(lifetimes=1),
+    "persist_mut": _blocking(),
+    "persist_mut_keyed": _blocking(),
+    "state": Signature(ONE, UP_TO_ONE, ("init", "fn"), lifetimes=1),
+    "multiset_delta": Signature(),
+    "defer_tick": Signature(delayed=True),
+    "defer_tick_lazy": Signature(delayed=True),
+    "defer_signal": Signature(Named(("input", "signal")), blocking=("input", "signal")),
+    "next_stratum": _blocking(lifetimes=1),
+}
+"""By the name of the operator."""
+
+
+def names_of(ends: Ends, node: NodeDescription) -> tuple[str, ...] | None:
+    """The names of an operator's ends; None where they have none."""
+    match ends:
+        case Named(names):
+            return names
+        case NamedByArgument(argument):
+            return tuple(node.arguments.get(argument, ()))
+        case Some():
+            return None

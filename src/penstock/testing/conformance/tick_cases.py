@@ -1,0 +1,107 @@
+"""Cases of ticks: a graph, what enters it per tick, and what each of its outputs must see per tick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.engine.engine import Engine
+from penstock.testing.conformance.build import build
+from penstock.testing.conformance.checks import fault_of
+from penstock.testing.conformance.description import GraphDescription, read_graph, rows_of
+from penstock.testing.conformance.fields import Fields, shown
+from penstock.testing.conformance.kind import Kind
+from penstock.testing.conformance.values import ORDERS, comparable, differences
+
+_EXTRA_TICKS = 100
+"""Ticks that a case may start beyond those it says it needs, before it is taken for one without an end."""
+
+RowsByName = Mapping[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class TickCase:
+    """ticks: what each tick brings, per source. expected: what each tick shows, per output; left out: nothing.
+
+    ends_at_tick: after how many ticks nothing starts another one; None: that is not asked.
+    """
+
+    graph: GraphDescription
+    outputs: tuple[str, ...]
+    ticks: tuple[RowsByName, ...]
+    expected: tuple[RowsByName, ...]
+    order: str
+    ends_at_tick: int | None
+
+
+def read_case(fields: Fields) -> TickCase:
+    fields.only(
+        "name", "origin", "about", "nodes", "edges", "inputs", "outputs", "ticks", "expected", "order", "ends_at_tick"
+    )  # fmt: skip
+    graph = read_graph(fields)
+    inputs, outputs = fields.texts("inputs"), fields.texts("outputs")
+    for name in (*inputs, *outputs):
+        if name not in graph.nodes:
+            raise fields.bad(f"{name!r} is no node of the graph", "name a node")
+    for name in inputs:
+        if graph.nodes[name].operator != "source":
+            raise fields.bad(f"the input {name!r} is no source", 'give it "op": "source"')
+    order = fields.text("order")
+    if order not in ORDERS:
+        raise fields.bad(f"order is {order!r}", f"one of {', '.join(ORDERS)}")
+    ends_at_tick = fields.number("ends_at_tick") if "ends_at_tick" in fields else None
+    ticks = tuple(_rows(tick, inputs) for tick in fields.objects("ticks"))
+    expected = tuple(_rows(tick, outputs) for tick in fields.objects("expected"))
+    return TickCase(graph, outputs, ticks, expected, order, ends_at_tick)
+
+
+def _rows(tick: Fields, names: Sequence[str]) -> RowsByName:
+    tick.only(*names)
+    return {name: rows_of(tick, f"{tick.path}.{name}", tick.items(name)) for name in tick}
+
+
+def run_case(case: TickCase) -> str:
+    fault = fault_of(case.graph)
+    if fault is not None:
+        return f"the graph is refused: {fault}"
+    found = _run(case)
+    if case.ends_at_tick is not None and len(found) != case.ends_at_tick:
+        return f"expected an end after {case.ends_at_tick} ticks, found {len(found)}"
+    for number in range(max(len(found), len(case.expected))):
+        for name in case.outputs:
+            wanted = _at(case.expected, number, name)
+            got = _at(found, number, name)
+            if number >= len(found) and wanted:
+                return f"tick {number + 1} does not run, and {name!r} expects {_text(wanted)} in it"
+            if differences(case.order, wanted, got):
+                return f"tick {number + 1}, {name!r}: expected {_text(wanted)}, found {_text(got)}"
+    return ""
+
+
+def _run(case: TickCase) -> list[RowsByName]:
+    """What each tick showed. Where the case says when it ends, ticks go on while deferred rows start one."""
+    engine = Engine(build(case.graph, case.outputs))
+    found = [_tick(engine, rows) for rows in case.ticks]
+    if case.ends_at_tick is not None:
+        if not found:
+            found.append(_tick(engine, {}))  # one tick always runs
+        while engine.pending and len(found) < case.ends_at_tick + _EXTRA_TICKS:
+            found.append(_tick(engine, {}))
+    return found
+
+
+def _tick(engine: Engine, rows: RowsByName) -> RowsByName:
+    output = engine.tick(**rows)
+    return {name: tuple(change.row for change in changes) for name, changes in output.items()}
+
+
+def _at(ticks: Sequence[RowsByName], number: int, name: str) -> tuple[Any, ...]:
+    return ticks[number].get(name, ()) if number < len(ticks) else ()
+
+
+def _text(rows: tuple[Any, ...]) -> str:
+    return shown([comparable(row) for row in rows], 200)
+
+
+TICKS = Kind(read_case, run_case)
