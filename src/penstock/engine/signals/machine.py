@@ -77,6 +77,7 @@ class SignalMachine:
         self.nodes = dict(nodes)
         self.moment = moment or Moment()
         self._outputs = set(outputs)
+        self._shown = frozenset(n for n in outputs if _is_signal(nodes[n]))
         self._queued = schedule is not Schedule.STATIC
         self._apart = schedule is not Schedule.HYBRID
         self._name = name
@@ -135,7 +136,7 @@ class SignalMachine:
                 self.nodes,
                 self._steps,
                 self._kept,
-                frozenset(n for n in self._outputs if _is_signal(self.nodes[n])),
+                self._shown,
                 self._constants,
                 self._counts,
             )
@@ -283,7 +284,7 @@ class SignalMachine:
             self.nodes,
             self._steps,
             self._kept,
-            frozenset(n for n in self._outputs if _is_signal(self.nodes[n])),
+            self._shown,
             self._constants,
             counts,
         )
@@ -291,14 +292,25 @@ class SignalMachine:
         return _Loop(self._module[LOOP], writer.regular, writer.reads_time, counts or [])
 
     def run_events(self, events: Iterable[tuple[int, Any]], first: int) -> None:
-        """A tick per event: a source and its value."""
-        module, sources, run_parts = self._module, self._sources, self._run_parts
+        """A tick per event: a source and its value. first: the number of the first tick."""
         tick = first - 1
         try:
-            for tick, (source, value) in enumerate(events, first):
-                module["tick"] = tick
-                sources[source](value)
-                run_parts()
+            if self._queued:
+                # As `run`, without its calls: most events reach few parts.
+                module, sources = self._module, self._sources
+                parts, queue, queued, pop = self._parts, self._queue, self._flags, heapq.heappop
+                for tick, (source, value) in enumerate(events, first):
+                    module["tick"] = tick
+                    sources[source](value)
+                    while queue:
+                        at = pop(queue)
+                        queued[at] = 0
+                        parts[at]()
+            else:
+                for tick, (source, value) in enumerate(events, first):
+                    self._module["tick"] = tick
+                    self._sources[source](value)
+                    self._run_parts()
         except Exception as error:
             raise explained(error, self._files, self.nodes, tick) from error
 

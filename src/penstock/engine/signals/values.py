@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.expr.rows import from_user, to_user
@@ -31,14 +32,20 @@ class ValueCheck:
             self.exact = object
         elif schema.scalar and field.nullable:
             self.exact = None
-        self._row = from_user(schema, what=f"signal {source.name!r}")
-        self._user = to_user(schema)
+        self._source = source
 
     def __call__(self, values: Iterable[Any]) -> list[Any]:
         given = list(values)
         if self._takes_all or (self.exact is not None and set(map(type, given)) <= {self.exact}):
             return given
-        return [v if type(v) is self.exact else self._user(self._row([v])[0]) for v in given]
+        row, user = self._made_right
+        return [v if type(v) is self.exact else user(row([v])[0]) for v in given]
+
+    @cached_property
+    def _made_right(self) -> tuple[Callable[[Iterable[Any]], Rows], Callable[[tuple[Any, ...]], Any]]:
+        # Compiled when it is first needed: a flow may have thousands of signals, given what they declare.
+        schema = self._source.schema
+        return from_user(schema, what=f"signal {self._source.name!r}"), to_user(schema)
 
     def rows(self, values: Iterable[Any]) -> Rows:
         """The values as rows of one value each."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import ClassVar, TypeAlias
 
 from penstock.flow.operators.signals.signal_operator import SignalOperator
@@ -58,8 +59,7 @@ class Lift(SignalOperator):
     align: Align = Align.LATEST
 
     def ports(self) -> tuple[Port, ...]:
-        count = sum(not isinstance(a, Constant) for a in self.arguments)
-        return tuple(Port(f"argument {at + 1}") for at in range(count))
+        return _ports(sum(not isinstance(a, Constant) for a in self.arguments))
 
     def waits_for_all(self) -> bool:
         return self.align is Align.LATEST
@@ -81,3 +81,8 @@ class Lift(SignalOperator):
         name = getattr(self.function, "__name__", type(self.function).__name__)
         constants = [f"{a.value!r:.40}" if isinstance(a, Constant) else "_" for a in self.arguments]
         return f"{name}({', '.join(constants)})" + (", zip" if self.align is Align.ZIP else "")
+
+
+@lru_cache(maxsize=1024)
+def _ports(count: int) -> tuple[Port, ...]:
+    return tuple(Port(f"argument {at + 1}") for at in range(count))
