@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 class EveryTickStep(Step):
-    """Slot, under the key (): the rows so far in their order; of a table {row: copies}.
-
-    `shows_all` says whether the rows of earlier ticks, and rounds, are still to be shown.
-    """
+    """Slot, under the key (): the rows so far in their order; of a table {row: copies}."""
 
     takes_rows = False
     keeps_state = True
@@ -30,13 +27,9 @@ class EveryTickStep(Step):
     def __init__(self, node: Node, writer: RegionWriter) -> None:
         super().__init__(node, writer)
         self.appends = writer.is_append(node.inputs[0])
-        self.shows_all = writer.named("shows_all", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.rows", as_list if self.appends else as_dict),)
-
-    def begin(self) -> None:
-        self.code.line(f"{self.shows_all} = True")
 
     def finish(self) -> None:
         writer, code = self.writer, self.code
@@ -49,8 +42,9 @@ class EveryTickStep(Step):
             return
         fresh, shown = writer.buffer(self.node.inputs[0]), writer.fresh("shown")
         code.line(f"{own}.extend({fresh})")
-        code.line(f"{shown} = {own} if {self.shows_all} else {fresh}")
-        code.line(f"{self.shows_all} = False")
+        in_loop = writer.is_in_loop(self.node.id)
+        # Later rounds show what is new in them: the first has shown all the rest.
+        code.line(f"{shown} = {fresh} if {writer.round(self.node.id)} else {own}" if in_loop else f"{shown} = {own}")
         with code.block(f"for {row} in {shown}:"):
             self.emit(Row(writer.unpack(self.node.schema, row), row))
 
