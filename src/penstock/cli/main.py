@@ -15,6 +15,8 @@ except ImportError as missing:
 
 from typer.core import TyperGroup
 
+from penstock.cli.check import check
+from penstock.cli.conform import conform
 from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.explain import explain
@@ -52,7 +54,9 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(explain)
+app.command()(check)
 app.command()(draw)
+app.command()(conform)
 
 
 @app.callback()

@@ -46,7 +46,7 @@ class _Plan:
 
 
 def _plan(graph: GraphDescription) -> _Plan:
-    """Depth first from the nodes as they are written: an edge back to where a search stands closes a cycle."""
+    """Depth first, nodes as they are written: an edge to a node that the search is still in closes a cycle."""
     leaving: dict[str, list[tuple[int, str]]] = {name: [] for name in graph.nodes}
     for at, edge in enumerate(graph.edges):
         leaving[edge.source].append((at, edge.target))

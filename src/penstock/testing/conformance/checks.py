@@ -144,7 +144,7 @@ def is_blocking(graph: GraphDescription, edge: EdgeDescription) -> bool:
 
 
 def on_cycles(graph: GraphDescription) -> dict[str, int]:
-    """The nodes that lie on cycles within a tick, each with a number that those of one knot of cycles share."""
+    """The nodes on cycles within a tick, each with a number that those of one knot of cycles share."""
     ids, links = _links(graph)
     knots = [knot for knot in components(links) if is_cyclic(knot, links)]
     return {ids[n]: at for at, knot in enumerate(knots) for n in knot}
@@ -179,5 +179,3 @@ def _blocking_cycle(graph: GraphDescription) -> Fault | None:
 def is_rotation(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """Whether two cycles are the same, whichever node they begin with."""
     return len(one) == len(other) and any(one[n:] + one[:n] == other for n in range(len(one)))
-
-

@@ -68,7 +68,9 @@ def read_graph(case: Fields) -> GraphDescription:
 
 def _node(name: str, fields: Fields) -> NodeDescription:
     if "." in name or not name:
-        raise fields.bad(f"the node {name!r} has a dot in its name or none", "name it with letters and digits")
+        raise fields.bad(
+            f"the node {name!r} has a dot in its name or none", "name it with letters and digits"
+        )
     fields.only("op", "args", "lifetime")
     arguments: dict[str, Any] = {}
     if "args" in fields:

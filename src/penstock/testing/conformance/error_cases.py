@@ -24,7 +24,6 @@ class ErrorCase:
 
 
 def read_case(fields: Fields) -> ErrorCase:
-    fields.only("name", "origin", "about", "nodes", "edges", "error", "at", "cycle")
     return ErrorCase(
         read_graph(fields), fields.text("error"), frozenset(fields.texts("at")), fields.texts("cycle", [])
     )

@@ -30,7 +30,9 @@ def _join(site: Site) -> Outputs:
 
 def _join_set(site: Site) -> Outputs:
     left, right = pairs(site.at("0")), pairs(site.at("1"))
-    return _joined(site.shown_if_both(left.join_set(right, on="key", lifetime=site.lifetimes, suffix=_SUFFIX)))
+    return _joined(
+        site.shown_if_both(left.join_set(right, on="key", lifetime=site.lifetimes, suffix=_SUFFIX))
+    )
 
 
 def _cross_join(site: Site) -> Outputs:
@@ -101,7 +103,9 @@ def _side(site: Site, port: str) -> Rows:
     return pairs(site.at(port))
 
 
-def _joining(left: Callable[[Site, str], Rows], right: Callable[[Site, str], Rows]) -> Callable[[Site], Outputs]:
+def _joining(
+    left: Callable[[Site, str], Rows], right: Callable[[Site, str], Rows]
+) -> Callable[[Site], Outputs]:
     def build(site: Site) -> Outputs:
         both = left(site, "0").join(right(site, "1"), on="key", lifetime=site.lifetimes, suffix=_SUFFIX)
         return _joined(site.shown_if_both(both))

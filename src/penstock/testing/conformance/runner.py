@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import BadCase
+from penstock.errors import BadCase, PenstockError
 from penstock.testing.conformance.error_cases import ERRORS
 from penstock.testing.conformance.fields import Fields, shown
 from penstock.testing.conformance.kind import AnyKind, Outcome
@@ -44,7 +44,8 @@ def _run(kind: AnyKind, case: Any) -> str:
     try:
         return kind.run(case)
     except Exception as error:  # one case that fails, however it does, must not hide the others
-        return f"{type(error).__name__}: {error}"
+        text = error.what if isinstance(error, PenstockError) else str(error)
+        return f"{type(error).__name__}: {' '.join(text.split())}"
 
 
 def _read(path: Path) -> list[Fields]:
@@ -52,7 +53,9 @@ def _read(path: Path) -> list[Fields]:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise BadCase(f"{path} cannot be read: {reason}", fix="name a file of cases", file=str(path)) from None
+        raise BadCase(
+            f"{path} cannot be read: {reason}", fix="name a file of cases", file=str(path)
+        ) from None
     try:
         cases = json.loads(text)
     except ValueError as error:
@@ -70,7 +73,9 @@ def _named(path: Path, cases: list[Any]) -> list[Fields]:
     for at, value in enumerate(cases):
         name = Fields(value, f"number {at} of {path}").text("name")
         if name in names:
-            raise BadCase(f"{path} has two cases {name!r}", fix="rename one of them", file=str(path), case=name)
+            raise BadCase(
+                f"{path} has two cases {name!r}", fix="rename one of them", file=str(path), case=name
+            )
         names.add(name)
         found.append(Fields(value, name))
     return found

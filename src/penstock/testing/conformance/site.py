@@ -43,7 +43,9 @@ class Site:
 
     def all_inputs(self) -> list[Rows]:
         """The streams of every input: numbered ones in their order, before those without a name."""
-        ports = sorted(self.inputs, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0))
+        ports = sorted(
+            self.inputs, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0)
+        )
         return [stream for port in ports for stream in self.inputs[port]]
 
     def function(self, name: str) -> Callable[..., Any]:

@@ -1,0 +1,35 @@
+"""`penstock conform`: run a file of conformance cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.exit_codes import FAILED
+
+if TYPE_CHECKING:
+    from penstock.testing.conformance import Outcome
+
+
+def conform(
+    kind: Annotated[str, typer.Argument(help="What the cases are about: ticks, errors or propagation.")],
+    file: Annotated[Path, typer.Argument(help="A JSON array of cases.")],
+) -> None:
+    """Run the cases of a file: a line per case, a count, and exit code 1 if one of them fails.
+
+    Cases hold functions as Python text. They are run with few names and no imports,
+    which is no sandbox: run files that you trust.
+    """
+    from penstock.testing.conformance import run_file
+
+    outcomes = run_file(kind, file, on_outcome=_tell)
+    failed = sum(not outcome.ok for outcome in outcomes)
+    typer.echo(f"{len(outcomes)} cases, {len(outcomes) - failed} ok, {failed} failed")
+    if failed:
+        raise typer.Exit(FAILED)
+
+
+def _tell(outcome: Outcome) -> None:
+    typer.echo(f"ok    {outcome.name}" if outcome.ok else f"FAIL  {outcome.name}: {outcome.problem}")
