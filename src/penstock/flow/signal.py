@@ -26,6 +26,7 @@ from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.signals.when import When
 from penstock.flow.operators.signals.window import Window
 from penstock.flow.output import Output
+from penstock.flow.signal_statistics import SignalStatistics
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -43,7 +44,7 @@ ANY_VALUE: Schema = schema_of(object)
 _NOT_GIVEN: Any = object()
 
 
-class Signal(Output, Generic[T_co]):
+class Signal(Output, SignalStatistics, Generic[T_co]):
     """A value over time: in each tick it fires once with a value, or it does not and keeps the last one.
 
     Made by `flow.signal(...)`, `stream.latest()`, by Python's operators on

@@ -50,8 +50,9 @@ def _crossed(statistic: Crossed, inputs: Inputs) -> Kernel:
         Direction.BELOW: "$turned and $side < 0",
         Direction.BOTH: "$turned",
     }
+    level = "$y" if statistic.level is None else repr(statistic.level)
     lines = (
-        "$now = ($x > $y) - ($x < $y)",
+        f"$now = ($x > {level}) - ($x < {level})",
         "$turned = $now * $side < 0",
         "if $now:",
         "    $side = $now",

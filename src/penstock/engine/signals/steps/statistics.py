@@ -36,7 +36,7 @@ class StatisticStep(SignalStep):
 
     def _names(self, writer: PartWriter, inputs: tuple[str, ...]) -> Callable[[str], str]:
         """What generated code calls the names of the kernel."""
-        names = dict(zip(("x", "y")[: self.operator.statistic.inputs], inputs))
+        names: dict[str, str] = dict(zip(("x", "y")[: self.operator.statistic.inputs], inputs))
         if self.operator.statistic.reads_time:
             names["t"] = inputs[-1]
         cells = {v.name for v in self._kernel.variables}

@@ -1,0 +1,229 @@
+"""The statistics of a signal, as its methods.
+
+A statistic is silent until it has `min_periods` values; from then on it fires for every
+value, with NaN where the values in the window are again too few, or none can be computed
+(the variance of one value, a correlation with what does not vary). NaN and None among the
+values are missing: they take a place in a window by count, and count as no value.
+
+Times are a signal, too: `at=`. Its values are `datetime`s or numbers of seconds and must not go
+back; a value counts at the time that is current when it fires.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from penstock.errors import Place, WrongType
+from penstock.flow.columns import shown
+from penstock.flow.signal_windows import SignalLike, Weighted, Windowed, signal_of, statistic_of, time_signal
+from penstock.flow.statistic_arguments import Span, check_count, check_least, decay_of, span_of
+from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
+from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
+from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow
+
+if TYPE_CHECKING:
+    from penstock.flow.signal import Signal
+
+
+class SignalStatistics(SignalLike):
+    """Methods of `Signal` that add statistics. Each adds one operator."""
+
+    __slots__ = ()
+
+    @property
+    def _itself(self) -> Signal[Any]:
+        return cast("Signal[Any]", self)
+
+    # -- windows -----------------------------------------------------------------------------------
+
+    def moving(
+        self, window: int | Span, *, at: Signal[Any] | None = None, min_periods: int | None = None
+    ) -> Windowed:
+        """The last values: `a.moving(10).mean()`, `a.moving("10s", at=time).mean()`.
+
+        window:      a count of values, those included that are missing; or a span of time, then those
+                     later than the newest less the span (open on the left, as in pandas).
+        at:          the times of the values, for a window by time.
+        min_periods: values that must be there; by default as many as the window has, for a window by
+                     time 1. `count()` needs none by default.
+
+        Raises `WrongType` for a window of less than 1, no span of time, or without the times it needs.
+
+        >>> import penstock as ps
+        >>> flow = ps.Flow("moving mean")
+        >>> flow.sink("mean", flow.signal("a", float).moving(2).mean())
+        >>> list(ps.Engine(flow).replay(a=[1.0, 2.0, 4.0])["mean"])
+        [(1, 1.5), (2, 3.0)]
+        """
+        place = Place.of_caller()
+        if isinstance(window, int):
+            check_count("moving", window, place)
+            least = window if min_periods is None else min_periods
+            check_least(least, place, most=window)
+            if at is not None:
+                raise WrongType(
+                    "a window by count needs no times",
+                    where=[place],
+                    why=f"moving({window}) is about the last {window} values, whenever they came.",
+                    fix='leave out at=..., or give a span of time: moving("10s", at=...)',
+                )
+            return Windowed(self._itself, CountWindow(window, least), None, min_periods is None)
+        span = span_of("moving", window, place)
+        least = 1 if min_periods is None else min_periods
+        check_least(least, place)
+        times = time_signal("a window by time", at, place)
+        return Windowed(self._itself, TimeWindow(span, least), times, min_periods is None)
+
+    def expanding(self, min_periods: int | None = None) -> Windowed:
+        """All values so far: `a.expanding().std()`.
+
+        min_periods: values that must be there, 1 by default; none for `count()`.
+        """
+        least = 1 if min_periods is None else min_periods
+        check_least(least, Place.of_caller())
+        return Windowed(self._itself, Expanding(least), None, min_periods is None)
+
+    def ewm(
+        self,
+        *,
+        com: float | None = None,
+        span: float | None = None,
+        halflife: float | Span | None = None,
+        alpha: float | None = None,
+        adjust: bool = True,
+        ignore_na: bool = False,
+        min_periods: int = 1,
+        at: Signal[Any] | None = None,
+    ) -> Weighted:
+        """All values so far, the older the lighter: `a.ewm(span=10).mean()`.
+
+        com, span, halflife, alpha: one of them says how fast weights fall, as in pandas. A `halflife` that is
+                a span of time is by time, and needs the times of the values.
+        adjust: weights are powers of 1 - alpha. Else a value weighs alpha, and all before it the rest.
+        ignore_na: missing values let nothing decay.
+        at:     the times of the values.
+
+        Raises `WrongType` where none or several say how fast, and for what is out of its range.
+        """
+        place = Place.of_caller()
+        said = {"com": com, "span": span, "halflife": halflife, "alpha": alpha}
+        decay = decay_of(said, adjust, ignore_na, place)
+        check_least(min_periods, place)
+        if decay.half_life is not None:
+            return Weighted(self._itself, decay, min_periods, time_signal("an ewm by time", at, place))
+        if at is not None:
+            raise WrongType(
+                "an ewm by count needs no times",
+                where=[place],
+                why="Its weights fall with each value, whenever it came.",
+                fix='leave out at=..., or give a span of time: a.ewm(halflife="10s", at=...)',
+            )
+        return Weighted(self._itself, decay, min_periods, None)
+
+    # -- this value and those before it --------------------------------------------------------------
+
+    def diff(self, count: int = 1, *, name: str | None = None) -> Signal[Any]:
+        """The value less that of `count` firings ago; silent as long as there is none."""
+        place = Place.of_caller()
+        check_count("diff", count, place)
+        return statistic_of(Diff(count), (self._itself,), None, place, name)
+
+    def pct_change(self, count: int = 1, *, name: str | None = None) -> Signal[float]:
+        """The change since `count` firings ago as a part of the value then: 0.5 from 2 to 3."""
+        place = Place.of_caller()
+        check_count("pct_change", count, place)
+        return statistic_of(PctChange(count), (self._itself,), None, place, name)
+
+    def rank(
+        self,
+        window: int | Span,
+        *,
+        method: Literal["average", "min", "max"] = "average",
+        pct: bool = False,
+        at: Signal[Any] | None = None,
+        min_periods: int | None = None,
+    ) -> Signal[float]:
+        """The place of the newest value in a window: `moving(window).rank()`."""
+        return self.moving(window, at=at, min_periods=min_periods).rank(method=method, pct=pct)
+
+    def crossed(self, other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
+        """Whether it has just gone to the other side of `other`, a signal or a level.
+
+        Being equal is on neither side: touching and turning is no crossing.
+        """
+        return _crossed(self._itself, Direction.BOTH, other, name, Place.of_caller())
+
+    def crossed_above(self, other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
+        """Whether it has just risen above `other`, below which it last stood."""
+        return _crossed(self._itself, Direction.ABOVE, other, name, Place.of_caller())
+
+    def crossed_below(self, other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
+        """Whether it has just fallen below `other`, above which it last stood."""
+        return _crossed(self._itself, Direction.BELOW, other, name, Place.of_caller())
+
+    # -- fewer values --------------------------------------------------------------------------------
+
+    def every(self, count: int, *, name: str | None = None) -> Signal[Any]:
+        """The last of each `count` values. By time: `a.sample(ps.timer("1s", at=time))`."""
+        place = Place.of_caller()
+        check_count("every", count, place)
+        return statistic_of(EveryNth(count), (self._itself,), None, place, name)
+
+    def throttle(self, span: Span, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
+        """The first value, then each that comes `span` or more after the last one let through."""
+        place = Place.of_caller()
+        paced = Throttle(span_of("throttle", span, place))
+        return statistic_of(paced, (self._itself,), time_signal("throttle", at, place), place, name)
+
+    def debounce(self, span: Span, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
+        """The newest value, once `span` has passed without another.
+
+        It fires when a time that is late enough comes, with a value or without.
+        """
+        place = Place.of_caller()
+        paced = Debounce(span_of("debounce", span, place))
+        return statistic_of(paced, (self._itself,), time_signal("debounce", at, place), place, name)
+
+    def ohlc(
+        self, each: int | Span, *, at: Signal[Any] | None = None, name: str | None = None
+    ) -> Signal[Any]:
+        """Bars: the first, greatest, least and last of each so many values, or of each span of time.
+
+        Of a count: (open, high, low, close), with the last value. Of a span: (start, open, high, low,
+        close), when a time in a later multiple of the span comes; a span without values has no bar.
+        """
+        place = Place.of_caller()
+        if isinstance(each, int):
+            check_count("ohlc", each, place)
+            return statistic_of(BarsByCount(each), (self._itself,), None, place, name)
+        bars = BarsByTime(span_of("ohlc", each, place))
+        return statistic_of(bars, (self._itself,), time_signal("ohlc by time", at, place), place, name)
+
+
+def _crossed(
+    signal: Signal[Any], direction: Direction, other: Any, name: str | None, place: Place
+) -> Signal[bool]:
+    if isinstance(other, SignalLike):
+        other = signal_of("crossed", other, place)
+        return statistic_of(Crossed(direction), (signal, other), None, place, name)
+    if isinstance(other, bool) or not isinstance(other, int | float):
+        raise WrongType(
+            f"a signal crosses a signal or a level, got {shown(other)}", where=[place], fix="a.crossed(100)"
+        )
+    return statistic_of(Crossed(direction, float(other)), (signal,), None, place, name)
+
+
+def timer(span: Span, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
+    """A signal that fires when a time at or after the next multiple of `span` comes, with that multiple.
+
+    at: the times. It fires once for a time, however many multiples have passed since the one before.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("every second")
+    >>> flow.sink("rings", ps.timer("1s", at=flow.signal("seconds", float)))
+    >>> list(ps.Engine(flow).replay(seconds=[0.5, 0.9, 1.2, 4.0])["rings"])
+    [(2, 1.0), (3, 4.0)]
+    """
+    place = Place.of_caller()
+    times = time_signal("timer", at, place)
+    return statistic_of(Timer(span_of("timer", span, place)), (), times, place, name)

@@ -1,0 +1,246 @@
+"""A signal's values in a window, or weighted by age: a method for each statistic of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.errors import Place, WrongType
+from penstock.flow.columns import shown
+from penstock.flow.operators.signals.statistic_signal import StatisticSignal
+from penstock.flow.statistic_arguments import (
+    check_numbers,
+    check_times,
+    choice_of,
+    ddof_of,
+    holes_of,
+    times_of,
+)
+from penstock.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from penstock.flow.statistics.inputs import Holes, Times
+from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
+
+if TYPE_CHECKING:
+    from penstock.flow.signal import Signal
+    from penstock.flow.statistics.statistic import Statistic
+    from penstock.flow.statistics.window import Window
+
+
+class SignalLike:
+    """What is a signal, for checks: `Signal` is the one class of it."""
+
+    __slots__ = ()
+
+
+def statistic_of(
+    statistic: Statistic,
+    values: tuple[Signal[Any], ...],
+    at: Signal[Any] | None,
+    place: Place,
+    name: str | None,
+) -> Signal[Any]:
+    """Add a statistic of some signals. Raises `WrongType` for values that are known to be no numbers."""
+    if statistic.numbers:
+        for signal in values:
+            check_numbers(statistic.kind, signal.schema, place)
+    inputs = values if at is None else (*values, at)
+    holes = max((holes_of(v.schema) for v in values), key=list(Holes).index, default=Holes.NONE)
+    times = Times.EITHER if at is None else times_of(at.schema)
+    return inputs[0].add(StatisticSignal(statistic, holes, times), place, inputs[1:], name=name)
+
+
+def signal_of(what: str, given: Any, place: Place) -> Signal[Any]:
+    """`given`, which is a signal. Raises `WrongType` for what is none."""
+    if not isinstance(given, SignalLike):
+        raise WrongType(
+            f"{what} needs another signal, got {shown(given)}",
+            where=[place],
+            fix="flow.signal(...), or .latest() of a stream",
+        )
+    return given  # type: ignore[return-value]
+
+
+def time_signal(what: str, at: Any, place: Place) -> Signal[Any]:
+    """`at`, which is a signal of times. Raises `WrongType` for what is none."""
+    if at is None:
+        raise WrongType(
+            f"{what} needs the times of the values",
+            where=[place],
+            why="A span of time is measured by a signal of times, which is input like any other.",
+            fix="at=..., a signal of datetimes or of numbers of seconds",
+        )
+    signal = signal_of("at", at, place)
+    check_times(signal.schema, place)
+    return signal
+
+
+class Windowed:
+    """The values of a signal in a window; a method for each statistic of them.
+
+    relaxed: `min_periods` was not given.
+    """
+
+    __slots__ = ("_at", "_relaxed", "_signal", "_window")
+
+    def __init__(self, signal: Signal[Any], window: Window, at: Signal[Any] | None, relaxed: bool) -> None:
+        self._signal = signal
+        self._window = window
+        self._at = at
+        self._relaxed = relaxed
+
+    def __repr__(self) -> str:
+        return f"{self._window} of {self._signal!r}"
+
+    def _of(self, statistic: Statistic, place: Place, name: str | None, *others: Signal[Any]) -> Signal[Any]:
+        return statistic_of(statistic, (self._signal, *others), self._at, place, name)
+
+    def count(self, *, name: str | None = None) -> Signal[int]:
+        """How many values are not missing."""
+        window = replace(self._window, min_periods=0) if self._relaxed else self._window
+        return self._of(Count(window), Place.of_caller(), name)
+
+    def sum(self, *, name: str | None = None) -> Signal[Any]:
+        """The sum."""
+        return self._of(Sum(self._window), Place.of_caller(), name)
+
+    def mean(self, *, name: str | None = None) -> Signal[float]:
+        """The arithmetic mean."""
+        return self._of(Mean(self._window), Place.of_caller(), name)
+
+    def var(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
+        """The variance, with the count less `ddof` as the divisor."""
+        place = Place.of_caller()
+        return self._of(Var(self._window, ddof_of(ddof, place)), place, name)
+
+    def std(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
+        """The standard deviation, with the count less `ddof` as the divisor."""
+        place = Place.of_caller()
+        return self._of(Std(self._window, ddof_of(ddof, place)), place, name)
+
+    def min(self, *, name: str | None = None) -> Signal[Any]:
+        """The least value."""
+        return self._of(Min(self._window), Place.of_caller(), name)
+
+    def max(self, *, name: str | None = None) -> Signal[Any]:
+        """The greatest value."""
+        return self._of(Max(self._window), Place.of_caller(), name)
+
+    def first(self, *, name: str | None = None) -> Signal[Any]:
+        """The oldest value that is not missing."""
+        return self._of(First(self._window), Place.of_caller(), name)
+
+    def last(self, *, name: str | None = None) -> Signal[Any]:
+        """The newest value that is not missing."""
+        return self._of(Last(self._window), Place.of_caller(), name)
+
+    def median(self, *, name: str | None = None) -> Signal[float]:
+        """The value in the middle; of two, their mean."""
+        return self._of(Quantile(self._window), Place.of_caller(), name)
+
+    def quantile(
+        self,
+        q: float,
+        *,
+        interpolation: Literal["linear", "lower", "higher", "midpoint", "nearest"] = "linear",
+        name: str | None = None,
+    ) -> Signal[float]:
+        """The value below which a part `q` of the values lies.
+
+        interpolation: what it is where it falls between two values.
+        """
+        place = Place.of_caller()
+        if not isinstance(q, int | float) or not 0 <= q <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(
+                f"a quantile is a number from 0 to 1, got {shown(q)}", where=[place], fix="0.5 is the median"
+            )
+        how = choice_of(Interpolation, interpolation, "interpolation", place)
+        return self._of(Quantile(self._window, float(q), how), place, name)
+
+    def rank(
+        self,
+        *,
+        method: Literal["average", "min", "max"] = "average",
+        pct: bool = False,
+        name: str | None = None,
+    ) -> Signal[float]:
+        """The place of the newest value among all in order of size, from 1.
+
+        method: the place of values that are equal. pct: as a part of the count.
+        """
+        place = Place.of_caller()
+        return self._of(Rank(self._window, choice_of(Ties, method, "method", place), pct), place, name)
+
+    def cov(self, other: Signal[Any], ddof: int = 1, *, name: str | None = None) -> Signal[float]:
+        """The covariance with another signal; both have the current value when one of them fires."""
+        place = Place.of_caller()
+        statistic = Cov(self._window, ddof_of(ddof, place))
+        return self._of(statistic, place, name, signal_of("cov", other, place))
+
+    def corr(self, other: Signal[Any], *, name: str | None = None) -> Signal[float]:
+        """Pearson's correlation with another signal; NaN where one of them does not vary."""
+        place = Place.of_caller()
+        return self._of(Corr(self._window), place, name, signal_of("corr", other, place))
+
+    def regression(
+        self, by: Signal[Any] | Literal["index", "time"] = "index", *, name: str | None = None
+    ) -> Signal[tuple[float, float, float]]:
+        """The straight line of least squares: (slope, intercept, r2).
+
+        by: what explains the values: another signal; their position in the window, 0 at the oldest
+            value; or the seconds since the oldest (in a window by time).
+        """
+        place = Place.of_caller()
+        if isinstance(by, SignalLike):
+            return self._of(Regression(self._window, Against.SIGNAL), place, name, signal_of("by", by, place))
+        if by == "time" and self._at is None:
+            raise WrongType(
+                'regression(by="time") needs the times of the values',
+                where=[place],
+                why=f"The window is {self._window}.",
+                fix='give it a window by time: moving("10s", at=...), or by=... a signal',
+            )
+        against = _AGAINST.get(by) if by.__class__ is str else None
+        if against is None:
+            raise WrongType(
+                f"a regression is by a signal, by index or by time; got {shown(by)}",
+                where=[place],
+                fix='by=other, by="index" or by="time"',
+            )
+        return self._of(Regression(self._window, against), place, name)
+
+
+class Weighted:
+    """All values of a signal, the older the lighter; a method for each statistic of them."""
+
+    __slots__ = ("_at", "_decay", "_least", "_signal")
+
+    def __init__(self, signal: Signal[Any], decay: Decay, least: int, at: Signal[Any] | None) -> None:
+        self._signal = signal
+        self._decay = decay
+        self._least = least
+        self._at = at
+
+    def __repr__(self) -> str:
+        return f"ewm, {self._decay}, of {self._signal!r}"
+
+    def mean(self, *, name: str | None = None) -> Signal[float]:
+        """The weighted mean."""
+        statistic = EwmMean(self._decay, self._least)
+        return statistic_of(statistic, (self._signal,), self._at, Place.of_caller(), name)
+
+    def var(self, bias: bool = False, *, name: str | None = None) -> Signal[float]:
+        """The weighted variance.
+
+        bias: not corrected for the mean having been made of the same values.
+        """
+        statistic = EwmVar(self._decay, self._least, bias)
+        return statistic_of(statistic, (self._signal,), self._at, Place.of_caller(), name)
+
+    def std(self, bias: bool = False, *, name: str | None = None) -> Signal[float]:
+        """The square root of the weighted variance."""
+        statistic = EwmStd(self._decay, self._least, bias)
+        return statistic_of(statistic, (self._signal,), self._at, Place.of_caller(), name)
+
+
+_AGAINST = {"index": Against.INDEX, "time": Against.TIME}

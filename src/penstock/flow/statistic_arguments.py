@@ -1,0 +1,176 @@
+"""What users give to statistics, checked: other signals, times, spans, counts, choices."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.errors import Place, WrongType
+from penstock.expr.durations import duration
+from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, AnyType, BoolType, DataType
+from penstock.flow.columns import shown
+from penstock.flow.statistics.ewm import Decay
+from penstock.flow.statistics.inputs import Holes, Times
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+
+Span = timedelta | str
+"""A span of time: a `timedelta`, or text such as "10s", "5 min"."""
+
+C = TypeVar("C", bound=Enum)
+
+
+# -- what is known of signals --------------------------------------------------------------------------
+
+
+def type_of(schema: Schema) -> DataType | None:
+    """The type of a signal's values; None for rows of columns."""
+    return schema.fields[0].type if schema.scalar else None
+
+
+def times_of(schema: Schema) -> Times:
+    """What a signal of times gives."""
+    known = type_of(schema)
+    if known == TIMESTAMP:
+        return Times.DATETIMES
+    return Times.SECONDS if known in (INT32, INT64, FLOAT64) else Times.EITHER
+
+
+def holes_of(schema: Schema) -> Holes:
+    """Which values of a signal are missing."""
+    known = type_of(schema)
+    if known is None or schema.fields[0].nullable:
+        return Holes.NAN_NONE
+    if known in (INT32, INT64) or isinstance(known, BoolType):
+        return Holes.NONE
+    return Holes.NAN
+
+
+def check_numbers(kind: str, schema: Schema, place: Place) -> None:
+    """Raises `WrongType` for values that are known to be no `int`, `float` or `bool`."""
+    known = type_of(schema)
+    if known not in (INT32, INT64, FLOAT64) and not isinstance(known, AnyType | BoolType):
+        raise WrongType(
+            f"{kind} needs numbers, got {known or schema}",
+            where=[place],
+            fix="take a number from each value: ps.lift(float)(signal), or signal[0]",
+        )
+
+
+def check_times(schema: Schema, place: Place) -> None:
+    """Raises `WrongType` for values that are known to be no times."""
+    known = type_of(schema)
+    if times_of(schema) is Times.EITHER and not isinstance(known, AnyType):
+        raise WrongType(
+            f"a signal of times has datetimes or numbers of seconds, got {known or schema}",
+            where=[place],
+            fix="take the time from each value: ps.lift(lambda row: row.time)(signal)",
+        )
+
+
+# -- numbers and words ---------------------------------------------------------------------------------
+
+
+def check_count(what: str, count: object, place: Place) -> None:
+    """Raises `WrongType` for what is no whole number of at least 1."""
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise WrongType(
+            f"{what} needs a count of at least 1, got {shown(count)}", where=[place], fix="give 1 or more"
+        )
+
+
+def check_least(least: object, place: Place, most: int | None = None) -> None:
+    """Raises `WrongType` for a `min_periods` that is no count, or that a window of `most` never has."""
+    if not isinstance(least, int) or isinstance(least, bool) or least < 0:
+        raise WrongType(
+            f"min_periods is a count of values, got {shown(least)}", where=[place], fix="give 0 or more"
+        )
+    if most is not None and least > most:
+        raise WrongType(
+            f"a window of {most} never has {least} values",
+            where=[place],
+            why="The statistic would stay silent for ever.",
+            fix=f"min_periods={most} or less",
+        )
+
+
+def span_of(what: str, span: object, place: Place) -> timedelta:
+    """A span of time. Raises `WrongType` for none, and for one that is not above 0."""
+    if not isinstance(span, str | timedelta):
+        raise WrongType(
+            f"{what} needs a span of time, got {shown(span)}",
+            where=[place],
+            fix='write "10s", "5 min", "1h 30m", or a timedelta',
+        )
+    found = duration(span)
+    if found <= timedelta():
+        raise WrongType(f"{what} needs a span above 0, got {shown(span)}", where=[place], fix='"1s", say')
+    return found
+
+
+def ddof_of(ddof: object, place: Place) -> int:
+    """What is taken from the count. Raises `WrongType` for no count."""
+    if not isinstance(ddof, int) or isinstance(ddof, bool) or ddof < 0:
+        raise WrongType(f"ddof is a count, got {shown(ddof)}", where=[place], fix="give 1, or 0")
+    return ddof
+
+
+def choice_of(choices: type[C], given: object, what: str, place: Place) -> C:
+    """A member of `choices` by its value. Raises `WrongType` for none."""
+    try:
+        return choices(given)
+    except ValueError:
+        known = ", ".join(repr(c.value) for c in choices)
+        raise WrongType(f"{what} got {shown(given)}", where=[place], fix=f"one of {known}") from None
+
+
+# -- decay ---------------------------------------------------------------------------------------------
+
+_RANGES = {
+    "com": (0.0, "at least 0"),
+    "span": (1.0, "at least 1"),
+    "halflife": (0.0, "above 0"),
+    "alpha": (0.0, "above 0 and at most 1"),
+}
+
+
+def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, place: Place) -> Decay:
+    """How weights fall, by the one parameter that says it. Raises `WrongType` for none or several."""
+    said = {how: value for how, value in said.items() if value is not None}
+    if len(said) != 1:
+        raise WrongType(
+            f"ewm needs one of com, span, halflife, alpha; got {' and '.join(said) or 'none'}",
+            where=[place],
+            why="Each of them says how fast weights fall.",
+            fix="a.ewm(span=10)",
+        )
+    ((how, value),) = said.items()
+    if how == "halflife" and isinstance(value, str | timedelta):
+        if not adjust or ignore_na:
+            raise WrongType(
+                f"an ewm by time has no {'ignore_na' if ignore_na else 'adjust=False'}",
+                where=[place],
+                why="Its weights fall with time, whatever comes.",
+                fix="leave it out, or give a half life in values",
+            )
+        return Decay(half_life=span_of("halflife", value, place))
+    return Decay(alpha=_alpha(how, value, place), adjust=adjust, ignore_na=ignore_na)
+
+
+def _alpha(how: str, value: object, place: Place) -> float:
+    least, said = _RANGES[how]
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and least <= value < float("inf")
+    if not fits or (value == 0 and how != "com") or (how == "alpha" and value > 1):  # type: ignore[operator]
+        raise WrongType(f"{how} is {said}, got {shown(value)}", where=[place], fix="a.ewm(span=10)")
+    number = float(value)  # type: ignore[arg-type]
+    match how:
+        case "com":
+            return 1 / (1 + number)
+        case "span":
+            return 2 / (number + 1)
+        case "halflife":
+            return 1 - 0.5 ** (1 / number)
+        case _:
+            return number

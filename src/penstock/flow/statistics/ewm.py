@@ -1,0 +1,67 @@
+"""Exponentially weighted statistics: all values so far, the older the lighter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.expr.durations import short
+from penstock.flow.statistics.statistic import Statistic
+
+
+@dataclass(frozen=True, slots=True)
+class Decay:
+    """How weights fall.
+
+    alpha:      the part of its weight that a value loses with each one after it; or
+    half_life:  the time in which it loses half.
+    adjust:     the weights are powers of the decay. Else the newest value has the weight
+                `alpha`, and all before it together the rest (by count only).
+    ignore_na:  missing values let nothing decay (by count only).
+    """
+
+    alpha: float | None = None
+    half_life: timedelta | None = None
+    adjust: bool = True
+    ignore_na: bool = False
+
+    def __str__(self) -> str:
+        rate = f"half life {short(self.half_life)}" if self.half_life else f"alpha {self.alpha:g}"
+        return rate + ("" if self.adjust else ", not adjusted")
+
+
+@dataclass(frozen=True, slots=True)
+class Ewm(Statistic):
+    """Base of the exponentially weighted statistics."""
+
+    decay: Decay
+    min_periods: int
+
+    @property
+    def reads_time(self) -> bool:
+        return self.decay.half_life is not None
+
+    def describe(self) -> str:
+        return str(self.decay)
+
+
+@dataclass(frozen=True, slots=True)
+class EwmMean(Ewm):
+    """The weighted mean."""
+
+    kind = "ewm_mean"
+
+
+@dataclass(frozen=True, slots=True)
+class EwmVar(Ewm):
+    """The weighted variance, corrected for the weights having been made one with it unless `bias`."""
+
+    bias: bool = False
+    kind = "ewm_var"
+
+
+@dataclass(frozen=True, slots=True)
+class EwmStd(EwmVar):
+    """The square root of the weighted variance."""
+
+    kind = "ewm_std"

@@ -1,0 +1,94 @@
+"""Statistics made of sums: count, sum, mean, variance, covariance, correlation, regression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.flow.statistics.statistic import Windowed
+from penstock.flow.statistics.window import TimeWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Windowed):
+    """How many values are not missing."""
+
+    kind = "count"
+    numbers = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Windowed):
+    """The sum; that of no values is 0."""
+
+    kind = "sum"
+
+
+@dataclass(frozen=True, slots=True)
+class Mean(Windowed):
+    """The arithmetic mean."""
+
+    kind = "mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Windowed):
+    """The variance: squares of deviations from the mean, divided by the count less `ddof`."""
+
+    ddof: int = 1
+    kind = "var"
+
+
+@dataclass(frozen=True, slots=True)
+class Std(Windowed):
+    """The square root of the variance."""
+
+    ddof: int = 1
+    kind = "std"
+
+
+@dataclass(frozen=True, slots=True)
+class Cov(Windowed):
+    """The covariance of two signals."""
+
+    ddof: int = 1
+    kind = "cov"
+    inputs = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Corr(Windowed):
+    """Pearson's correlation of two signals."""
+
+    kind = "corr"
+    inputs = 2
+
+
+class Against(Enum):
+    """What a regression explains its values by."""
+
+    SIGNAL = "another signal"
+    INDEX = "position in the window"
+    TIME = "seconds since the window's oldest value"
+
+
+@dataclass(frozen=True, slots=True)
+class Regression(Windowed):
+    """The straight line of least squares through the values: (slope, intercept, r2).
+
+    r2 is the part of the values' variance that the line explains.
+    """
+
+    against: Against = Against.INDEX
+    kind = "regression"
+
+    @property
+    def inputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return 2 if self.against is Against.SIGNAL else 1
+
+    @property
+    def reads_time(self) -> bool:
+        return self.against is Against.TIME or isinstance(self.window, TimeWindow)
+
+    def describe(self) -> str:
+        return f"{self.window}, against {self.against.value}"

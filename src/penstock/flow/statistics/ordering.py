@@ -1,0 +1,77 @@
+"""Statistics by order of size or of arrival: minimum, maximum, quantiles, rank, first, last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.flow.statistics.statistic import Windowed
+
+
+@dataclass(frozen=True, slots=True)
+class Min(Windowed):
+    """The least value."""
+
+    kind = "min"
+
+
+@dataclass(frozen=True, slots=True)
+class Max(Windowed):
+    """The greatest value."""
+
+    kind = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class First(Windowed):
+    """The oldest value that is not missing."""
+
+    kind = "first"
+    numbers = False
+
+
+@dataclass(frozen=True, slots=True)
+class Last(Windowed):
+    """The newest value that is not missing."""
+
+    kind = "last"
+    numbers = False
+
+
+class Interpolation(Enum):
+    """What a quantile is that falls between two values."""
+
+    LINEAR = "linear"
+    LOWER = "lower"
+    HIGHER = "higher"
+    MIDPOINT = "midpoint"
+    NEAREST = "nearest"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile(Windowed):
+    """The value below which a part `q` of the values lies; 0.5 is the median."""
+
+    q: float = 0.5
+    interpolation: Interpolation = Interpolation.LINEAR
+    kind = "quantile"
+
+    def describe(self) -> str:
+        return f"{self.q:g} of {self.window}"
+
+
+class Ties(Enum):
+    """The rank of a value that occurs more than once."""
+
+    AVERAGE = "average"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Rank(Windowed):
+    """The place of the newest value among those of the window, from 1; as a part of the count with `pct`."""
+
+    ties: Ties = Ties.AVERAGE
+    pct: bool = False
+    kind = "rank"

@@ -1,0 +1,98 @@
+"""Fewer values: every n-th, one per span of time, one after quiet, bars of many; and timers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.expr.durations import short
+from penstock.flow.statistics.statistic import Statistic
+
+
+@dataclass(frozen=True, slots=True)
+class EveryNth(Statistic):
+    """The last of each `count` values."""
+
+    count: int
+    kind = "every_nth"
+    numbers = False
+
+    def describe(self) -> str:
+        return f"{self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class Paced(Statistic):
+    """Base of those that depend on a span of time."""
+
+    span: timedelta
+    numbers = False
+
+    @property
+    def reads_time(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return short(self.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Throttle(Paced):
+    """The first value, then each that is not within `span` of the last one let through."""
+
+    kind = "throttle"
+
+
+@dataclass(frozen=True, slots=True)
+class Debounce(Paced):
+    """The newest value, once `span` has passed without another."""
+
+    kind = "debounce"
+
+    @property
+    def waits_for_time(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Timer(Statistic):
+    """The latest multiple of `span` that has passed, once for each tick in which one did."""
+
+    span: timedelta
+    kind = "timer"
+    inputs = 0
+    numbers = False
+
+    @property
+    def reads_time(self) -> bool:
+        return True
+
+    @property
+    def waits_for_time(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return f"every {short(self.span)}"
+
+
+@dataclass(frozen=True, slots=True)
+class BarsByCount(Statistic):
+    """Of each `count` values (open, high, low, close), when the last of them has come."""
+
+    count: int
+    kind = "ohlc"
+
+    def describe(self) -> str:
+        return f"of {self.count} values"
+
+
+@dataclass(frozen=True, slots=True)
+class BarsByTime(Paced):
+    """Of the values in each multiple of `span` (start, open, high, low, close), when a later one begins."""
+
+    kind = "ohlc"
+    numbers = True
+
+    @property
+    def waits_for_time(self) -> bool:
+        return True

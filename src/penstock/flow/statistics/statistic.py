@@ -1,0 +1,60 @@
+"""What every statistic says of itself."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.flow.statistics.window import TimeWindow, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic(ABC):
+    """Base of the statistics: a function of one signal's values in order, or of two.
+
+    kind:     its name, as users write it.
+    inputs:   how many signals of values it reads; a signal of times comes after them.
+    numbers:  whether those values must be numbers.
+    """
+
+    kind: ClassVar[str]
+    inputs: ClassVar[int] = 1
+    numbers: ClassVar[bool] = True
+
+    @property
+    def reads_time(self) -> bool:
+        """Whether the time of each value matters."""
+        return False
+
+    @property
+    def waits_for_time(self) -> bool:
+        """Whether a later time alone, without a value, may make it fire."""
+        return False
+
+    @property
+    def may_be_silent(self) -> bool:
+        """Whether it may not fire although a value came."""
+        return True
+
+    def describe(self) -> str:
+        """The parameters in short; empty where there are none."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed(Statistic):
+    """A statistic of the values in a window that moves, or grows, with each value."""
+
+    window: Window
+
+    @property
+    def reads_time(self) -> bool:
+        return isinstance(self.window, TimeWindow)
+
+    @property
+    def may_be_silent(self) -> bool:
+        return self.window.min_periods > 0
+
+    def describe(self) -> str:
+        return str(self.window)

@@ -1,0 +1,64 @@
+"""Statistics of a value and those shortly before it: difference, relative change, crossing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.flow.statistics.statistic import Statistic
+
+
+@dataclass(frozen=True, slots=True)
+class Diff(Statistic):
+    """The value less that of `count` firings ago."""
+
+    count: int
+    kind = "diff"
+    numbers = False
+
+    def describe(self) -> str:
+        return f"to {self.count} before"
+
+
+@dataclass(frozen=True, slots=True)
+class PctChange(Statistic):
+    """The change since `count` firings ago, as a part of the value then."""
+
+    count: int
+    kind = "pct_change"
+
+    def describe(self) -> str:
+        return f"to {self.count} before"
+
+
+class Direction(Enum):
+    """Which crossings count."""
+
+    ABOVE = "above"
+    BELOW = "below"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class Crossed(Statistic):
+    """Whether the first signal has just gone from one side of the second, or of a level, to the other.
+
+    It has crossed when it stands on the side opposite to that on which it last
+    stood; being equal is on neither side, so touching and turning is no crossing.
+    """
+
+    direction: Direction
+    level: float | None = None
+    kind = "crossed"
+
+    @property
+    def inputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return 2 if self.level is None else 1
+
+    @property
+    def may_be_silent(self) -> bool:
+        return False
+
+    def describe(self) -> str:
+        side = "" if self.direction is Direction.BOTH else self.direction.value
+        return side if self.level is None else f"{side} {self.level:g}".strip()

@@ -1,0 +1,43 @@
+"""Windows: which of a signal's values a statistic is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.expr.durations import short
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """The last `size` values, those included that are missing."""
+
+    size: int
+    min_periods: int
+
+    def __str__(self) -> str:
+        return f"last {self.size}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """The values whose time is later than `span` before the newest: open on the left, closed on the right."""
+
+    span: timedelta
+    min_periods: int
+
+    def __str__(self) -> str:
+        return f"last {short(self.span)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expanding:
+    """All values so far."""
+
+    min_periods: int
+
+    def __str__(self) -> str:
+        return "all so far"
+
+
+Window = CountWindow | TimeWindow | Expanding

@@ -1,0 +1,98 @@
+"""The state of a statistic is plain data: stored and taken up again, nothing shows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, sorted_blocks, stepped
+from penstock.engine.signals.steps.statistics import as_cell
+from penstock.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
+from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+from penstock.flow.statistics.ordering import First, Last, Max, Min, Quantile, Rank
+from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
+from penstock.flow.statistics.statistic import Statistic
+from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
+from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow
+from penstock.state.codec import decode, value_encoder
+from tests.properties.effort import examples
+
+SPAN = timedelta(seconds=4)
+WINDOWED = (Count, Sum, Mean, Var, Std, Cov, Corr, Min, Max, First, Last, Quantile, Rank, Regression)
+WINDOWS = (CountWindow(4, 2), TimeWindow(SPAN, 2), Expanding(2))
+STATISTICS: list[Statistic] = [
+    *(statistic(window) for statistic in WINDOWED for window in WINDOWS),
+    *(Regression(window, Against.TIME) for window in WINDOWS),
+    *(
+        statistic(decay, 1)
+        for statistic in (EwmMean, EwmVar, EwmStd)
+        for decay in (Decay(alpha=0.3), Decay(alpha=0.3, adjust=False), Decay(half_life=SPAN))
+    ),
+    Diff(2),
+    PctChange(2),
+    Crossed(Direction.BOTH),
+    EveryNth(3),
+    Throttle(SPAN),
+    Debounce(SPAN),
+    Timer(SPAN),
+    BarsByCount(3),
+    BarsByTime(SPAN),
+]
+VALUES = st.one_of(st.integers(-5, 5).map(float), st.just(float("nan")), st.just(float("inf")))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=str)
+@examples(0.2)
+@given(data=st.data())
+def test_a_state_stored_and_taken_up_again_goes_on_the_same(
+    statistic: Statistic, data: st.DataObject
+) -> None:
+    run = data.draw(st.lists(st.tuples(VALUES, VALUES, st.integers(0, 3), st.booleans()), max_size=25))
+    kernel = kernel_of(statistic, Inputs(statistic.inputs))
+    step = stepped(kernel, FUNCTIONS)
+    cells = [as_cell(v) for v in kernel.variables]
+    kept, stored = kernel.start(FUNCTIONS), kernel.start(FUNCTIONS)
+    now = 0.0
+    for x, y, gap, again in run:
+        now += gap
+        if again:
+            frozen = [cell.freeze(value) for cell, value in zip(cells, stored, strict=True)]
+            stored = [
+                cell.thaw(decode(value_encoder()(value))) for cell, value in zip(cells, frozen, strict=True)
+            ]
+        one, other = step(kept, x, y, now), step(stored, x, y, now)
+        assert same(one, other)
+
+
+def same(one: Any, other: Any) -> bool:
+    if isinstance(one, tuple):
+        return all(map(same, one, other))
+    return one is other or one == other or (one is not SILENT and one != one and other != other)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=100))
+def test_sorted_blocks_are_a_sorted_list(changes: list[tuple[bool, int]]) -> None:
+    whole: list[int] = []
+    blocks: list[list[int]] = []
+    greatest: list[int] = []
+    counts: list[int] = []
+    for comes, value in changes:
+        if comes:
+            sorted_blocks.put(blocks, greatest, counts, value)
+            whole.append(value)
+        elif value in whole:
+            sorted_blocks.take(blocks, greatest, counts, value)
+            whole.remove(value)
+        whole.sort()
+        assert [sorted_blocks.at(blocks, counts, i) for i in range(len(whole))] == whole
+        expected = sum(v < value for v in whole), sum(v <= value for v in whole)
+        assert sorted_blocks.places(blocks, greatest, counts, value) == expected
+
+
+def test_many_blocks_are_a_sorted_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorted_blocks, "_LARGEST", 3)
+    test_sorted_blocks_are_a_sorted_list()
