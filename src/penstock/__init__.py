@@ -31,6 +31,7 @@ from penstock.flow.aggregates import collect, count, count_distinct, first, last
 from penstock.flow.flow import Flow
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.signal import Signal, lift
+from penstock.flow.signal_functions import crossed, diff, ewm, lag, moving_mean, timer
 from penstock.flow.stream import Stream, Table
 from penstock.flow.windows import session, sliding, tumbling
 
@@ -88,14 +89,18 @@ __all__ = [
     "concat",
     "count",
     "count_distinct",
+    "crossed",
     "date",
     "delete",
+    "diff",
+    "ewm",
     "explain",
     "first",
     "greatest",
     "hash",
     "insert",
     "io",
+    "lag",
     "last",
     "least",
     "left",
@@ -104,12 +109,14 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "moving_mean",
     "right",
     "run",
     "session",
     "sliding",
     "spark",
     "sum",
+    "timer",
     "timestamp",
     "tumbling",
     "when",

@@ -68,7 +68,7 @@ def _some(value: str, window: Window) -> str:
 
 @singledispatch
 def sorted_window(window: Window, inputs: Inputs, value: str, lines: tuple[str, ...] = ()) -> Kernel:
-    """The kernel of `value`, a source over the values in order of size (`sorted_blocks.py`) and `$n`, their count."""
+    """The kernel of `value`, a source over the values in order of size and their count, `$n`."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
 
