@@ -9,6 +9,7 @@ bucket numbers, and in each a heap of (end, number, key).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
@@ -53,39 +54,40 @@ class SessionRule:
     ) -> Session:
         """The session of a row at `time`, which may be new, or make one of several.
 
-        sessions: key -> sessions, by start. Those that became part of it are put in `absorbed`.
+        sessions: key -> sessions, by start. One that became part of it is put in `absorbed`.
         """
         mine: list[Session] | None = sessions.get(key)
         if mine is None:
             mine = []
             sessions[key] = mine
-        end = self._end(time)
-        near = [s for s in mine if s[START] < end and time < self._end(s[LAST])]
-        if not near:
-            session = [time, time, self._next(calendar), self._empty()]
-            mine.append(session)
-            mine.sort(key=_by_start)
-            self._note(calendar, due, session, key)
-            return session
-        session = near[0] if len(near) == 1 else self._joined(mine, near, absorbed)
-        if time < session[START]:
+        elif mine[-1][START] <= time <= mine[-1][LAST]:  # as most rows that come a little late
+            return mine[-1]
+        # Sessions are apart by the gap or more, so only those on either side can be near.
+        at = bisect_right(mine, time, key=_start)
+        after = mine[at] if at < len(mine) and mine[at][START] < self._end(time) else None
+        if at and time < self._end(mine[at - 1][LAST]):
+            session = mine[at - 1]
+            if after is not None:
+                del mine[at]
+                absorbed.append(self._join(session, after))
+            elif time > session[LAST]:
+                session[LAST] = time
+        elif after is not None:
+            session = after
             session[START] = time
-        elif time > session[LAST]:
-            session[LAST] = time
+        else:
+            session = [time, time, self._next(calendar), self._empty()]
+            mine.insert(at, session)
+            self._note(calendar, due, session, key)
         return session
 
-    def _joined(self, mine: list[Session], near: list[Session], absorbed: list[Session]) -> Session:
-        """The first seen of sessions that a row joins, with all that the others had."""
-        near.sort(key=_by_number)
-        first, *others = near
-        for other in others:
-            first[START] = min(first[START], other[START])
-            first[LAST] = max(first[LAST], other[LAST])
-            self._merge(first[GROUP], other[GROUP])
-            mine.remove(other)
-            absorbed.append(other)
-        mine.sort(key=_by_start)
-        return first
+    def _join(self, session: Session, after: Session) -> Session:
+        """Let a session be one with that after it, under the lesser number. The other, under the greater."""
+        self._merge(session[GROUP], after[GROUP])
+        session[LAST] = after[LAST]
+        numbers = session[NUMBER], after[NUMBER]
+        session[NUMBER], after[NUMBER] = min(numbers), max(numbers)
+        return after
 
     def closing(
         self, sessions: SlotMapping, calendar: SlotMapping, due: SlotMapping, mark: Any
@@ -149,9 +151,5 @@ class SessionRule:
         return int((time - self._origin) // self._gap)
 
 
-def _by_start(session: Session) -> Any:
+def _start(session: Session) -> Any:
     return session[START]
-
-
-def _by_number(session: Session) -> int:
-    return session[NUMBER]
