@@ -179,6 +179,12 @@ class FlowNotFound(PenstockError):
     code = "P105"
 
 
+class BrokenClaim(PenstockError):
+    """A function or a lattice is not what is claimed of it: a counterexample was found."""
+
+    code = "P106"
+
+
 # --- running: P2xx -----------------------------------------------------------------
 
 

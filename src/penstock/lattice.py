@@ -214,6 +214,7 @@ class Merging(Lattice):
     """A lattice from a bottom and a function of two values; `check_lattice` says whether it is one.
 
     The order is that of the merge: one value is at most another that it merges into.
+    A bottom of None is never given to the function.
     """
 
     least: Any
@@ -224,6 +225,8 @@ class Merging(Lattice):
         return self.least
 
     def merge(self, one: Any, other: Any) -> Any:
+        if self.least is None and (one is None or other is None):
+            return other if one is None else one
         return self.function(one, other)
 
     def __str__(self) -> str:

@@ -3,8 +3,10 @@
 `penstock.testing.strategies` needs Hypothesis and is imported by itself.
 """
 
+from penstock.testing.claims import check_claims
+from penstock.testing.lattice_laws import check_lattice
 from penstock.testing.oracle import answers
 from penstock.testing.show import show
 from penstock.testing.ticks import Backend, InProcess, check_ticks
 
-__all__ = ["Backend", "InProcess", "answers", "check_ticks", "show"]
+__all__ = ["Backend", "InProcess", "answers", "check_claims", "check_lattice", "check_ticks", "show"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import item_of_row, users_view
+from penstock.engine.steps.user_rows import item_of_row, users_view, write_received
 from penstock.expr.rows import from_user
 from penstock.expr.types import Schema
 from penstock.flow.lifetime import Lifetime
@@ -181,7 +181,7 @@ class KeyedFold(Folding):
         code, writer = self.code, self.writer
         key, value, new = writer.fresh("key"), writer.fresh("value"), writer.fresh("new")
         with code.block(f"for {key}, {value} in {self.touched}.items():"):
-            self.assign_inside(new, value)
+            code.line(f"{new} = {write_received(writer, self.accumulated, value, self.checked).source}")
             self.answer(key, new)
 
     def answer(self, key: str, new: str) -> None:

@@ -1,0 +1,324 @@
+"""The claims of a flow, each run as a property test on rows of the type that it is about.
+
+Of a fold: `commutative`, `idempotent`, `monotone`. Of a lattice: its laws. Nothing
+is run but the functions themselves, on short lists of small rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import Any, TypeAlias
+
+from penstock.errors import BrokenClaim, Step
+from penstock.expr.check import check
+from penstock.expr.rows import from_user, to_user
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import Field, Schema
+from penstock.flow.claims import Claims
+from penstock.flow.flow import Flow
+from penstock.flow.operators.fold import Fold
+from penstock.flow.operators.fold_keyed import FoldKeyed
+from penstock.flow.operators.fold_tick import FoldTick
+from penstock.flow.operators.lattice_fold import LatticeFold
+from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.operators.reduce import Reduce
+from penstock.flow.operators.reduce_keyed import ReduceKeyed
+from penstock.flow.operators.state import State
+from penstock.graph.node import FlowGraph, Node, Operator
+from penstock.lattice import Lattice, Max
+from penstock.testing.claim_rows import Pool, pools
+from penstock.testing.counterexamples import EXAMPLES, Outcome, find_list
+from penstock.testing.lattice_laws import LAWS, check_law
+from penstock.testing.oracle import function_of
+
+Items: TypeAlias = list[Any]
+Keys: TypeAlias = tuple[tuple[str, Expr], ...]
+GivenRows: TypeAlias = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of a claim.
+
+    operator: name of the operator. claim: "commutative", or the lattice that is claimed to be one.
+    examples: on how many lists of rows, or values, it was seen to hold.
+    broken:   the counterexample, if there is one.
+    """
+
+    operator: str
+    claim: str
+    examples: int
+    broken: BrokenClaim | None = None
+
+    def __str__(self) -> str:
+        if self.broken is not None:
+            return f"{self.operator}: {self.claim}: does not hold"
+        if not self.examples:
+            return f"{self.operator}: {self.claim}: not tried, for want of rows that its function takes"
+        return f"{self.operator}: {self.claim}: holds on {self.examples} examples"
+
+
+def check_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXAMPLES) -> list[Tried]:
+    """Run every claim of a flow as a property test; what came of each.
+
+    rows:     for operators by name, rows of their input as users see them, the simplest
+              first, where those that fit the row type will not do.
+    examples: how many lists of rows are tried for a claim.
+
+    Raises `BrokenClaim` with a small counterexample for the first claim that does not hold.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("sums")
+    >>> numbers = flow.source("numbers", int)
+    >>> flow.sink("sum", numbers.fold(0, lambda sum, n: sum + n, commutative=True, name="sum"))
+    >>> [tried.claim for tried in check_claims(flow)]
+    ['commutative']
+    """
+    found: list[Tried] = []
+    for tried in try_claims(flow, rows=rows, examples=examples):
+        if tried.broken is not None:
+            raise tried.broken
+        found.append(tried)
+    return found
+
+
+def try_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXAMPLES) -> Iterator[Tried]:
+    """As `check_claims`, one claim after the other, broken ones among them."""
+    graph = flow.graph()
+    for node in graph.nodes:
+        site = Site(graph, node, (rows or {}).get(node.name), examples)
+        yield from claims_of(node.operator, site)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An operator whose claims are tried: where it stands, and rows that were given for it."""
+
+    graph: FlowGraph
+    node: Node
+    given: Pool | None
+    examples: int
+
+    @property
+    def schema(self) -> Schema:
+        """Of the input."""
+        return self.graph.nodes[self.node.inputs[0]].schema
+
+    def pools(self, item: Expr | None, keys: Keys = ()) -> list[Pool]:
+        """What a function gets of the rows of one key, the simplest first.
+
+        The values of one pool are such as one function may take.
+        """
+        found = [self.given] if self.given is not None else pools(self.schema)
+        if item is not None:
+            value = item_of(item, self.schema)
+            return [[value(row) for row in rows] for rows in found]
+        return [self._of_one_key(rows, keys) for rows in found] if keys else list(found)
+
+    def _of_one_key(self, rows: Pool, keys: Keys) -> Pool:
+        """The rows, all with the key columns of the first."""
+        inside, seen = from_user(self.schema, what="rows"), to_user(self.schema)
+        names = {expr.name for _, expr in keys if isinstance(expr, Column)}
+        kept = [name in names for name in self.schema.names]
+        first, *_ = made = inside(rows)
+        return [
+            seen(tuple(a if keep else b for a, b, keep in zip(first, row, kept, strict=True))) for row in made
+        ]
+
+    @property
+    def step(self) -> Step:
+        return Step(self.node.place, f"operator {self.node.name!r}")
+
+
+def item_of(item: Expr, schema: Schema) -> Callable[[Any], Any]:
+    """The function from a row, as users see it, to the value of an expression, likewise."""
+    inside, compute, typed = from_user(schema, what="rows"), function_of(item, schema), check(item, schema)
+    seen = to_user(Schema((Field("value", typed.type, typed.nullable),), scalar=True))
+    return lambda row: seen((compute(inside([row])[0]),))
+
+
+@singledispatch
+def claims_of(operator: Operator, site: Site) -> Iterator[Tried]:
+    """Try the claims of an operator; most make none."""
+    yield from ()
+
+
+# -- folds ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A folding function with what it begins with, called on lists of items.
+
+    first: makes what it begins with anew; None where that is the first item.
+    inside: from what is accumulated to how it stands in rows.
+    """
+
+    function: Callable[..., Any]
+    first: Callable[[], Any] | None
+    inside: Callable[[list[Any]], list[Any]]
+    site: Site = field(repr=False)
+
+    def of(self, items: Items) -> Any:
+        """What is accumulated of the items, as it stands in a row."""
+        rest = list(items)
+        accumulated = rest.pop(0) if self.first is None else self.first()
+        for item in rest:
+            accumulated = self.function(accumulated, item)
+        (row,) = self.inside([accumulated])
+        return row[0] if len(row) == 1 else row
+
+
+def _first(init: object, schema: Schema) -> Callable[[], Any]:
+    if callable(init):
+        return init
+    (row,) = from_user(schema, what="init")([init])
+    seen = to_user(schema)
+    # From the row each time: a function may alter what it is given.
+    return lambda: seen(row)
+
+
+def _try_fold(claims: Claims, folded: Folded, item: Expr | None, keys: Keys = ()) -> Iterator[Tried]:
+    kinds = folded.site.pools(item, keys)
+    yield from (_try_claim(claim, folded, kinds) for claim in claims.names())
+
+
+def _try_claim(claim: str, folded: Folded, kinds: list[Pool]) -> Tried:
+    variants, agree = _VARIANTS[claim], _AGREE[claim]
+    node, tried = folded.site.node, 0
+
+    def refuting(items: Items) -> tuple[Items, Items] | None:
+        """Of two lists that must come to the same (or the second to no less), the first that do not."""
+        nonlocal tried
+        for before, after in variants(items):
+            one, other = Outcome.of(folded.of, before), Outcome.of(folded.of, after)
+            tried += one.error is None and other.error is None
+            if not agree(one, other):
+                return before, after
+        return None
+
+    for pool in kinds:
+        items = find_list(pool, lambda items: refuting(items) is not None, 2, 5, folded.site.examples)
+        if items is not None and (pair := refuting(items)) is not None:
+            return Tried(node.name, claim, tried, _broken(claim, folded, *pair))
+    return Tried(node.name, claim, tried)
+
+
+def _broken(claim: str, folded: Folded, before: Items, after: Items) -> BrokenClaim:
+    node = folded.site.node
+    return BrokenClaim(
+        f"{node.operator.kind} {node.name!r} claims to be {claim}, and is not",
+        where=[folded.site.step],
+        why=f"Of {_listed(before)} the value {Outcome.of(folded.of, before)},\n"
+        f"of {_listed(after)} it {Outcome.of(folded.of, after)}.",
+        fix=_FIXES[claim],
+        operator=node.name,
+        claim=claim,
+        rows=(tuple(before), tuple(after)),
+    )
+
+
+def _listed(items: Items) -> str:
+    return ", ".join(map(repr, items))
+
+
+def _swapped(items: Items) -> Iterator[tuple[Items, Items]]:
+    for at in range(len(items) - 1):
+        yield items, [*items[:at], items[at + 1], items[at], *items[at + 2 :]]
+
+
+def _repeated(items: Items) -> Iterator[tuple[Items, Items]]:
+    for at, item in enumerate(items):
+        for to in range(at + 1, len(items) + 1):
+            yield items, [*items[:to], item, *items[to:]]
+
+
+def _longer(items: Items) -> Iterator[tuple[Items, Items]]:
+    yield items[:-1], items
+
+
+def _not_less(one: Outcome, other: Outcome) -> bool:
+    if one.error is not None or other.error is not None:
+        return True
+    order = Outcome.of(Max().leq, one.value, other.value)
+    return order.error is not None or order.value
+
+
+_VARIANTS: Mapping[str, Callable[[Items], Iterator[tuple[Items, Items]]]] = {
+    "commutative": _swapped,
+    "idempotent": _repeated,
+    "monotone": _longer,
+}
+_AGREE: Mapping[str, Callable[[Outcome, Outcome], bool]] = {
+    "commutative": Outcome.agrees,
+    "idempotent": Outcome.agrees,
+    "monotone": _not_less,
+}
+_FIXES: Mapping[str, str] = {
+    "commutative": "leave the claim out, and give the rows an order",
+    "idempotent": "leave the claim out; where rows may come twice, distinct() makes each of them one",
+    "monotone": "leave the claim out; a value that may fall is read by filter(...), not by at_least(...)",
+}
+
+
+@claims_of.register
+def _fold(operator: Fold, site: Site) -> Iterator[Tried]:
+    schema = operator.accumulated
+    inside = from_user(schema, what="values")
+    folded = Folded(operator.function, _first(operator.init, schema), inside, site)
+    yield from _try_fold(operator.claims, folded, None)
+
+
+@claims_of.register
+def _fold_tick(operator: FoldTick, site: Site) -> Iterator[Tried]:
+    schema = operator.accumulated
+    inside = from_user(schema, what="values")
+    folded = Folded(operator.function, _first(operator.init, schema), inside, site)
+    yield from _try_fold(operator.claims, folded, operator.item)
+
+
+@claims_of.register
+def _reduce(operator: Reduce, site: Site) -> Iterator[Tried]:
+    folded = Folded(operator.function, None, from_user(site.schema, what="values"), site)
+    yield from _try_fold(operator.claims, folded, None)
+
+
+@claims_of.register
+def _fold_keyed(operator: FoldKeyed, site: Site) -> Iterator[Tried]:
+    schema = Schema(site.node.schema.fields[-1:], scalar=True)
+    inside = from_user(schema, what="values")
+    folded = Folded(operator.function, _first(operator.init, schema), inside, site)
+    yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
+
+
+@claims_of.register
+def _reduce_keyed(operator: ReduceKeyed, site: Site) -> Iterator[Tried]:
+    schema = Schema(site.node.schema.fields[-1:], scalar=True)
+    folded = Folded(operator.function, None, from_user(schema, what="values"), site)
+    yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
+
+
+# -- lattices -----------------------------------------------------------------------------------
+
+
+def _try_lattice(lattice: Lattice, item: Expr, site: Site) -> Iterator[Tried]:
+    claim, tried = f"{lattice} is a lattice", 0
+    try:
+        for pool in site.pools(item):
+            found = (Outcome.of(lattice.value, one) for one in pool)
+            values = [outcome.value for outcome in found if outcome.error is None]
+            for law in LAWS:
+                tried += check_law(lattice, law, values, site.examples, (site.step,))
+    except BrokenClaim as broken:
+        yield Tried(site.node.name, claim, tried, broken)
+    else:
+        yield Tried(site.node.name, claim, tried)
+
+
+@claims_of.register(LatticeFold)
+@claims_of.register(LatticeGrowth)
+@claims_of.register(State)
+def _lattice(operator: LatticeFold | LatticeGrowth | State, site: Site) -> Iterator[Tried]:
+    yield from _try_lattice(operator.lattice, operator.item, site)

@@ -1,0 +1,132 @@
+"""The laws of lattices, each tried on values until some refute it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.errors import BrokenClaim, Step
+from penstock.lattice import Lattice
+from penstock.testing.counterexamples import EXAMPLES, Outcome, find_list
+
+Sides: TypeAlias = tuple[tuple[str, Outcome], tuple[str, Outcome]]
+"""Two calls that must come to the same, each as it is written and what it came to."""
+_MERGES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """broken: what is said of a lattice that breaks it.
+    values: how many values it speaks of.
+    sides:  from the lattice and so many values to the two calls.
+    """
+
+    broken: str
+    values: int
+    sides: Callable[..., Sides]
+
+
+def check_lattice(lattice: Lattice, values: Collection[Any], *, examples: int = EXAMPLES) -> None:
+    """Try the laws of a lattice: merging is associative, commutative and idempotent, the bottom
+    changes nothing, and the order is that of the merge.
+
+    values:   some values of the lattice, the simplest first; merges of them are tried too.
+    examples: on how many combinations of them each law is tried.
+
+    Raises `BrokenClaim` with the law and a small counterexample.
+
+    >>> from penstock.lattice import Max, Merging
+    >>> check_lattice(Max(), [1, 2, 3])
+    >>> check_lattice(Merging(0, lambda one, other: one + other), [1, 2])
+    Traceback (most recent call last):
+    ...
+    penstock.errors.BrokenClaim: P106 BrokenClaim: <lambda> is no lattice: its merge is not idempotent
+    <BLANKLINE>
+    merge(1, 1) is 2, and not 1.
+    ...
+    """
+    for law in LAWS:
+        check_law(lattice, law, list(values), examples)
+
+
+def check_law(
+    lattice: Lattice, law: Law, values: Sequence[Any], examples: int, where: tuple[Step, ...] = ()
+) -> int:
+    """Try one law; how many examples came to a value on both sides. Raises `BrokenClaim`."""
+    tried = 0
+
+    def refutes(some: list[Any]) -> bool:
+        nonlocal tried
+        (_, one), (_, other) = law.sides(lattice, *some)
+        tried += one.error is None and other.error is None
+        return not one.agrees(other)
+
+    pool = [*values, *_merges(lattice, values)]
+    found = find_list(pool, refutes, law.values, law.values, examples) if pool else None
+    if found is not None:
+        raise _broken(lattice, law, found, where)
+    return tried
+
+
+def _merges(lattice: Lattice, values: Sequence[Any]) -> list[Any]:
+    """Values that come of merging two."""
+    pairs = ((one, other) for at, one in enumerate(values) for other in values[:at])
+    merged = (Outcome.of(lattice.merge, *pair) for pair, _ in zip(pairs, range(_MERGES), strict=False))
+    return [outcome.value for outcome in merged if outcome.error is None]
+
+
+def _broken(lattice: Lattice, law: Law, values: Sequence[Any], where: tuple[Step, ...]) -> BrokenClaim:
+    (one_text, one), (other_text, other) = law.sides(lattice, *values)
+    but = f"and not {other_text}" if other_text == repr(other.value) else f"and\n{other_text} {other}"
+    return BrokenClaim(
+        f"{lattice} is no lattice: its {law.broken}",
+        where=where,
+        why=f"{one_text} {one}, {but}.",
+        fix="merge by a function to which order, grouping and repetition are nothing,\n"
+        "or use fold(...) with the claims that hold",
+        law=law.broken,
+        values=tuple(values),
+    )
+
+
+def _associative(lattice: Lattice, a: Any, b: Any, c: Any) -> Sides:
+    merge = lattice.merge
+    return (
+        (f"merge(merge({a!r}, {b!r}), {c!r})", Outcome.of(lambda: merge(merge(a, b), c))),
+        (f"merge({a!r}, merge({b!r}, {c!r}))", Outcome.of(lambda: merge(a, merge(b, c)))),
+    )
+
+
+def _commutative(lattice: Lattice, a: Any, b: Any) -> Sides:
+    return (
+        (f"merge({a!r}, {b!r})", Outcome.of(lattice.merge, a, b)),
+        (f"merge({b!r}, {a!r})", Outcome.of(lattice.merge, b, a)),
+    )
+
+
+def _idempotent(lattice: Lattice, a: Any) -> Sides:
+    return (f"merge({a!r}, {a!r})", Outcome.of(lattice.merge, a, a)), (repr(a), Outcome(a))
+
+
+def _bottom(lattice: Lattice, a: Any) -> Sides:
+    bottom = lattice.bottom
+    return (f"merge({bottom!r}, {a!r})", Outcome.of(lattice.merge, bottom, a)), (repr(a), Outcome(a))
+
+
+def _order(lattice: Lattice, a: Any, b: Any) -> Sides:
+    merged = Outcome.of(lattice.merge, a, b)
+    absorbed = merged if merged.error is not None else Outcome(merged.agrees(Outcome(b)))
+    return (
+        (f"leq({a!r}, {b!r})", Outcome.of(lattice.leq, a, b)),
+        (f"merge({a!r}, {b!r}) == {b!r}", absorbed),
+    )
+
+
+LAWS = (
+    Law("merge is not associative", 3, _associative),
+    Law("merge is not commutative", 2, _commutative),
+    Law("merge is not idempotent", 1, _idempotent),
+    Law("bottom does not merge into every value", 1, _bottom),
+    Law("order is not that of its merge", 2, _order),
+)
