@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.analysis.checks import check_changing_loops, check_cycles, check_guards, check_needs
+from penstock.analysis.growth import check_growth
 from penstock.analysis.propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
 from penstock.analysis.strata import find_order
@@ -55,6 +56,7 @@ def analyse(graph: FlowGraph) -> Analysis:
     facts = find_facts(graph)
     check_guards(graph, facts)
     check_needs(graph, facts)
+    check_growth(graph, facts)
     check_changing_loops(graph, facts)
     order = find_order(graph)
     activation = find_activation(graph, order)

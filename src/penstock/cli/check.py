@@ -15,7 +15,6 @@ def check(
 ) -> None:
     """Run the claims of a flow (commutative, idempotent, monotone, lattices) as property tests."""
     from penstock.cli.load import load_flow
-
     from penstock.testing.claims import try_claims
 
     claims = broken = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal
 from functools import singledispatch
 from itertools import pairwise
 from random import Random
