@@ -341,7 +341,7 @@ class Stream(
                 or "updates", answers change with the rows until then.
         """
         place = Place.of_caller()
-        if isinstance(named.get("window"), Windows):
+        if any(isinstance(given, Windows) for given in (*keys, *named.values())):
             return self._windows(keys, named, place)
         chosen = (*named_columns(keys, place), *computed_columns(named, place))
         for _, expr in chosen:

@@ -20,6 +20,7 @@ from penstock.flow.columns import as_class, shown
 from penstock.flow.grouped import Grouped
 from penstock.flow.lifetime import check_reason as check_reason
 from penstock.flow.markers import Changes, NoOrder, Unbounded
+from penstock.flow.window_groups import WindowGroups
 from penstock.flow.output import Output
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def check_stream(given: object, what: str, place: Place) -> None:
             why="A signal is one value, which changes; a stream is rows.",
             fix="take a row for each of its values: signal.stream()",
         )
-    grouped = isinstance(given, Grouped)
+    grouped = isinstance(given, Grouped | WindowGroups)
     raise WrongType(
         f"{what} needs a stream, got {'a group without aggregates' if grouped else shown(given)}",
         where=[place],

@@ -19,6 +19,7 @@ from penstock.flow.operators.watermark import Watermark
 from penstock.flow.spans import TIME_TYPES, GivenSpan, Unit, span_of
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co
 from penstock.flow.window_groups import WindowGroups
+from penstock.flow.windows import Windows
 
 if TYPE_CHECKING:
     from penstock.flow.stream import Stream
@@ -132,7 +133,14 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def _windows(
         self, keys: tuple[Any, ...], named: dict[str, Any], place: Place
     ) -> WindowGroups[B, Any, Any]:
-        windows = named.pop("window")
+        windows = named.pop("window", None)
+        if not isinstance(windows, Windows) or any(isinstance(n, Windows) for n in (*keys, *named.values())):
+            raise WrongType(
+                "windows are given to group_by otherwise than by window=",
+                where=[place],
+                why="A group is of one window, and its columns are window_start and window_end.",
+                fix='group_by("who", window=ps.tumbling(ps.col.at, "10s"))',
+            )
         emit = "close"
         if not isinstance(named.get("emit"), Expr | None):
             emit = named.pop("emit")

@@ -1,0 +1,19 @@
+from datetime import datetime
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import col
+
+
+class Bid(NamedTuple):
+    who: str
+    at: datetime
+    ms: int
+
+
+flow = ps.Flow("bids")
+bids = flow.source("bids", Bid)
+more = flow.source("more", Bid)
+both = bids.union(more)
+flow.sink("on_time", both.watermark(col.at, lateness="10s"))
+ps.explain(flow)

@@ -1,0 +1,17 @@
+from datetime import datetime
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import col
+
+
+class Bid(NamedTuple):
+    who: str
+    at: datetime
+    ms: int
+
+
+flow = ps.Flow("bids")
+bids = flow.source("bids", Bid)
+on_time = bids.watermark(col.at, lateness="10s")
+on_time.group_by("who", window=ps.tumbling(col.ms, 1000)).agg(n=ps.count())
