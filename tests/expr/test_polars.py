@@ -72,7 +72,9 @@ def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[Low
         if declines:
             needless += wanted is not EvaluationError
         else:
-            assert wanted is not EvaluationError, f"{expr} raises on {row}, and the columnar form does not tell"
+            assert wanted is not EvaluationError, (
+                f"{expr} raises on {row}, and the columnar form does not tell"
+            )
             assert same(wanted, value), f"{expr} on {row}: {wanted!r}, the columnar form says {value!r}"
             if lowered.bounds is not None and value is not None:
                 assert lowered.bounds[0] <= value <= lowered.bounds[1]

@@ -115,8 +115,8 @@ class Engine:
         bounded = {name: name in self._bounded for name in graph.sources}
         self._queues = Queues(bounded, tick_rows, queue_rows)
         self._outlets = [
-            (name, self.program.sink_append[name], to_user(graph.nodes[node].schema), graph.nodes[node].schema)
-            for name, node in graph.sinks.items()
+            (name, self.program.sink_append[name], to_user(schema), schema)
+            for name, schema in ((n, graph.nodes[at].schema) for n, at in graph.sinks.items())
         ]
 
     @property

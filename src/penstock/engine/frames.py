@@ -65,7 +65,9 @@ def in_columns(schema: Schema, append: bool, rows: Rows) -> InColumns:
         from penstock.engine.columnar.columns import can_hold, of_rows
     except ImportError as error:
         raise BadInput(
-            "a frame needs Polars, which cannot be imported", why=str(error), fix="pip install 'penstock[columnar]'"
+            "a frame needs Polars, which cannot be imported",
+            why=str(error),
+            fix="pip install 'penstock[columnar]'",
         ) from error
     if not can_hold(schema):
         raise BadInput(f"rows of {schema} cannot stand in columns", fix="read them as rows")

@@ -12,8 +12,8 @@ import heapq
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.columnar.choice import NEVER, Columnar
-from penstock.engine.failure import explained
 from penstock.engine.event_time import ends_of
+from penstock.engine.failure import explained
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
 from penstock.engine.signals.moment import Moment

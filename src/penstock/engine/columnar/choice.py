@@ -1,4 +1,4 @@
-"""When ticks run on Polars. It is not imported for the question, only for a first tick that is large enough."""
+"""When ticks run on Polars, which is not imported before a first tick is large enough."""
 
 from __future__ import annotations
 

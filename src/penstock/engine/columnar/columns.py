@@ -75,7 +75,7 @@ class Declined(Exception):
 
 
 def of_rows(schema: Schema, append: bool, rows: Rows) -> Columns:
-    """Internal rows in columns. Raises `Declined` for a value that Polars cannot hold, such as half a surrogate."""
+    """Internal rows in columns. Raises `Declined` for a value that Polars cannot hold."""
     try:
         taken = {str(at): to_series(f.type, [row[at] for row in rows]) for at, f in enumerate(schema.fields)}
         if not append:

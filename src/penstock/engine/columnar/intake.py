@@ -53,7 +53,9 @@ _CLASSES: dict[type[DataType], type] = {
 """The exact class of the values of a column. A decimal's digits must be looked at one by one."""
 
 
-def columns_of_list(schema: Schema, append: bool, given: list[Any], checked: Callable[[], Rows]) -> Columns | None:
+def columns_of_list(
+    schema: Schema, append: bool, given: list[Any], checked: Callable[[], Rows]
+) -> Columns | None:
     """A list of rows, or of changes of a table, in columns; None where one is not plainly right.
 
     checked: makes the internal rows of the list, should they be needed.
@@ -132,7 +134,9 @@ def columns_of_frame(schema: Schema, append: bool, given: Any) -> Columns | None
                 return None
             taken[str(at)] = series
         if not append:
-            weights = frame[WEIGHT_COLUMN] if weighted else pl.repeat(1, frame.height, dtype=pl.Int64, eager=True)
+            weights = (
+                frame[WEIGHT_COLUMN] if weighted else pl.repeat(1, frame.height, dtype=pl.Int64, eager=True)
+            )
             if not weights.dtype.is_integer() or weights.null_count():
                 return None
             taken[WEIGHT] = weights.cast(pl.Int64)
@@ -167,7 +171,7 @@ def _decimals(type: DecimalType, series: pl.Series) -> pl.Series | None:
 
 @_accepted.register(StrType)
 def _strings(type: StrType, series: pl.Series) -> pl.Series | None:
-    if series.dtype in (pl.Categorical, pl.Enum):
+    if isinstance(series.dtype, pl.Categorical | pl.Enum):
         return series.cast(pl.String)
     return series if series.dtype == pl.String else None
 

@@ -58,10 +58,12 @@ class JoinPlan:
         """A side with its keys in "k0", ..., without the rows of which one is null."""
         lowered = [stream.lower(expr) for expr in self.keys[port]]
         noted = stream.noting(*(one.fails for one in lowered))
-        named = [one.value.alias(f"k{at}") for at, one in enumerate(lowered)]
-        present = pl.all_horizontal(*(pl.col(f"k{at}").is_not_null() for at in range(len(named))))
-        stays = present | pl.col(FAILS) if noted.checked else present
-        return replace(noted, frame=noted.frame.with_columns(*named).filter(stays))
+        keyed = noted.frame.with_columns(*(one.value.alias(f"k{at}") for at, one in enumerate(lowered)))
+        nullable = [at for at, expr in enumerate(self.keys[port]) if check(expr, self.schemas[port]).nullable]
+        if nullable:
+            present = pl.all_horizontal(*(pl.col(f"k{at}").is_not_null() for at in nullable))
+            keyed = keyed.filter(present | pl.col(FAILS) if noted.checked else present)
+        return replace(noted, frame=keyed)
 
     def key_types(self, port: int) -> tuple[DataType, ...]:
         return tuple(check(expr, self.schemas[port]).type for expr in self.keys[port])
@@ -78,7 +80,9 @@ class JoinPlan:
         own = [pl.col(str(at)) for at in range(len(self.pairs.fields))]
         if not weights:
             return pairs.select(*own)
-        return pairs.select(*own, (weights[0] if len(weights) == 1 else weights[0] * weights[1]).alias(WEIGHT))
+        return pairs.select(
+            *own, (weights[0] if len(weights) == 1 else weights[0] * weights[1]).alias(WEIGHT)
+        )
 
     def output(self, pairs: Stream) -> Stream:
         """The rows of the join, from its pairs."""
@@ -166,8 +170,11 @@ class HeldJoin:
         columns = of_rows(schema, append, rows)
         return [self.plan.keyed(port, stream_of(columns)).frame.drop(FAILS, strict=False).collect()]
 
-    def answer(self, news: Sequence[pl.DataFrame | None]) -> Stream:
-        """The rows that new rows on either side make, before `add`."""
+    def answer(self, news: Sequence[pl.DataFrame | None], *, computed_on: bool) -> Stream:
+        """The rows that new rows on either side make, before `add`.
+
+        computed_on: whether expressions follow, which want to know the bounds of integers.
+        """
         assert self._held is not None
         plan = self.plan
         left = list(self._held[0])
@@ -181,8 +188,11 @@ class HeldJoin:
         if not pairs:
             empty = unknown_stream(plan.pairs, plan.append)
             return plan.output(empty)
-        frame = pl.concat(pairs).collect()
-        return plan.output(stream_of(Columns(plan.pairs, plan.append, frame)))
+        frame = (pairs[0] if len(pairs) == 1 else pl.concat(pairs)).collect()
+        if computed_on or plan.operator.residual is not None:
+            return plan.output(stream_of(Columns(plan.pairs, plan.append, frame)))
+        unknown = unknown_stream(plan.pairs, plan.append)
+        return plan.output(replace(unknown, frame=frame.lazy(), most=frame.height))
 
     def add(self, news: Sequence[pl.DataFrame | None]) -> None:
         """Remember the new rows of a tick that has gone well."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.analysis import analyse
 from penstock.engine.columnar.columns import Columns, can_hold
 from penstock.engine.columnar.intake import columns_of_frame, columns_of_list
 from penstock.engine.columnar.rest import RestWriter
-from penstock.engine.columnar.runner import PartRunner
+from penstock.engine.columnar.runner import PartRunner, as_rows
 from penstock.engine.columnar.shape import Shape, shape_of
 from penstock.engine.constants import Constants
 from penstock.engine.plan import live_consumers
@@ -42,11 +42,12 @@ class LargeTicks:
         self.shapes: tuple[Shape, ...] = tuple(
             shape_of(graph, analysis, consumers, part) for part in program.parts
         )
+        columnar = [shape for shape in self.shapes if shape.does_something]
         constants = Constants()
         constants.values.update(program.constants)
         lines: list[str] = []
         purposes: list[Purpose] = []
-        for shape in self.shapes:
+        for shape in columnar:
             writer = RestWriter(graph, analysis, shape, consumers, constants)
             writer.write()
             for written in (writer.functions, writer.code):
@@ -60,24 +61,26 @@ class LargeTicks:
         names.update(constants.values)
         exec(compile(source_code, file, "exec"), names)
         delayed = frozenset(d.source for d in program.delayed)
-        self._runners = [
-            PartRunner(
-                graph,
-                analysis,
-                shape,
-                names[shape.part.function] if "tick" not in names else _whole(program, names["tick"]),
-                names[f"{shape.part.function}_rest"],
-                lambda slot: names[f"slot_{slot.replace('.', '_')}"],
-                least=least,
-                always=always,
-                wanted_as_rows=delayed,
-            )
-            for shape in self.shapes
-        ]
-        self.parts: list[PartFunction] = [
-            (runner, shape.part.inputs, shape.part.outputs)
-            for runner, shape in zip(self._runners, self.shapes, strict=True)
-        ]
+        self._runners: list[PartRunner] = []
+        self.parts: list[PartFunction] = []
+        for shape in self.shapes:
+            part = shape.part
+            in_rows = _whole(program, names["tick"]) if "tick" in names else names[part.function]
+            run = _in_rows(in_rows)
+            if shape.does_something:
+                run = PartRunner(
+                    graph,
+                    analysis,
+                    shape,
+                    in_rows,
+                    names[f"{part.function}_rest"],
+                    lambda slot: names[f"slot_{slot.replace('.', '_')}"],
+                    least=least,
+                    always=always,
+                    wanted_as_rows=delayed,
+                )
+                self._runners.append(run)
+            self.parts.append((run, part.inputs, part.outputs))
         pays = {n for shape in self.shapes if shape.pays or always for n in shape.part.inputs}
         self.paying = frozenset(name for name, node in graph.sources.items() if node in pays)
         """Sources whose rows are worth being put in columns."""
@@ -96,7 +99,8 @@ class LargeTicks:
         if not can_hold(schema):
             return None
         if isinstance(given, list):
-            return columns_of_list(schema, append, given, checked) if name in self.paying else None
+            rows = cast("list[Any]", given)
+            return columns_of_list(schema, append, rows, checked) if name in self.paying else None
         return columns_of_frame(schema, append, given)
 
     @property
@@ -115,6 +119,11 @@ class LargeTicks:
             name: rows.rows() if name in self._as_rows and isinstance(rows, Columns) else rows
             for name, rows in given.items()
         }
+
+
+def _in_rows(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A part that knows nothing of columns."""
+    return lambda *inputs: function(*[as_rows(given) for given in inputs])
 
 
 def _whole(program: Program, tick: Callable[[dict[str, Rows]], dict[str, Rows]]) -> Callable[..., Any]:

@@ -95,7 +95,9 @@ class Groups(Reduction):
         named += [pl.col(FAILS).any()] * noted.checked
         if not keys:
             return noted.frame.select(*named, pl.len().alias(_HEIGHT))
-        by = [_key(one, t).alias(f"k{at}") for at, (one, t) in enumerate(zip(keys, self.key_types, strict=True))]
+        by = [
+            _key(one, t).alias(f"k{at}") for at, (one, t) in enumerate(zip(keys, self.key_types, strict=True))
+        ]
         return noted.frame.group_by(*by, maintain_order=True).agg(*named)
 
     def rows(self, stream: Stream) -> Rows:

@@ -71,9 +71,8 @@ class RestWriter(RegionWriter):
         )
         super().__init__(graph, analysis, part, consumers, constants)
         for feed in shape.feeds:
-            for node_id in shape.rest:
-                node = graph.nodes[node_id]
-                if feed.source in node.inputs and isinstance(node.operator, Aggregate):
-                    if isinstance(feed.reduction, Groups):
+            if isinstance(feed.reduction, Groups):
+                for node in (graph.nodes[n] for n in shape.rest):
+                    if feed.source in node.inputs and isinstance(node.operator, Aggregate):
                         step = ReducedAggregateStep(node, self, node.operator, feed.reduction)
-                        self._steps[node_id] = step
+                        self._steps[node.id] = step

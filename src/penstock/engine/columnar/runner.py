@@ -11,6 +11,7 @@ from penstock.engine.columnar.columns import Columns, Declined, of_rows
 from penstock.engine.columnar.join import HeldJoin
 from penstock.engine.columnar.stream import Stream, apply, stream_of
 from penstock.engine.steps.inner_join import SIDES
+from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
@@ -62,6 +63,12 @@ class PartRunner:
             for node, plan in shape.joins.items()
         }
         self._shared = self._read_often()
+        self._computed_on = {
+            source
+            for node in (*shape.columnar, *shape.rest)
+            for source in graph.nodes[node].inputs
+            if not isinstance(graph.nodes[node].operator, Sink)
+        }
 
     def __call__(self, *inputs: Given) -> tuple[Given, ...]:
         if self._is_worth_it(inputs):
@@ -103,13 +110,11 @@ class PartRunner:
             read = [stream(source) for source in node.inputs]
             if node_id in self.joins:
                 news[node_id] = [self._new_rows(node_id, port, side) for port, side in enumerate(read)]
-                made = self.joins[node_id].answer(news[node_id])
+                made = self.joins[node_id].answer(news[node_id], computed_on=node_id in self._computed_on)
             else:
                 made = apply(node.operator, node.schema, self._append[node_id], read)
             streams[node_id] = made.kept() if node_id in self._shared else made
-        left: dict[int, Given] = {
-            n: self._leaving(n, stream(n)) for n in part.outputs if n in shape.columnar
-        }
+        left: dict[int, Given] = {n: self._leaving(n, stream(n)) for n in part.outputs if n in shape.columnar}
         feeds = [
             feed.reduction.rows(stream(feed.source))
             if feed.reduction is not None

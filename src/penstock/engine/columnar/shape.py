@@ -69,7 +69,7 @@ def shape_of(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: P
     def append(node: int) -> bool:
         return analysis.facts[node].append
 
-    for source in part.inputs:
+    for source in part.inputs if not part.signals else ():
         try:
             streams[source] = unknown_stream(graph.nodes[source].schema, append(source))
         except NotLowered as reason:

@@ -83,7 +83,10 @@ def stream_of(columns: Columns) -> Stream:
 
 
 def unknown_stream(schema: Schema, append: bool) -> Stream:
-    """A stream without rows, to ask what can be done with it. Raises `NotLowered` for a type that stays in rows."""
+    """A stream without rows, to ask what can be done with it.
+
+    Raises `NotLowered` for a type that stays in rows.
+    """
     types = {str(at): dtype_of(f.type) for at, f in enumerate(schema.fields)}
     if not append:
         types[WEIGHT] = pl.Int64()

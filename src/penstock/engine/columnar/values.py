@@ -15,7 +15,7 @@ from penstock.expr.types import DataType, Float64Type, TimestampType
 
 @singledispatch
 def to_series(type: DataType, values: list[Any]) -> pl.Series:
-    """A column of internal values. Raises what Polars raises for one it cannot hold, such as half a surrogate."""
+    """A column of internal values. Raises what Polars raises for one it cannot hold (half a surrogate)."""
     return pl.Series(values=values, dtype=dtype_of(type), strict=True)
 
 
