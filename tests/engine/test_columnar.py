@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -12,12 +13,27 @@ from hypothesis import strategies as st
 
 pytest.importorskip("polars")
 
+import penstock as ps
 from penstock.engine.change import Change
 from penstock.engine.columnar.choice import Columnar
 from penstock.engine.machine import Machine
 from penstock.engine.program import Program, compile_program
+from penstock.expr.build import left, right
 from penstock.expr.rows import from_user
-from penstock.testing.strategies import Case, Tick, cases, cuts
+from penstock.expr.types import BOOL, INT64, STR, TIMESTAMP
+from penstock.testing.random_expressions import columns, expressions
+from penstock.testing.random_flows import (
+    Grown,
+    _aggregate,
+    _distinct,
+    _filter,
+    _select,
+    _union,
+    _with_columns,
+    grow,
+)
+from penstock.testing.random_rows import rows
+from penstock.testing.strategies import Case, Tick, _add_sinks, _taken_back, cases, cuts
 
 Rows = list[tuple[Any, ...]]
 ALWAYS = Columnar(1, always=True)
@@ -74,19 +90,105 @@ def _inside(case: Case, tick: Tick) -> dict[str, Rows]:
     }
 
 
+class Plain(NamedTuple):
+    """A row whose columns can all stand in a frame."""
+
+    k: int
+    n: int | None
+    s: str
+    x: float | None
+    t: datetime | None
+    b: bool
+
+
+def _inner_join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    """A join on columns that frames can be joined on, some of which are null at times."""
+    other = draw(st.sampled_from(all_))
+    mine, theirs = (
+        [f.name for f in g.schema.fields if f.type in (INT64, STR, BOOL, TIMESTAMP)] for g in (one, other)
+    )
+    pairs = [
+        (m, t)
+        for m in mine
+        for t in theirs
+        if one.schema.fields[one.schema.position(m) or 0].type
+        == other.schema.fields[other.schema.position(t) or 0].type
+    ]
+    if not pairs or one.size * other.size > 400 or len(one.schema.fields) > 8:
+        return None
+    condition: Any = None
+    for m, t in draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=2, unique=True)):
+        equal = left[m] == right[t]
+        condition = equal if condition is None else condition & equal
+    if draw(st.integers(0, 3)) == 0:
+        m, t = draw(st.sampled_from(pairs))
+        condition = condition & draw(st.sampled_from([left[m] != right[t], left[m].is_null()]))
+    suffix = f"_{len(one.stream.flow.nodes)}"
+    return Grown(one.stream.join(other.stream, on=condition, suffix=suffix), one.size * other.size)
+
+
+def _sums(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    """Groups with aggregates that Polars sums up before rows see them."""
+    numbers = columns(one.schema, INT64)
+    if not numbers:
+        return None
+    number = draw(expressions(one.schema, INT64))
+    keys = draw(st.lists(st.sampled_from(one.schema.names), max_size=2, unique=True))
+    some = draw(st.sampled_from(columns(one.schema)))
+    aggregates: dict[str, Any] = {
+        "rows": ps.count(), "present": ps.count(some), "total": ps.sum(number), "mean": ps.mean(number),
+        "least": ps.min(some), "most": ps.max(some),
+    }  # fmt: skip
+    wanted = draw(st.lists(st.sampled_from(sorted(aggregates)), min_size=1, max_size=4, unique=True))
+    named = {f"{name}_{len(one.stream.flow.nodes)}": aggregates[name] for name in wanted}
+    return Grown(one.stream.group_by(*keys).agg(**named), one.size)
+
+
+ROW_BY_ROW = (_select, _with_columns, _filter, _union)
+COLUMNAR = (*ROW_BY_ROW, *ROW_BY_ROW, _distinct, _sums, _sums, _inner_join, _inner_join, _aggregate)
+
+
 @st.composite
-def runs(draw: st.DrawFn) -> tuple[Case, list[Tick], list[bool]]:
-    case = draw(cases(deferred=draw(st.booleans())))
+def columnar_cases(draw: st.DrawFn) -> Case:
+    """Flows of operators that have a columnar form, and of what stands between them."""
+    flow = ps.Flow("drawn")
+    sources: list[Grown] = []
+    inputs: dict[str, list[Change[Any]]] = {}
+    for at in range(draw(st.integers(1, 2))):
+        is_table = draw(st.booleans())
+        name = f"s{at}"
+        stream = flow.table(name, Plain) if is_table else flow.source(name, Plain)
+        given = draw(st.lists(rows(stream.schema), max_size=10))
+        inputs[name] = [Change(row, 1) for row in given]
+        if is_table:
+            inputs[name] = draw(_taken_back(inputs[name], settled=draw(st.booleans())))
+        sources.append(Grown(stream, max(1, len(given))))
+    streams = grow(draw, sources, draw(st.integers(1, 5)), COLUMNAR)
+    _add_sinks(draw, flow, streams)
+    return Case(flow, inputs)
+
+
+@st.composite
+def runs(draw: st.DrawFn, kind: st.SearchStrategy[Case]) -> tuple[Case, list[Tick], list[bool]]:
+    case = draw(kind)
     ticks = draw(cuts(case))
     return case, ticks, draw(st.lists(st.booleans(), min_size=len(ticks), max_size=len(ticks)))
 
 
 @settings(max_examples=150, deadline=None)
-@given(runs())
-def test_outputs_and_state_are_the_same_whichever_ticks_run_on_frames(
-    run: tuple[Case, list[Tick], list[bool]],
-) -> None:
-    case, ticks, large = run
+@given(runs(columnar_cases()))
+def test_flows_of_expressions_are_the_same_in_columns(run: tuple[Case, list[Tick], list[bool]]) -> None:
+    check_alike(*run)
+
+
+@settings(max_examples=100, deadline=None)
+@given(runs(st.booleans().flatmap(lambda deferred: cases(deferred=deferred))))
+def test_flows_of_any_operators_are_the_same_in_columns(run: tuple[Case, list[Tick], list[bool]]) -> None:
+    check_alike(*run)
+
+
+def check_alike(case: Case, ticks: list[Tick], large: list[bool]) -> None:
+    """Outputs and state are the same, whichever ticks run on frames."""
     program = compile_program(case.graph)
     in_rows, always, held, mixed = (Run(program, c) for c in (None, ALWAYS, HELD, HELD))
     for tick, is_large in zip(ticks, large, strict=True):
