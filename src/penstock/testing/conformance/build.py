@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.flow.flow import Flow
 from penstock.testing.conformance import operators_folds, operators_pairs, operators_rows
+from penstock.testing.conformance.checks import on_cycles
 from penstock.testing.conformance.description import EdgeDescription, GraphDescription
 from penstock.testing.conformance.site import Rows, Site
 
@@ -46,7 +47,7 @@ class _Plan:
 
 
 def _plan(graph: GraphDescription) -> _Plan:
-    """Depth first, nodes as they are written: an edge to a node that the search is still in closes a cycle."""
+    """Depth first, nodes as they are written: an edge to a node that is still open closes a cycle."""
     leaving: dict[str, list[tuple[int, str]]] = {name: [] for name in graph.nodes}
     for at, edge in enumerate(graph.edges):
         leaving[edge.source].append((at, edge.target))
@@ -86,6 +87,7 @@ class _Building:
         self._flow = flow
         self._graph = graph
         self._back_edges = back_edges
+        self._on_cycles = on_cycles(graph)
         self._made: dict[tuple[str, str], Rows] = {}
         self._feedbacks: list[tuple[Any, EdgeDescription]] = []
 
@@ -96,7 +98,7 @@ class _Building:
             if edge.target == name:
                 inputs.setdefault(edge.into, []).append(self._stream(at, edge))
         node = self._graph.nodes[name]
-        made = BUILDERS[node.operator](Site(self._flow, node, inputs))
+        made = BUILDERS[node.operator](Site(self._flow, node, inputs, name in self._on_cycles))
         if isinstance(made, Mapping):
             for port, stream in made.items():
                 self._made[name, port] = stream

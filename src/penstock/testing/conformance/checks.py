@@ -83,6 +83,11 @@ def _lifetimes(graph: GraphDescription) -> Iterator[Found]:
         for lifetime in node.lifetimes:
             if lifetime not in LIFETIMES:
                 yield "unknown lifetime", node.id, repr(lifetime)
+    for node in graph.nodes.values():
+        allowed_here = SIGNATURES[node.operator].allowed
+        for lifetime in node.lifetimes:
+            if lifetime not in allowed_here:
+                yield "unsupported lifetime", node.id, f"{lifetime!r}, only {', '.join(allowed_here)}"
 
 
 # --- ports ----------------------------------------------------------------------------------

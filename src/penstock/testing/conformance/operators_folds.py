@@ -145,7 +145,8 @@ def _persist_mut_keyed(site: Site) -> Outputs:
 
 
 def _kept(site: Site, step: Callable[[tuple[Any, ...], Any], tuple[Any, ...]]) -> Rows:
-    kept = in_order(site.input).fold((), step, returns=object)
+    nothing: Any = ()
+    kept = in_order(site.input).fold(nothing, step, returns=object)
     return kept.every_tick().flat_map(lambda rows: rows, returns=object)
 
 

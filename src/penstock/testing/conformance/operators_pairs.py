@@ -7,7 +7,7 @@ from typing import Any
 
 import penstock as ps
 from penstock.lattice import Merging
-from penstock.testing.conformance.site import Outputs, Rows, Site, in_order, keys, pairs, rows_function
+from penstock.testing.conformance.site import Outputs, Pair, Rows, Site, in_order, keys, pairs, rows_function
 
 _SUFFIX = "_other"
 """Of the right side's columns, where both sides have them."""
@@ -52,14 +52,29 @@ def _semi_join(site: Site) -> Outputs:
 
 
 def _anti_join(site: Site) -> Outputs:
-    rows, held_back = pairs(site.at("pos")), keys(site.at("neg"))
-    on = ps.left.key == ps.right.value
-    found = site.shown_if_both(rows.anti_join(held_back, on=on, lifetime=site.lifetimes))
-    return found.map(lambda row: (row[0][0], row[1]), returns=object)
+    left = _without(site, pairs(site.at("pos")))
+    return left.map(lambda row: (row[0][0], row[1]), returns=object)
 
 
 def _difference(site: Site) -> Outputs:
-    return site.shown_if_both(site.at("pos").difference(site.at("neg"), lifetime=site.lifetimes))
+    if site.lifetimes != ("static", "static"):
+        return site.at("pos").difference(site.at("neg"), lifetime=site.lifetimes)
+    # Each row is its own key.
+    rows = site.at("pos").map(lambda row: Pair((row,), row), returns=Pair)
+    return _without(site, rows).map(lambda row: row[1], returns=object)
+
+
+def _without(site: Site, rows: Rows) -> Rows:
+    """The pairs whose key is not held back; where all so far are shown, in the order in which they came."""
+    held_back, on = keys(site.at("neg")), ps.left.key == ps.right.value
+    if site.lifetimes != ("static", "static"):
+        return rows.anti_join(held_back, on=on, lifetime=site.lifetimes)
+    if site.on_cycle:  # nothing on a cycle can wait to be sorted
+        return rows.anti_join(held_back, on=on).every_tick()
+    # A table has no order, and copies in it are one. Pairs that are numbered have one, and differ.
+    numbered = in_order(rows).enumerate(index="number")
+    left = numbered.anti_join(held_back, on=on).every_tick().sort("number", lifetime="tick")
+    return left.map(lambda row: Pair(row[1], row[2]), returns=Pair)
 
 
 def _cross_singleton(site: Site) -> Outputs:

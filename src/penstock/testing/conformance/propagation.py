@@ -54,7 +54,6 @@ class PropagationCase:
 
 
 def read_case(fields: Fields) -> PropagationCase:
-    fields.only("name", "origin", "about", "nodes", "outputs", "events", "expected", "fired")
     described = fields.object("nodes")
     nodes = {name: _read_node(described.object(name)) for name in described}
     for name, node in nodes.items():

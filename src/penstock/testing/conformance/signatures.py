@@ -42,7 +42,7 @@ PAIR = Named(("0", "1"))
 @dataclass(frozen=True, slots=True)
 class Signature:
     """arguments, optional: names of arguments that must and that may be given.
-    lifetimes: how many may be given at most.
+    lifetimes: how many may be given at most. allowed: which of them it knows.
     blocking: inputs that must be complete before the operator answers.
     delayed: what enters leaves in a later tick.
     """
@@ -52,6 +52,7 @@ class Signature:
     arguments: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     lifetimes: int = 0
+    allowed: tuple[str, ...] = LIFETIMES
     blocking: tuple[str, ...] = ()
     delayed: bool = False
 
@@ -114,7 +115,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "join_fused_rhs": _pair("1", arguments=("1",)),
     "lattice_join": _pair(arguments=("0", "1")),
     "zip": _pair(),
-    "zip_longest": _pair("0", "1", lifetimes=1),
+    "zip_longest": Signature(PAIR, lifetimes=1, allowed=("tick",), blocking=("0", "1")),
     "fold": _blocking("init", "fn", lifetimes=1, outputs=UP_TO_ONE),
     "fold_no_replay": _blocking("init", "fn", lifetimes=1, outputs=UP_TO_ONE),
     "reduce": _blocking("fn", lifetimes=1, outputs=UP_TO_ONE),
@@ -130,7 +131,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "sort_by_key": _blocking("fn"),
     "unique": Signature(lifetimes=1),
     "enumerate": Signature(lifetimes=1),
-    "persist": Signature(lifetimes=1),
+    "persist": Signature(lifetimes=1, allowed=("static",)),
     "persist_mut": _blocking(),
     "persist_mut_keyed": _blocking(),
     "state": Signature(ONE, UP_TO_ONE, ("init", "fn"), lifetimes=1),

@@ -25,11 +25,15 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """inputs: per input port the streams that enter it, in the order of writing."""
+    """inputs: per input port the streams that enter it, in the order of writing.
+
+    on_cycle: whether what it gives may come back to it within the tick.
+    """
 
     flow: Flow
     node: NodeDescription
     inputs: Mapping[str, Sequence[Rows]]
+    on_cycle: bool
 
     @property
     def input(self) -> Rows:
