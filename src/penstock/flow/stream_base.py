@@ -20,8 +20,8 @@ from penstock.flow.columns import as_class, shown
 from penstock.flow.grouped import Grouped
 from penstock.flow.lifetime import check_reason as check_reason
 from penstock.flow.markers import Changes, NoOrder, Unbounded
-from penstock.flow.window_groups import WindowGroups
 from penstock.flow.output import Output
+from penstock.flow.window_groups import WindowGroups
 
 if TYPE_CHECKING:
     from penstock.flow.stream import Stream
