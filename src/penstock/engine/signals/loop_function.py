@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.signals.part_writer import PartWriter, value_name
 from penstock.engine.source_code import SourceCode
+from penstock.flow.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
     from penstock.engine.signals.arrangement import Block
@@ -35,9 +36,9 @@ class LoopFunction(PartWriter):
                 function.line(f"{name} = module[{name!r}]")
             for name in self._ready:
                 function.line(f"{name} = False")
-            for node, every in self._leaving:
+            for node, steady in self._leaving:
                 function.line(f"out_{node} = module['out_{node}']")
-                if not every:
+                if not steady:
                     function.line(f"ticks_{node} = module['ticks_{node}']")
             with function.block("try:"):
                 header = f"for {self._row(sources)} in it:"
@@ -60,9 +61,9 @@ class LoopFunction(PartWriter):
         return self._reads_time
 
     @property
-    def regular(self) -> frozenset[int]:
-        """Sinks that are given a value in every tick; the ticks of their values are not noted."""
-        return frozenset(node for node, every in self._leaving if every)
+    def steady(self) -> frozenset[int]:
+        """Sinks that are given a value in every tick from their first on; the ticks are not noted."""
+        return frozenset(node for node, steady in self._leaving if steady)
 
     def tick(self) -> str:
         self._counts_ticks = True
@@ -88,11 +89,18 @@ class LoopFunction(PartWriter):
         """Nobody else hears of anything."""
 
     def write_leaving(self, node: int, value: str) -> None:
-        every = self._here is self.part.root
-        self._leaving.append((node, every))
+        steady = all(self._is_steady(block) for block in self._here.chain()[:-1])
+        self._leaving.append((node, steady))
         self.code.line(f"out_{node}({value})")
-        if not every:
+        if not steady:
             self.code.line(f"ticks_{node}({self.tick()})")
+
+    def _is_steady(self, block: Block) -> bool:
+        """Whether a block is entered in every tick in which its parent is, once it has been."""
+        if block.node is None:
+            return not block.any_of
+        operator = self.nodes[block.node].operator
+        return isinstance(operator, SignalOperator) and operator.is_steady() and not block.any_of
 
 
 def count_name(at: int) -> str:

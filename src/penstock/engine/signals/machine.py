@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from penstock.engine.source_code import Purpose
     from penstock.graph.node import Node
 
+_LONG = 1_000
+"""From so many values on a list is handed over; below, copying it is quicker than a new one."""
+
 Values = Mapping[int, Any]
 """Per source (its node) the value that it is given."""
 
@@ -122,9 +125,7 @@ class SignalMachine:
             module[cell_name(node, cell.name)] = cell.first()
         module[woken_name(node)] = -1
         if node in self._outputs:
-            values, ticks = self._leaving[node] = ([], [])
-            module[f"out_{node}"] = values.append
-            module[f"ticks_{node}"] = ticks.append
+            self._collect(node)
 
     def _compile_parts(self) -> None:
         heard = self._heard()
@@ -151,9 +152,9 @@ class SignalMachine:
         self._execute(source)
         functions = [self._module[function_name(p.at)] for p in self._arrangement.parts]
         self._parts: list[Callable[..., None]] = functions
-        self._sources: dict[int, Callable[[Any], None]] = {
-            n: functions[self._arrangement.runs_in[n].part.at] for n in self._arrangement.sources
-        }
+        self._sources = _Sources(
+            (n, functions[self._arrangement.runs_in[n].part.at]) for n in self._arrangement.sources
+        )
 
     def _heard(self) -> Heard:
         readers: dict[Block, tuple[int, ...]] = {}
@@ -228,11 +229,20 @@ class SignalMachine:
         """What has left since the last call, by the node at which it left."""
         found: dict[int, Leaving] = {}
         for node, (values, ticks) in self._leaving.items():
-            if values:
+            if len(values) > _LONG:
+                found[node] = Leaving(values, ticks)
+                self._collect(node)
+            elif values:
                 found[node] = Leaving(values[:], ticks[:])
                 values.clear()
                 ticks.clear()
         return found
+
+    def _collect(self, node: int) -> None:
+        """New lists for what leaves at a node, and their names for generated code."""
+        values, ticks = self._leaving[node] = ([], [])
+        self._module[f"out_{node}"] = values.append
+        self._module[f"ticks_{node}"] = ticks.append
 
     # -- many ticks ----------------------------------------------------------------------------------
 
@@ -242,13 +252,17 @@ class SignalMachine:
         """A tick per row of `columns`, which are of one length: per source, its values.
 
         first: the number of the first tick. times: of the ticks.
-        What left, by node; the ticks of what left in all of them are a range.
+        What left, by node; the ticks of what left in all of them, from one on, are a range.
         """
+        columns = {n: column for n, column in columns.items() if n in self._arrangement.sources}
+        if not columns:
+            return {}
         loop = self._loop(tuple(columns))
-        count = len(next(iter(columns.values())))
+        first_column, *others = columns.values()
+        count = len(first_column)
         # The iterator that is seen from here tells how far the loop came.
-        seen = iter(next(iter(columns.values())))
-        lists = [seen, *list(columns.values())[1:]]
+        seen = iter(first_column)
+        lists = [seen, *others]
         if loop.reads_time:
             lists.insert(0, times if times is not None else repeat(self.moment.now))
         for at in range(len(loop.counts)):
@@ -263,8 +277,8 @@ class SignalMachine:
                 for node in nodes:
                     self._counted[node] += self._module[count_name(at)]
         left = self.taken()
-        for node in loop.regular:
-            left[node].ticks = range(first, first + count)
+        for node in loop.steady & left.keys():
+            left[node].ticks = range(first + count - len(left[node].values), first + count)
         return left
 
     def _loop(self, sources: tuple[int, ...]) -> _Loop:
@@ -289,7 +303,7 @@ class SignalMachine:
             counts,
         )
         self._execute(writer.write(sources))
-        return _Loop(self._module[LOOP], writer.regular, writer.reads_time, counts or [])
+        return _Loop(self._module[LOOP], writer.steady, writer.reads_time, counts or [])
 
     def run_events(self, events: Iterable[tuple[int, Any]], first: int) -> None:
         """A tick per event: a source and its value. first: the number of the first tick."""
@@ -315,12 +329,23 @@ class SignalMachine:
             raise explained(error, self._files, self.nodes, tick) from error
 
 
+class _Sources(dict[int, Callable[[Any], None]]):
+    """The function of each source. Of one that nothing reads, one that does nothing."""
+
+    def __missing__(self, node: int) -> Callable[[Any], None]:
+        return _ignore
+
+
+def _ignore(value: Any) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """regular: outputs at which a value leaves in every tick."""
+    """steady: outputs at which a value leaves in every tick from the first on in which one does."""
 
     function: Callable[..., None]
-    regular: frozenset[int]
+    steady: frozenset[int]
     reads_time: bool
     counts: list[tuple[int, ...]]
 

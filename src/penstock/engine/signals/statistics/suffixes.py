@@ -5,39 +5,41 @@ complete, and a new piece, whose answer grows with each value. The old piece
 loses its oldest value by looking one place further: nothing is ever taken out
 of a sum, so what has left a window leaves nothing behind in it, whatever it was.
 
-In each function `values[i]` may be None, a missing value. The lists have an
-answer more than there are values: that of the empty end piece.
+In each function `values[i]` may be None, a missing value; `gaps` says how many are. The
+lists have an answer more than there are values: that of the empty end piece.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import accumulate
+from math import inf
 from operator import mul
 from typing import Any, TypeAlias
 
 List: TypeAlias = "list[Any]"
 
 
-def sums(values: List) -> List:
+def sums(values: List, gaps: int) -> List:
     """Of each end piece, the sum."""
-    return _backwards(accumulate([v or 0 for v in reversed(values)], initial=0))
+    return _backwards(accumulate(_filled(values, gaps, 0), initial=0))
 
 
-def counts(values: List) -> List:
-    """Of each end piece, how many values are not missing."""
-    return _backwards(accumulate([v is not None for v in reversed(values)], initial=0))
-
-
-def least(values: List) -> List:
+def least(values: List, gaps: int) -> List:
     """Of each end piece, the least value; infinity where there is none."""
-    inf = float("inf")
-    return _backwards(accumulate([inf if v is None else v for v in reversed(values)], min, initial=inf))
+    return _backwards(accumulate(_filled(values, gaps, inf), min, initial=inf))
 
 
-def greatest(values: List) -> List:
+def greatest(values: List, gaps: int) -> List:
     """Of each end piece, the greatest value; minus infinity where there is none."""
-    low = float("-inf")
-    return _backwards(accumulate([low if v is None else v for v in reversed(values)], max, initial=low))
+    return _backwards(accumulate(_filled(values, gaps, -inf), max, initial=-inf))
+
+
+def _filled(values: List, gaps: int, filling: float) -> Iterable[Any]:
+    """The values from the last to the first, with something else for those that are missing."""
+    if not gaps:
+        return reversed(values)
+    return [filling if v is None else v for v in reversed(values)]
 
 
 def oldest(values: List) -> List:
@@ -69,17 +71,17 @@ def anchor(values: List) -> tuple[Any, int]:
     return 0, newest_at
 
 
-def deviations(values: List) -> tuple[Any, List, List, int]:
+def deviations(values: List, gaps: int) -> tuple[Any, List, List, int]:
     """The anchor, of each end piece the sums of deviations from it and of their squares, and its place."""
     at, length = anchor(values)
-    apart = [0 if v is None else v - at for v in reversed(values)]
+    apart = _apart(values, gaps, at)
     return at, _total(apart), _total(map(mul, apart, apart)), length
 
 
 Pairs: TypeAlias = "tuple[Any, Any, List, List, List, List, List, int]"
 
 
-def pair_deviations(xs: List, ys: List) -> Pairs:
+def pair_deviations(xs: List, ys: List, gaps: int) -> Pairs:
     """The anchors of pairs, then sums over each end piece: of x, y, xx, xy and yy; and the anchors' place.
 
     `xs[i]` and `ys[i]` are both None, or neither is.
@@ -87,15 +89,14 @@ def pair_deviations(xs: List, ys: List) -> Pairs:
     # Of a pair that is not finite neither part is an anchor: infinity less itself is NaN.
     _, length = anchor([x if x is None else (x - x) + (y - y) for x, y in zip(xs, ys, strict=True)])
     x0, y0 = _finite_pair(xs[length - 1], ys[length - 1]) if xs else (0, 0)
-    dx = [0 if x is None else x - x0 for x in reversed(xs)]
-    dy = [0 if y is None else y - y0 for y in reversed(ys)]
+    dx, dy = _apart(xs, gaps, x0), _apart(ys, gaps, y0)
     squares = _total(map(mul, dx, dx)), _total(map(mul, dx, dy)), _total(map(mul, dy, dy))
     return x0, y0, _total(dx), _total(dy), *squares, length
 
 
-def pair_deviations_and_oldest(xs: List, ys: List) -> tuple[Any, ...]:
+def pair_deviations_and_oldest(xs: List, ys: List, gaps: int) -> tuple[Any, ...]:
     """`pair_deviations`, with the oldest y of each end piece before the place."""
-    *made, length = pair_deviations(xs, ys)
+    *made, length = pair_deviations(xs, ys, gaps)
     return *made, oldest(ys), length
 
 
@@ -103,6 +104,13 @@ def _finite_pair(x: Any, y: Any) -> tuple[Any, Any]:
     if x is None or x - x != 0 or y - y != 0:
         return 0, 0
     return x, y
+
+
+def _apart(values: List, gaps: int, origin: Any) -> List:
+    """From the last to the first, how far each value is from `origin`; 0 for a missing one."""
+    if not gaps:
+        return [v - origin for v in reversed(values)]
+    return [0 if v is None else v - origin for v in reversed(values)]
 
 
 def _total(parts: Any) -> List:

@@ -129,7 +129,7 @@ def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, value: str
         "if $k == $edge:",
         *inside(turned if sliding.anchors else ()),
         "    $k = 0",
-        *inside(_remade(sliding, "$edge")),
+        *inside(_remade(sliding, "$edge", gaps=True)),
     )
     lines = (*inputs.before, *inputs.guarded(enter, leave), *turn, *sliding.combine)
     # Once full, a window in which nothing can be missing stays so.
@@ -184,7 +184,7 @@ def _time(window: TimeWindow, aggregate: Aggregate, inputs: Inputs, value: str) 
         "    if $gone:",
         "        $n -= $gone",
         f"        del $bt[:$gone], {', '.join(f'${b}[:$gone]' for b in lists)}",
-        *inside(_remade(sliding, "$gone")),
+        *inside(_remade(sliding, "$gone", gaps=False)),
         "    $ft, $bt, $k = $bt, [], 0",
         *(f"    ${b} = []" for b in lists),
         f"$ok = $n >= {window.min_periods}",
@@ -245,11 +245,12 @@ def _kept(sliding: Sliding, size: int) -> tuple[Variable, ...]:
     )
 
 
-def _remade(sliding: Sliding, length: str) -> tuple[str, ...]:
+def _remade(sliding: Sliding, length: str, *, gaps: bool) -> tuple[str, ...]:
     """Lines that make the growing part the old one, and a new one of no values."""
     if not sliding.fronts:
         return ()
     names = [f"${n}" for n in (*sliding.anchors, *sliding.fronts)]
     if sliding.anchors:
         names.append(length)
-    return (f"{', '.join(names)} = {sliding.remake}", *(f"${v.name} = {v.start}" for v in sliding.part))
+    remake = sliding.remake if gaps else sliding.remake.replace("$gaps", "0")
+    return (f"{', '.join(names)} = {remake}", *(f"${v.name} = {v.start}" for v in sliding.part))
