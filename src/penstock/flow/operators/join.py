@@ -55,6 +55,7 @@ class Join(Operator):
     lifetimes: of left and right. Where one is TICK a tick answers its own rows of that
                side with all rows so far of the other. (STATIC, TICK) there is for inner
                joins alone; `Stream.join` makes the others of it, or of `every_tick`.
+               Semi and anti joins keep the order of left rows that are of a tick.
     nondet:    why it is right that answers depend on the cut into ticks, where a
                lifetime is TICK.
 
@@ -83,7 +84,10 @@ class Join(Operator):
         left, right = inputs
         both = meet(inputs).but(ordered=False)
         if Lifetime.TICK in self.lifetimes:
-            return both.but(append=True, det=both.det and self.nondet is None)
+            in_turn = self.lifetimes[0] is Lifetime.TICK and not self.how.has_right_columns
+            return both.but(
+                append=True, ordered=in_turn and left.ordered, det=both.det and self.nondet is None
+            )
         if self.how.speaks_of_absence:
             return both.but(append=left.append and right.append and right.bounded)
         return both

@@ -1,0 +1,208 @@
+"""Row by row: at most one row, any number from a list, one of several ways, a look in passing."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.errors import EvaluationError, UnknownColumn, UnknownPort, UserFunctionFailed, WrongType
+from penstock.testing import Backend, check_ticks
+from tests.operators.test_sequences import in_order
+
+AnyStream = ps.Stream[Any, Any, Any, Any]
+
+
+class Shape(Enum):
+    SQUARE = "square"
+    CIRCLE = "circle"
+
+
+class Drawn(NamedTuple):
+    shape: str
+    size: int | None
+
+
+class Basket(NamedTuple):
+    owner: str
+    items: list[str]
+
+
+def size(number: int) -> str:
+    return "low" if number < 5 else "high"
+
+
+def parsed(text: str) -> int | None:
+    return int(text) if text.isdigit() else None
+
+
+def test_a_function_may_give_no_row(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.table("texts", str).filter_map(parsed),
+        """
+        tick | texts   | out
+        1    | 1; x; 1 | +2 1
+        2    | - 1; 3  | - 1; + 3
+        3    | - x     |
+    """,
+    )
+
+
+def test_the_row_type_of_a_function_is_that_without_none() -> None:
+    texts = ps.Flow("texts").source("texts", str)
+    assert not texts.filter_map(parsed).schema.fields[0].nullable
+    assert texts.filter_map(lambda text: None, returns=Drawn).schema.row_class is Drawn
+
+
+def test_a_list_becomes_rows(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.table("baskets", Basket).flatten("items"),
+        """
+        tick | baskets                 | out
+        1    | ann [tea,ink]; bob []   | + ann tea; + ann ink
+        2    | - ann [tea,ink]; ann [ink,ink] | - ann tea; + ann ink
+    """,
+    )
+
+
+def test_a_list_of_any_values_becomes_rows_in_its_order() -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("any", object).flatten()
+
+    assert in_order(build, [{"any": [(3, "a"), (), None, ((1, 2),)]}]) == [[3, "a", (1, 2)]]
+    for wrong in (5, "text"):
+        with pytest.raises(EvaluationError, match="is no list") as failed:
+            in_order(build, [{"any": [wrong]}])
+        assert failed.value.facts["row"] == (wrong,)
+
+
+def test_only_lists_become_rows() -> None:
+    baskets = ps.Flow("baskets").source("baskets", Basket)
+    with pytest.raises(WrongType, match="which column"):
+        baskets.flatten()
+    with pytest.raises(WrongType, match="needs a list, and owner is str"):
+        baskets.flatten("owner")
+    with pytest.raises(UnknownColumn):
+        baskets.flatten("item")
+
+
+def test_who_inspects_sees_every_change_and_changes_nothing() -> None:
+    seen: list[int] = []
+    ticks: list[Any] = [{"n": [2, 1]}, {"n": [ps.delete(2)]}, {}]
+    assert in_order(lambda flow: flow.table("n", int).inspect(seen.append), ticks) == [[2, 1], [2], []]
+    assert seen == [2, 1, 2]
+
+
+def test_a_row_goes_to_exactly_one_port(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> None:
+        n = flow.table("n", int)
+        even, odd = n.partition(lambda number: number % 2, 2)
+        flow.sink("even", even)
+        flow.sink("odd", odd)
+        flow.sink("large", n.partition(size, ["low", "high"])["high"])
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | n          | even | odd        | large
+        1    | 1; 2; 7; 7 | + 2  | + 1; +2 7  | +2 7
+        2    | - 7; 4     | + 4  | - 7        | - 7
+    """,
+    )
+
+
+def test_tags_choose_streams(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> None:
+        drawn = flow.table("drawn", Drawn)
+        by_value = drawn.demux(col.shape, Shape)
+        by_member = drawn.demux(lambda row: Shape(row.shape), Shape)
+        flow.sink("squares", by_value[Shape.SQUARE])
+        flow.sink("circles", by_member[Shape.CIRCLE])
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | drawn                         | squares           | circles
+        1    | square 3; circle 5; square 3  | +2 square 3       | + circle 5
+        2    | - square 3; circle null       | - square 3        | + circle null
+    """,
+    )
+
+
+def test_a_port_that_is_none_is_named_with_the_row() -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("n", int).partition(lambda number: number % 3, 2, name="halves")[0]
+
+    with pytest.raises(UnknownPort, match="2 is no port") as failed:
+        in_order(build, [{"n": [0, 5]}])
+    assert failed.value.facts["row"] == (5,)
+    assert failed.value.facts["operator"] == "halves"
+    assert failed.value.facts["port"] == 2
+
+
+def test_ports_are_checked_when_the_flow_is_built() -> None:
+    drawn = ps.Flow("drawn").source("drawn", Drawn)
+    with pytest.raises(WrongType, match="no such value"):
+        drawn.demux(col.shape, [1, 2])
+    with pytest.raises(WrongType, match="different ports"):
+        drawn.demux(col.shape, [])
+    with pytest.raises(WrongType, match="different ports"):
+        drawn.partition(lambda row: "a", ["a", "a"])
+    with pytest.raises(WrongType, match="needs an expression or a function"):
+        drawn.partition("shape", ["a"])  # type: ignore[call-overload]
+
+
+def test_a_port_may_be_null() -> None:
+    drawn = ps.Flow("drawn").source("drawn", Drawn)
+    assert drawn.demux(col.size, [1, None])[None].schema == drawn.schema
+
+
+def test_the_column_of_ports_clashes_with_no_other() -> None:
+    class Ship(NamedTuple):
+        port: str
+
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("ships", Ship).demux(col.port, ["rome", "oslo"])["oslo"]
+
+    assert in_order(build, [{"ships": [Ship("oslo"), Ship("rome")]}]) == [[("oslo",)]]
+
+
+def test_pairs_come_apart(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> None:
+        first, second = flow.table("drawn", Drawn).unzip()
+        flow.sink("first", first)
+        flow.sink("second", second)
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | drawn                  | first             | second
+        1    | square 3; circle null  | + square; + circle | + 3; + null
+        2    | - circle null          | - circle          | - null
+    """,
+    )
+
+
+def test_only_pairs_come_apart() -> None:
+    assert in_order(lambda flow: flow.source("any", object).unzip()[1], [{"any": [(1, "a")]}]) == [["a"]]
+    with pytest.raises(UserFunctionFailed):
+        in_order(lambda flow: flow.source("any", object).unzip()[1], [{"any": [(1, 2, 3)]}])
+    with pytest.raises(WrongType, match="unzip needs pairs"):
+        ps.Flow("numbers").source("n", int).unzip()
+
+
+def test_a_tee_gives_names_and_costs_nothing() -> None:
+    flow = ps.Flow("numbers")
+    n = flow.source("n", int)
+    assert n.tee(3) == (n, n, n)
+    assert len(flow.nodes) == 1
+    with pytest.raises(WrongType):
+        n.tee("two")  # type: ignore[arg-type]
