@@ -24,7 +24,6 @@ class LoopFunction(PartWriter):
     def write(self, sources: tuple[int, ...]) -> SourceCode:
         """The function as source. `it` is there for whoever wants to see how far it came."""
         self._counts_ticks = False
-        self._reads_time = False
         self._leaving: list[tuple[int, bool]] = []
         self._ready: list[str] = []
         for source in sources:
@@ -52,13 +51,8 @@ class LoopFunction(PartWriter):
         return function
 
     def _row(self, sources: tuple[int, ...]) -> str:
-        names = [*(["now"] if self._reads_time else []), *map(value_name, sources)]
+        names = [*map(value_name, sources)]
         return names[0] if len(names) == 1 else f"({', '.join(names)})"
-
-    @property
-    def reads_time(self) -> bool:
-        """Whether the iterator gives the time of each tick first."""
-        return self._reads_time
 
     @property
     def steady(self) -> frozenset[int]:
@@ -68,10 +62,6 @@ class LoopFunction(PartWriter):
     def tick(self) -> str:
         self._counts_ticks = True
         return "tick"
-
-    def now(self) -> str:
-        self._reads_time = True
-        return "now"
 
     def ready(self, name: str) -> str:
         self._ready.append(name)

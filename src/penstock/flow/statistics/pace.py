@@ -10,23 +10,32 @@ from penstock.flow.statistics.statistic import Statistic
 
 
 @dataclass(frozen=True, slots=True)
-class EveryNth(Statistic):
+class Fewer(Statistic):
+    """Base of what fires now and then."""
+
+    numbers = False
+
+    @property
+    def is_steady(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class EveryNth(Fewer):
     """The last of each `count` values."""
 
     count: int
     kind = "every_nth"
-    numbers = False
 
     def describe(self) -> str:
         return f"{self.count}"
 
 
 @dataclass(frozen=True, slots=True)
-class Paced(Statistic):
+class Paced(Fewer):
     """Base of those that depend on a span of time."""
 
     span: timedelta
-    numbers = False
 
     @property
     def reads_time(self) -> bool:
@@ -55,17 +64,11 @@ class Debounce(Paced):
 
 
 @dataclass(frozen=True, slots=True)
-class Timer(Statistic):
+class Timer(Paced):
     """The latest multiple of `span` that has passed, once for each tick in which one did."""
 
-    span: timedelta
     kind = "timer"
     inputs = 0
-    numbers = False
-
-    @property
-    def reads_time(self) -> bool:
-        return True
 
     @property
     def waits_for_time(self) -> bool:
@@ -76,11 +79,12 @@ class Timer(Statistic):
 
 
 @dataclass(frozen=True, slots=True)
-class BarsByCount(Statistic):
+class BarsByCount(Fewer):
     """Of each `count` values (open, high, low, close), when the last of them has come."""
 
     count: int
     kind = "ohlc"
+    numbers = True
 
     def describe(self) -> str:
         return f"of {self.count} values"

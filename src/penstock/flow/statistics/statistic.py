@@ -37,6 +37,11 @@ class Statistic(ABC):
         """Whether it may not fire although a value came."""
         return True
 
+    @property
+    def is_steady(self) -> bool:
+        """Whether it fires for every value once it has fired."""
+        return True
+
     def describe(self) -> str:
         """The parameters in short; empty where there are none."""
         return ""

@@ -34,5 +34,8 @@ class DelaySignal(SignalOperator):
     def may_be_silent(self) -> bool:
         return self.initial is None
 
+    def is_steady(self) -> bool:
+        return True
+
     def describe(self) -> str:
         return f"{self.count}" + (f", at first {self.initial.value!r:.40}" if self.initial else "")

@@ -32,6 +32,10 @@ class SignalOperator(Operator):
         """Whether it may not fire although it was activated."""
         return False
 
+    def is_steady(self) -> bool:
+        """Whether it fires whenever it is activated once it has fired."""
+        return not self.may_be_silent()
+
     def is_pure(self) -> bool:
         """Whether its value is a function of the current values of its inputs alone, without state."""
         return False
@@ -42,10 +46,6 @@ class SignalOperator(Operator):
 
     def counts_when_activated(self) -> bool:
         """Whether its function is called also in ticks in which it then does not fire."""
-        return False
-
-    def wakes(self) -> bool:
-        """Whether it asks to be activated at a time, whatever its inputs do."""
         return False
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:

@@ -48,6 +48,9 @@ class StatisticSignal(SignalOperator):
     def may_be_silent(self) -> bool:
         return self.statistic.may_be_silent
 
+    def is_steady(self) -> bool:
+        return self.statistic.is_steady
+
     def describe(self) -> str:
         described = self.statistic.describe()
         return f"{self.statistic.kind} of {described}" if described else self.statistic.kind

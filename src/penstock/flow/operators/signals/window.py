@@ -34,6 +34,9 @@ class Window(SignalOperator):
     def may_be_silent(self) -> bool:
         return self.full and self.size > 1
 
+    def is_steady(self) -> bool:
+        return True
+
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield "function", self.function
 
