@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 _TEXT_WIDTH = 44
 
 
-def explain(flow: Flow | FlowGraph, *, code: str = "") -> str:
+def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str] = ()) -> str:
     """The report on a flow, as text of some 100 columns.
 
     code: generated source to be shown at the end (engines make it; `penstock explain --code`).
+    large_ticks: lines on what runs in columns (`penstock explain` adds them).
     Raises the errors of `analyse`, and `BadFlow` for a flow that is not complete.
 
     >>> import penstock as ps
@@ -65,6 +66,8 @@ def explain(flow: Flow | FlowGraph, *, code: str = "") -> str:
     ]
     if unused := list(_unused(graph)):
         parts.append(_section("Unused", unused, ""))
+    if large_ticks:
+        parts.append(_section("Large ticks", large_ticks, ""))
     if code:
         parts.append(_section("Code", code.rstrip().splitlines(), ""))
     return "".join(_spaced(parts)) + "\n"

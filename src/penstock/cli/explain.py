@@ -11,9 +11,10 @@ def explain(
     flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
     code: Annotated[bool, typer.Option("--code", help="Show the generated Python too.")] = False,
 ) -> None:
-    """Say what is known of a flow: facts, strata, guards, opaque functions."""
+    """Say what is known of a flow: facts, strata, guards, opaque functions, what runs in columns."""
     from penstock.analysis import explain as explanation
     from penstock.cli.load import load_flow
+    from penstock.engine.columnar.told import told_of_large_ticks
 
     graph = load_flow(flow).graph()
     source = ""
@@ -21,4 +22,5 @@ def explain(
         from penstock.engine.program import compile_program
 
         source = compile_program(graph).source_code
-    typer.echo(explanation(graph, code=source), nl=False)
+    large_ticks = list(told_of_large_ticks(graph))
+    typer.echo(explanation(graph, code=source, large_ticks=large_ticks), nl=False)

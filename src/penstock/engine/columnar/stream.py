@@ -12,7 +12,7 @@ from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, k
 from penstock.engine.columnar.expressions import lower, unknown_columns
 from penstock.engine.columnar.lowered import Lowered, NotLowered, dtype_of, either
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import Schema
+from penstock.expr.types import FLOAT64, Schema
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
@@ -157,8 +157,18 @@ def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]
 
 def summed(stream: Stream) -> Stream:
     """Each row once: the weights of equal rows summed, rows of weight 0 gone, first seen first."""
-    own = [str(at) for at in range(len(stream.schema.fields))]
-    sums = [pl.col(WEIGHT).sum()] + [pl.col(FAILS).any()] * stream.checked
+    keys: list[pl.Expr] = []
+    sums: list[pl.Expr] = []
+    for at, field in enumerate(stream.schema.fields):
+        column = pl.col(str(at))
+        if field.type == FLOAT64:
+            # Grouped, -0.0 is shown as 0.0: the row that comes first tells which it was.
+            keys.append(column.alias(f"k{at}"))
+            sums.append(column.first())
+        else:
+            keys.append(column)
+    sums += [pl.col(WEIGHT).sum()] + [pl.col(FAILS).any()] * stream.checked
     stays = pl.col(WEIGHT) != 0
-    frame = stream.frame.group_by(own, maintain_order=True).agg(*sums)
-    return replace(stream, frame=frame.filter(stays | pl.col(FAILS) if stream.checked else stays))
+    frame = stream.frame.group_by(keys, maintain_order=True).agg(*sums)
+    frame = frame.filter(stays | pl.col(FAILS) if stream.checked else stays)
+    return replace(stream, frame=frame.select(stream.names))

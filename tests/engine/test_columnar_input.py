@@ -1,0 +1,283 @@
+"""Rows and frames on their way into columns and out: the same rows, and the same refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+import penstock as ps
+from penstock import col
+from penstock.engine.change import Changes
+from penstock.engine.columnar import choice
+from penstock.errors import BadInput, BadRow, EvaluationError
+from penstock.expr.annotations import Int32
+from penstock.expr.types import DecimalType
+
+NOON = datetime(2001, 9, 11, 12, 34, 56, 789012, UTC)
+NAN = float("nan")
+
+
+class Item(NamedTuple):
+    name: str
+    price: float
+    count: int | None
+
+
+@dataclass
+class Reading:
+    at: datetime
+    day: date
+    raw: bytes
+    ok: bool
+    small: Int32
+    money: Annotated[Decimal, DecimalType(10, 2)]
+
+
+READING = Reading(NOON, date(1, 1, 1), b"\xff", True, 7, Decimal("1.50"))
+
+
+def passing(
+    row: Any, *, table: bool = False, columnar: Any = "always", columnar_rows: Any = None
+) -> ps.Engine:
+    """An engine whose one sink shows what its one source is given."""
+    flow = ps.Flow("passing")
+    flow.sink("out", flow.table("rows", row) if table else flow.source("rows", row))
+    return ps.Engine(flow, columnar=columnar, columnar_rows=columnar_rows)
+
+
+def told(engine: ps.Engine, rows: Any) -> object:
+    """The changes, or the refusal as text."""
+    try:
+        return repr(list(engine.tick(rows=rows)["out"]))
+    except BadRow as error:
+        return str(error)
+
+
+ODD = st.sampled_from(
+    [None, True, 0, 1, -1, 2**31, 2**63, 1.5, -0.0, NAN, "a", "\ud800", b"a", NOON, NOON.replace(tzinfo=None)]
+)
+FIELDS = {"name": st.text(max_size=3), "price": st.floats(), "count": st.none() | st.integers(-3, 3)}
+ITEMS = st.builds(Item, **FIELDS)
+ODD_ITEMS = st.one_of(
+    ITEMS,
+    ITEMS.map(tuple),
+    ITEMS.map(lambda item: item._asdict()),
+    st.tuples(FIELDS["name"], FIELDS["price"] | ODD, FIELDS["count"] | ODD),
+    st.tuples(ODD, ODD),
+    ODD,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(ITEMS, max_size=5), st.lists(ODD_ITEMS, max_size=2))
+def test_a_list_is_taken_or_refused_as_in_rows(right: list[Any], odd: list[Any]) -> None:
+    rows = [*right, *odd]
+    assert told(passing(Item), rows) == told(passing(Item, columnar="never"), rows)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.one_of(ITEMS, st.builds(ps.Change, ITEMS, st.integers(-2, 2) | ODD)), max_size=5))
+def test_a_list_of_changes_is_taken_or_refused_as_in_rows(rows: list[Any]) -> None:
+    in_rows = passing(Item, table=True, columnar="never")
+    assert told(passing(Item, table=True), rows) == told(in_rows, rows)
+
+
+@pytest.mark.parametrize("row", [bool, int, Int32, float, str, bytes, date, datetime, Decimal, int | None])
+@given(values=st.lists(ODD, max_size=3))
+def test_a_list_of_bare_values_is_taken_or_refused_as_in_rows(row: Any, values: list[Any]) -> None:
+    assert told(passing(row), values) == told(passing(row, columnar="never"), values)
+
+
+@pytest.mark.parametrize("columnar", ["always", "auto", "never"])
+def test_a_frame_gives_the_rows_that_it_holds(columnar: Any) -> None:
+    rows = [Item("a", 1.5, None), Item("ä", NAN, 3)]
+    frame = pl.DataFrame(rows, schema=["name", "price", "count"], orient="row").select(
+        "count", "name", "price"
+    )
+    for given_as in (frame, frame.to_arrow()):
+        assert told(passing(Item, columnar=columnar), given_as) == repr([ps.insert(row) for row in rows])
+
+
+def test_every_type_of_column_comes_back_as_it_went() -> None:
+    readings = [READING, Reading(NOON - timedelta(days=700_000), date.max, b"", False, -7, Decimal("0.00"))]
+    engine = passing(Reading)
+    assert [change.row for change in engine.tick(rows=readings)["out"]] == readings
+    frame = engine.tick(rows=readings)["out"].frame()
+    assert frame.schema["at"] == pl.Datetime("us", "UTC")
+    assert [change.row for change in engine.tick(rows=frame)["out"]] == readings
+    assert [change.row for change in engine.tick(rows=frame.to_arrow())["out"]] == readings
+
+
+@pytest.mark.parametrize(
+    ("frame", "fault"),
+    [
+        ({"name": ["a"], "price": [1.0]}, None),
+        ({"name": ["a"], "prize": [1.0], "count": [1]}, "must be Item"),
+        ({"name": [None], "price": [1.0], "count": [1]}, "'name' must be str, got None"),
+        ({"name": ["a"], "price": ["x"], "count": [1]}, "'price' must be float64, got str 'x'"),
+        ({"name": ["a"], "price": [1], "count": [2**63]}, "'count' must be int64 or None"),
+        ({"name": ["a"], "price": [1], "count": [2]}, None),
+    ],
+)
+@pytest.mark.parametrize("columnar", ["always", "never"])
+def test_a_frame_with_other_columns_is_refused_as_rows_are(
+    columnar: Any, frame: Any, fault: str | None
+) -> None:
+    data = pl.DataFrame(frame, strict=False)
+    if fault is None:
+        assert len(passing(Item, columnar=columnar).tick(rows=data)["out"]) == 1
+        return
+    with pytest.raises(BadRow, match=fault):
+        passing(Item, columnar=columnar).tick(rows=data)
+
+
+@pytest.mark.parametrize(
+    ("row", "series"),
+    [
+        (Int32, pl.Series([2**31])),
+        (datetime, pl.Series([NOON.replace(tzinfo=None)])),
+        (str, pl.Series([1])),
+        (bool, pl.Series([1])),
+        (int, pl.Series([True])),
+    ],
+)
+def test_a_frame_of_values_of_another_type_is_refused(row: Any, series: Any) -> None:
+    with pytest.raises(BadRow):
+        passing(row).tick(rows=series.to_frame("value"))
+
+
+def test_moments_of_another_zone_come_as_utc() -> None:
+    there = datetime(2001, 1, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    frame = pl.DataFrame({"value": [there]}).with_columns(pl.col("value").dt.convert_time_zone("Asia/Tokyo"))
+    (change,) = passing(datetime).tick(rows=frame)["out"]
+    assert change.row == there
+    assert change.row.tzinfo is UTC
+
+
+@pytest.mark.parametrize("columnar", ["always", "never"])
+def test_a_frame_of_a_table_may_have_weights(columnar: Any) -> None:
+    frame = pl.DataFrame({"value": [1, 2, 3], "weight": [2, -1, 0]})
+    engine = passing(int, table=True, columnar=columnar)
+    out = engine.tick(rows=frame)["out"]
+    assert list(out) == [ps.Change(1, 2), ps.Change(2, -1)]
+    assert out.frame().rows() == [(1, 2), (2, -1)]
+    assert list(engine.tick(rows=frame.select("value"))["out"]) == [ps.insert(n) for n in (1, 2, 3)]
+
+
+def test_changes_in_columns_are_the_sequence_that_changes_in_rows_are() -> None:
+    frame = pl.DataFrame({"value": range(10)})
+    changes = passing(int).tick(rows=frame)["out"]
+    assert isinstance(changes, Changes)
+    assert len(changes) == 10
+    assert changes[3] == ps.insert(3)
+    assert changes[-2:] == [ps.insert(8), ps.insert(9)]
+    assert changes == [ps.insert(n) for n in range(10)]
+    assert changes.raw[0] == (0, 1)
+
+
+def test_changes_that_cannot_stand_in_columns_say_so() -> None:
+    class Nested(NamedTuple):
+        parts: list[int]
+
+    changes = passing(Nested).tick(rows=[([1],)])["out"]
+    with pytest.raises(BadInput, match="cannot stand in columns"):
+        changes.frame()
+
+
+def test_rows_of_a_run_stay_rows() -> None:
+    assert passing(int).tick_rows({"rows": [(1,), (2,)]}) == {"out": [(1,), (2,)]}
+
+
+def test_what_was_fed_is_ticked_like_what_is_given() -> None:
+    engine = passing(int)
+    engine.feed(rows=pl.DataFrame({"value": [1, 2]}))
+    assert list(engine.run_tick()["out"]) == [ps.insert(1), ps.insert(2)]
+
+
+@pytest.mark.parametrize(
+    "expr", [col.value * col.value, 1 / col.value, col.value // (col.value - 3)], ids=str
+)
+def test_a_row_that_fails_is_told_as_in_rows(expr: Any) -> None:
+    messages: list[str] = []
+    for columnar in ("always", "never"):
+        flow = ps.Flow("fails")
+        flow.sink("out", flow.source("rows", int).select(made=expr).group_by().agg(count=ps.count(col.made)))
+        engine = ps.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
+        with pytest.raises(EvaluationError) as caught:
+            engine.tick(rows=[1, 2, 3, 2**40, 0])
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+def test_a_row_that_is_filtered_out_does_not_fail() -> None:
+    flow = ps.Flow("guarded")
+    kept = flow.source("rows", int).filter(col.value != 0).select(inverse=1 / col.value)
+    flow.sink("out", kept.group_by().agg(least=ps.min(col.inverse)))
+    (change,) = ps.Engine(flow, columnar="always").tick(rows=[0, 2, 4])["out"]
+    assert change.row.least == 0.25
+
+
+def test_a_sum_beyond_int64_fails_as_in_rows() -> None:
+    flow = ps.Flow("sum")
+    flow.sink("out", flow.source("rows", int).group_by().agg(total=ps.sum(col.value)))
+    engine = ps.Engine(flow, columnar="always")
+    engine.tick(rows=[2**62, -5])
+    with pytest.raises(EvaluationError, match="int64") as caught:
+        engine.tick(rows=[2**62, 5])
+    assert caught.value.operator == "aggregate_1"
+    assert "test_columnar_input.py" in str(caught.value)
+
+
+def test_sums_that_pass_beyond_int64_and_come_back_are_exact() -> None:
+    flow = ps.Flow("sum")
+    flow.sink("out", flow.source("rows", int).group_by().agg(total=ps.sum(col.value)))
+    (change,) = ps.Engine(flow, columnar="always").tick(rows=[2**63 - 1, 2**63 - 1, -(2**63), -(2**63)])[
+        "out"
+    ]
+    assert change.row.total == -2
+
+
+def test_small_ticks_between_large_ones_see_the_same_state() -> None:
+    flow = ps.Flow("join")
+    flow.sink("out", flow.source("a", Item).join(flow.source("b", Item), on="name", suffix="_b"))
+    in_rows, on_frames = ps.Engine(flow, columnar="never"), ps.Engine(flow, columnar_rows=50)
+    for size in (100, 1, 80, 3, 200, 60, 2):
+        items = [Item(str(at % 7), float(size), at) for at in range(size)]
+        wanted = in_rows.tick(a=items, b=items[: size // 2])["out"]
+        made = on_frames.tick(a=items, b=items[: size // 2])["out"]
+        assert sorted(wanted.raw) == sorted(made.raw)
+
+
+def test_without_polars_everything_runs_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "find_spec", lambda name: None)
+    engine = passing(int, columnar="always")
+    assert list(engine.tick(rows=[1, 2])["out"]) == [ps.insert(1), ps.insert(2)]
+    assert list(engine.tick(rows=pa.table({"value": [3]}))["out"]) == [ps.insert(3)]
+
+
+def test_polars_is_not_imported_for_small_ticks() -> None:
+    script = """
+import sys, penstock as ps
+flow = ps.Flow("numbers")
+flow.sink("out", flow.source("n", int))
+ps.Engine(flow).tick(n=[1, 2, 3])
+assert "polars" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(("option", "value"), [("columnar", "sometimes"), ("columnar_rows", 0)])
+def test_what_is_no_choice_is_refused(option: str, value: Any) -> None:
+    with pytest.raises(BadInput, match=f"{option}="):
+        passing(int, **{option: value})
