@@ -84,9 +84,12 @@ def _beside(port: int) -> Need:
     )
 
 
-def describe_lifetimes(given: tuple[Lifetime, ...]) -> str:
-    """The lifetimes for `explain`; empty where all are STATIC."""
-    return f"lifetime {', '.join(which.value for which in given)}" if Lifetime.TICK in given else ""
+def with_lifetimes(text: str, given: tuple[Lifetime, ...]) -> str:
+    """A description with the lifetimes, for `explain`; as it is where all are STATIC."""
+    if Lifetime.TICK not in given:
+        return text
+    told = f"lifetime {', '.join(which.value for which in given)}"
+    return f"{text}, {told}" if text else told
 
 
 def check_reason(nondet: object, place: Place) -> None:

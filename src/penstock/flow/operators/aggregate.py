@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, describe_lifetimes, tick_needs
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.growth import Growth
 from penstock.graph.node import ALTERABLE, Operator
@@ -80,4 +80,4 @@ class Aggregate(Operator):
     def describe(self) -> str:
         keys = ", ".join(name for name, _ in self.keys)
         aggregates = ", ".join(f"{name}={agg}" for name, agg in self.aggregations)
-        return f"by ({keys}): {aggregates} {describe_lifetimes((self.lifetime,))}".rstrip()
+        return with_lifetimes(f"by ({keys}): {aggregates}", (self.lifetime,))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, describe_lifetimes, tick_needs
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import Facts, Need, Placement, Port, keyed, meet
 from penstock.graph.node import ALTERABLE, Operator
 
@@ -68,4 +68,4 @@ class Difference(Operator):
         return keyed(self.columns, self.neg_columns)
 
     def describe(self) -> str:
-        return describe_lifetimes(self.lifetimes)
+        return with_lifetimes("", self.lifetimes)

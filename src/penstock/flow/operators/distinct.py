@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, describe_lifetimes, tick_needs
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import Facts, Need, Placement, Port, keyed
 from penstock.graph.node import ALTERABLE, Operator
 
@@ -61,4 +61,4 @@ class Distinct(Operator):
         return keyed(self.columns)
 
     def describe(self) -> str:
-        return describe_lifetimes((self.lifetime,))
+        return with_lifetimes("", (self.lifetime,))

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import ClassVar
 
 from penstock.expr.tree import Expr
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, describe_lifetimes, tick_needs
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed, meet
 from penstock.graph.node import ALTERABLE, Operator
 
@@ -121,4 +121,4 @@ class Join(Operator):
         on = " and ".join(f"{left} = {right}" for left, right in pairs)
         more = "" if self.residual is None else f" and {self.residual}"
         which = f"{self.how.value} on {on}{more}" if on else f"{self.how.value} of all with all"
-        return f"{which} {describe_lifetimes(self.lifetimes)}".rstrip()
+        return with_lifetimes(which, self.lifetimes)

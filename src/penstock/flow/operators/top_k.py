@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, describe_lifetimes, tick_needs
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.node import ALTERABLE, Operator
 
@@ -69,4 +69,4 @@ class TopK(Operator):
     def describe(self) -> str:
         by = ", ".join(str(o) for o in self.by)
         per = f" per {', '.join(str(e) for e in self.per)}" if self.per else ""
-        return f"{self.count} by {by}{per} {describe_lifetimes((self.lifetime,))}".rstrip()
+        return with_lifetimes(f"{self.count} by {by}{per}", (self.lifetime,))
