@@ -17,6 +17,7 @@ from penstock.expr.rows import from_user, schema_of
 from penstock.flow import operators
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.assume_ordered import AssumeOrdered
+from penstock.flow.operators.at_least import AtLeast
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.chain import Chain
 from penstock.flow.operators.chain_first_n import ChainFirstN
@@ -27,32 +28,46 @@ from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.end_of_input import EndOfInput
+from penstock.flow.operators.enumerate import Enumerate
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.flatten import Flatten
+from penstock.flow.operators.fold import Fold
+from penstock.flow.operators.fold_keyed import FoldKeyed
+from penstock.flow.operators.fold_tick import FoldTick
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.late_rows import LateRows
+from penstock.flow.operators.lattice_fold import LatticeFold
+from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.operators.lattice_reduce import LatticeReduce
 from penstock.flow.operators.least_watermark import LeastWatermark
 from penstock.flow.operators.map import Map
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.partition import Partition
+from penstock.flow.operators.reduce import Reduce
+from penstock.flow.operators.reduce_keyed import ReduceKeyed
+from penstock.flow.operators.scan import Scan
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.source import Source
+from penstock.flow.operators.state import State
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
+from penstock.flow.operators.unique import Unique
 from penstock.flow.operators.watermark import Watermark
 from penstock.flow.operators.window import Window
 from penstock.flow.operators.zip import Zip
 from penstock.flow.operators.zip_longest import ZipLongest
 from penstock.graph.node import Operator
+from penstock.lattice import Max, Min
 from penstock.spark import run
 from penstock.spark.stages import cut
 from penstock.testing import Backend
@@ -88,6 +103,25 @@ def numbers(n: Pair) -> list[int]:
 
 def parity(n: Pair) -> str:
     return "odd" if n.a % 2 else "even"
+
+
+def first(n: Pair, other: Pair) -> Pair:
+    return min(n, other, key=repr)
+
+
+def add(total: int, n: int | None) -> int:
+    return total + (n or 0)
+
+
+def carry(last: int, n: Pair) -> tuple[int, int]:
+    return n.a, n.a - last
+
+
+def counting_up(pairs: AnyStream) -> AnyStream:
+    back = pairs.flow.feedback(int)
+    top = pairs.map(lambda n: n.a, returns=int).union(back).lattice_fold(Max())
+    back.close(top.filter(col.value < 5).map(lambda n: n + 1, returns=int))
+    return top
 
 
 def down(pairs: AnyStream) -> AnyStream:
@@ -175,6 +209,29 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     Null: {"null": lambda x, y: y.null()},
     Initialize: {"initialize": lambda x, y: x.flow.initialize()},
     BagFeedback: {"feedback of a bag": lambda x, y: all_the_way_down(x)},
+    Fold: {"fold": lambda x, y: x.fold(0, lambda n, pair: n + pair.a, commutative=True)},
+    FoldTick: {
+        "fold": lambda x, y: x.fold(0, lambda n, pair: n + pair.a, commutative=True, lifetime="tick"),
+        "lattice_fold": lambda x, y: x.lattice_fold(Max(), value="a", lifetime="tick"),
+    },
+    Reduce: {"reduce": lambda x, y: x.reduce(first, commutative=True)},
+    FoldKeyed: {
+        "of values": lambda x, y: x.fold_keyed("a", 0, add, value="b", commutative=True),
+        "of rows": lambda x, y: x.fold_keyed(["a", "b"], 0, lambda n, pair: n + 1, commutative=True),
+    },
+    ReduceKeyed: {"reduce_keyed": lambda x, y: x.reduce_keyed("b", max, commutative=True)},
+    Scan: {"scan": lambda x, y: x.scan(0, carry)},
+    Enumerate: {"enumerate": lambda x, y: x.enumerate(per="a")},
+    State: {"state": lambda x, y: x.state(Max(), value="a", per="b")},
+    Sort: {"sort": lambda x, y: x.sort(lifetime="tick")},
+    Unique: {"append": lambda x, y: x.unique(), "table": lambda x, y: y.unique()},
+    LatticeFold: {
+        "of all": lambda x, y: x.lattice_fold(Max(), value="b"),
+        "per key": lambda x, y: x.lattice_fold(Min(), value="b", per="a"),
+    },
+    LatticeReduce: {"lattice_reduce": lambda x, y: x.lattice_reduce(Max(), value="b")},
+    LatticeGrowth: {"lattice_fold in a loop": lambda x, y: counting_up(x)},
+    AtLeast: {"at_least": lambda x, y: x.group_by("a").agg(n=ps.count()).at_least(2)},
     OnTime: {"on_time": lambda x, y: x.watermark(col.a, lateness=0)},
     LateRows: {"late_rows": lambda x, y: x.watermark(col.a, lateness=0).late()},
     Watermark: {"close": lambda x, y: in_windows(x, ps.tumbling(col.a, 2), "close")},
@@ -198,20 +255,34 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
 REFUSED_ON_SPARK: frozenset[type[Operator]] = frozenset(
     {
         AssumeOrdered,
+        AtLeast,
         Chain,
         ChainFirstN,
         CrossSingleton,
         DeferSignal,
         DeferTickLazy,
         EndOfInput,
+        Enumerate,
         EveryTick,
+        Fold,
+        FoldKeyed,
+        FoldTick,
         Initialize,
         Inspect,
         LateRows,
+        LatticeFold,
+        LatticeGrowth,
+        LatticeReduce,
         LeastWatermark,
         MultisetDelta,
         Null,
         OnTime,
+        Reduce,
+        ReduceKeyed,
+        Scan,
+        Sort,
+        State,
+        Unique,
         Watermark,
         Window,
         Zip,
@@ -231,6 +302,15 @@ def joined(how: How, lifetime: Any) -> Callable[[AnyStream, AnyStream], AnyStrea
 # Operators that run on Spark, but not with these lifetimes.
 OF_A_TICK: dict[str, Callable[[AnyStream, AnyStream], AnyStream]] = {
     "distinct": lambda x, y: x.distinct(lifetime="tick"),
+    "unique": lambda x, y: x.unique(lifetime="tick"),
+    "reduce": lambda x, y: x.reduce(first, commutative=True, lifetime="tick"),
+    "fold_keyed": lambda x, y: x.fold_keyed("a", 0, add, value="b", commutative=True, lifetime="tick"),
+    "reduce_keyed": lambda x, y: x.reduce_keyed("b", max, commutative=True, lifetime="tick"),
+    "lattice_fold per key": lambda x, y: x.lattice_fold(Min(), value="b", per="a", lifetime="tick"),
+    "lattice_reduce": lambda x, y: x.lattice_reduce(Max(), value="b", lifetime="tick"),
+    "enumerate": lambda x, y: x.enumerate(lifetime="tick"),
+    "scan": lambda x, y: x.scan(0, carry, lifetime="tick"),
+    "state": lambda x, y: x.state(Max(), value="a", lifetime="tick"),
     "aggregate": lambda x, y: x.group_by("a").agg(x=ps.sum(col.b), lifetime="tick"),
     "top_k": lambda x, y: x.top_k(2, by=col.b.desc(), per="a", lifetime="tick"),
     "difference of ticks": lambda x, y: x.difference(x.filter(col.a > 1), lifetime="tick"),

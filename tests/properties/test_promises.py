@@ -57,11 +57,12 @@ def accumulated(case: Case, ticks: Sequence[Tick]) -> Accumulated:
 
 
 def one_cut(**options: bool) -> st.SearchStrategy[tuple[Case, list[Tick]]]:
-    return cases(**options).flatmap(lambda case: st.tuples(st.just(case), cuts(case)))
+    return cases(folds=True, **options).flatmap(lambda case: st.tuples(st.just(case), cuts(case)))
 
 
 def two_cuts(**options: bool) -> st.SearchStrategy[tuple[Case, list[Tick], list[Tick]]]:
-    return cases(**options).flatmap(lambda case: st.tuples(st.just(case), cuts(case), cuts(case)))
+    drawn = cases(folds=True, **options)
+    return drawn.flatmap(lambda case: st.tuples(st.just(case), cuts(case), cuts(case)))
 
 
 def check_any_cut(case: Case, one: list[Tick], other: list[Tick]) -> None:

@@ -51,7 +51,9 @@ def changes_of(answer: dict[str, Any]) -> dict[str, Counter[Any]]:
 
 
 @examples(1.5)
-@given(cases(deferred=True, settled=False).flatmap(lambda case: st.tuples(st.just(case), cuts(case))))
+@given(
+    cases(deferred=True, settled=False, folds=True).flatmap(lambda case: st.tuples(st.just(case), cuts(case)))
+)
 def test_an_engine_that_goes_on_from_stored_state_answers_as_if_it_had_never_stopped(
     drawn: tuple[Case, list[Tick]],
 ) -> None:

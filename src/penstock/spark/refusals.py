@@ -13,12 +13,23 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import NotOnSpark
 from penstock.expr.types import AnyType, DataType, ListType, StructType
+from penstock.flow.operators.at_least import AtLeast
 from penstock.flow.operators.chain import Chain
+from penstock.flow.operators.enumerate import Enumerate
+from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.late_rows import LateRows
+from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.operators.lattice_reduce import LatticeReduce
 from penstock.flow.operators.least_watermark import LeastWatermark
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.reduce import Reduce
+from penstock.flow.operators.reduce_keyed import ReduceKeyed
+from penstock.flow.operators.scan import Scan
+from penstock.flow.operators.sort import Sort
+from penstock.flow.operators.state import State
+from penstock.flow.operators.unique import Unique
 from penstock.flow.operators.watermark import Watermark
 from penstock.flow.operators.window import Window
 from penstock.flow.operators.zip import Zip
@@ -41,6 +52,25 @@ def not_on_spark(operator: Operator) -> str:
 @not_on_spark.register(Zip)
 def _(operator: Operator) -> str:
     return "It reads the order of rows, which they lose between tasks."
+
+
+@not_on_spark.register(Enumerate)
+@not_on_spark.register(Reduce)
+@not_on_spark.register(FoldKeyed)
+@not_on_spark.register(ReduceKeyed)
+@not_on_spark.register(Scan)
+@not_on_spark.register(Sort)
+@not_on_spark.register(State)
+@not_on_spark.register(Unique)
+def _in_order(operator: Operator) -> str:
+    return "It reads or keeps the order of rows, which they lose between tasks."
+
+
+@not_on_spark.register(AtLeast)
+@not_on_spark.register(LatticeGrowth)
+@not_on_spark.register(LatticeReduce)
+def _merged(operator: Operator) -> str:
+    return "What is merged is made and compared by Python, and a batch on Spark has no form of it yet."
 
 
 @not_on_spark.register(Inspect)

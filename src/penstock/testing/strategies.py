@@ -23,6 +23,7 @@ from penstock.flow.operators.source import Source
 from penstock.flow.stream import Stream
 from penstock.graph.node import FlowGraph
 from penstock.testing.random_flows import DEFERRED, WAYS, Grown, grow
+from penstock.testing.random_folds import FOLDS
 from penstock.testing.random_rows import row_types, rows
 
 Tick: TypeAlias = Mapping[str, list[Any]]
@@ -74,13 +75,16 @@ class Case:
 
 
 @st.composite
-def cases(draw: st.DrawFn, *, deferred: bool = False, settled: bool = True, tables: bool = True) -> Case:
+def cases(
+    draw: st.DrawFn, *, deferred: bool = False, settled: bool = True, tables: bool = True, folds: bool = False
+) -> Case:
     """A flow of any operators, with input.
 
     deferred: with `defer_tick` among the operators.
     settled:  no table row is ever taken back before it came; else only in the end
               are all rows there at least 0 times.
     tables:   with sources whose rows may be taken back.
+    folds:    with folds, lattices and thresholds.
     """
     flow = Flow("drawn")
     sources: list[Grown] = []
@@ -99,7 +103,8 @@ def cases(draw: st.DrawFn, *, deferred: bool = False, settled: bool = True, tabl
         if is_table:
             inputs[name] = draw(_taken_back(inputs[name], settled=settled))
         sources.append(Grown(stream, max(1, len(given))))
-    streams = grow(draw, sources, draw(st.integers(1, 7)), DEFERRED if deferred else WAYS)
+    ways = (*(DEFERRED if deferred else WAYS), *(FOLDS * 2 if folds else ()))
+    streams = grow(draw, sources, draw(st.integers(1, 7)), ways)
     _add_sinks(draw, flow, streams)
     return Case(flow, inputs)
 

@@ -144,7 +144,8 @@ class StateStep(Step):
             code.line(f"{old} = {self.bottom}")
         item = item_of_row(writer, self.node, self.operator.item, row)
         code.line(f"{new} = {self.absorb}({old}, {item})")
-        with code.block(f"if {new} != {old}:"):
+        # As parts of tuples, NaN is NaN.
+        with code.block(f"if ({new},) != ({old},):"):
             code.line(f"{writer.slot(self.node.id, 'merged')}[{key}] = {new}")
             self.emit(row)
 

@@ -92,7 +92,7 @@ class LatticeGrowthStep(LatticeStep):
         code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
         item = item_of_row(writer, self.node, self.operator.item, row)
         code.line(f"{new} = {absorb}({self.bottom} if {old} is None else {old}[0], {item})")
-        with code.block(f"if {old} is None or {new} != {old}[0]:"):
+        with code.block(f"if {old} is None or ({new},) != {old}:"):
             code.line(f"{writer.slot(self.node.id, 'merged')}[{key}] = ({new},)")
             self.emit_value(key, new, None)
 

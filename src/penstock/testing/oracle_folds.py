@@ -1,0 +1,163 @@
+"""What folds, lattices and thresholds mean, from scratch.
+
+Of a fold that does not claim `commutative=True` a bag does not tell the answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.expr.check import check
+from penstock.expr.rows import from_user, to_user
+from penstock.expr.tree import Expr
+from penstock.expr.types import Field, Schema
+from penstock.flow.claims import Claims
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.at_least import AtLeast
+from penstock.flow.operators.fold import Fold
+from penstock.flow.operators.fold_keyed import FoldKeyed
+from penstock.flow.operators.fold_tick import FoldTick
+from penstock.flow.operators.lattice_fold import LatticeFold
+from penstock.flow.operators.lattice_reduce import LatticeReduce
+from penstock.flow.operators.reduce import Reduce
+from penstock.flow.operators.reduce_keyed import ReduceKeyed
+from penstock.flow.operators.sort import Sort
+from penstock.flow.operators.unique import Unique
+from penstock.graph.node import Node
+from penstock.testing.oracle import Bag, NotOfBags, Row, answer_of_bags, function_of
+from penstock.testing.tick_oracle import Read, gives_in_tick
+
+Keys = tuple[tuple[str, Expr], ...]
+Inputs = Sequence[tuple[Schema, Bag]]
+
+
+def items_by_key(schema: Schema, bag: Bag, keys: Keys, item: Expr | None) -> Iterator[tuple[Row, list[Any]]]:
+    """Per key what functions get of its rows, as users see it."""
+    seen = to_user(schema)
+    if item is not None:
+        typed, value = check(item, schema), function_of(item, schema)
+        bare = to_user(Schema((Field("value", typed.type, typed.nullable),), scalar=True))
+    parts = [function_of(expr, schema) for _, expr in keys]
+    groups: dict[Row, list[Any]] = {}
+    for row in bag.elements():
+        found = seen(row) if item is None else bare((value(row),))
+        groups.setdefault(tuple(part(row) for part in parts), []).append(found)
+    yield from groups.items()
+
+
+def folded(
+    function: Callable[..., Any], claims: Claims, accumulated: Schema, init: object, items: list[Any]
+) -> Row:
+    """What is accumulated, as it stands in a row. Raises `NotOfBags` where the order may matter."""
+    if not claims.commutative:
+        raise NotOfBags("the function may read the order of rows")
+    inside = from_user(accumulated, what="values")
+    value = init() if callable(init) else to_user(accumulated)(*inside([init]))
+    for item in items:
+        value = function(value, item)
+    (row,) = inside([value])
+    return row
+
+
+def reduced(function: Callable[..., Any], claims: Claims, accumulated: Schema, items: list[Any]) -> Row:
+    """As `folded`, beginning with the first item."""
+    first, *rest = items
+    return folded(function, claims, accumulated, lambda: first, rest)
+
+
+@answer_of_bags.register
+def _fold(operator: Fold, node: Node, inputs: Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    items = list(map(to_user(schema), bag.elements()))
+    return Counter([folded(operator.function, operator.claims, operator.accumulated, operator.init, items)])
+
+
+@answer_of_bags.register
+def _reduce(operator: Reduce, node: Node, inputs: Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    items = list(map(to_user(schema), bag.elements()))
+    return Counter([reduced(operator.function, operator.claims, schema, items)] if items else [])
+
+
+@answer_of_bags.register
+def _fold_keyed(operator: FoldKeyed, node: Node, inputs: Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    value = Schema(node.schema.fields[-1:], scalar=True)
+    return Counter(
+        (*key, *folded(operator.function, operator.claims, value, operator.init, items))
+        for key, items in items_by_key(schema, bag, operator.keys, operator.item)
+    )
+
+
+@answer_of_bags.register
+def _reduce_keyed(operator: ReduceKeyed, node: Node, inputs: Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    value = Schema(node.schema.fields[-1:], scalar=True)
+    return Counter(
+        (*key, *reduced(operator.function, operator.claims, value, items))
+        for key, items in items_by_key(schema, bag, operator.keys, operator.item)
+    )
+
+
+@answer_of_bags.register
+def _lattice_fold(operator: LatticeFold, node: Node, inputs: Inputs) -> Bag:
+    [(schema, bag)] = inputs
+    lattice = operator.lattice
+    groups = dict(items_by_key(schema, bag, operator.keys, operator.item))
+    if not operator.keys and not isinstance(operator, LatticeReduce):
+        groups.setdefault((), [])
+    out: Bag = Counter()
+    for key, items in groups.items():
+        merged = lattice.bottom
+        for item in items:
+            merged = lattice.merge(merged, lattice.value(item))
+        out[(*key, merged)] += 1
+    return out
+
+
+@answer_of_bags.register
+def _at_least(operator: AtLeast, node: Node, inputs: Inputs) -> Bag:
+    # What has come so far is there still, as it only grows.
+    [(schema, bag)] = inputs
+    value = schema.position(operator.column)
+    assert value is not None
+    parts = [function_of(expr, schema) for expr in operator.keys]
+    return Counter(
+        {
+            (*(part(row) for part in parts), operator.threshold): 1
+            for row in bag
+            if operator.lattice.leq(operator.threshold, row[value])
+        }
+    )
+
+
+@answer_of_bags.register
+def _unique(operator: Unique, node: Node, inputs: Inputs) -> Bag:
+    return Counter(set(inputs[0][1]))
+
+
+@answer_of_bags.register
+def _sort(operator: Sort, node: Node, inputs: Inputs) -> Bag:
+    return inputs[0][1]
+
+
+@gives_in_tick.register
+def _fold_tick(operator: FoldTick, node: Node, inputs: Sequence[Read]) -> Bag:
+    schema, bag = inputs[0].of(Lifetime.TICK)
+    items = dict(items_by_key(schema, bag, (), operator.item)).get((), [])
+    return Counter([folded(operator.function, operator.claims, node.schema, operator.init, items)])
+
+
+@gives_in_tick.register(Reduce)
+@gives_in_tick.register(FoldKeyed)
+@gives_in_tick.register(ReduceKeyed)
+@gives_in_tick.register(Unique)
+@gives_in_tick.register(Sort)
+def _of_a_tick(
+    operator: Reduce | FoldKeyed | ReduceKeyed | Unique | Sort, node: Node, inputs: Sequence[Read]
+) -> Bag:
+    static = replace(operator, lifetime=Lifetime.STATIC)
+    return answer_of_bags(static, node, [inputs[0].of(Lifetime.TICK)])
