@@ -281,3 +281,15 @@ assert "polars" not in sys.modules
 def test_what_is_no_choice_is_refused(option: str, value: Any) -> None:
     with pytest.raises(BadInput, match=f"{option}="):
         passing(int, **{option: value})
+
+
+def test_a_constant_counts_once_per_row() -> None:
+    flow = ps.Flow("constants")
+    rows = flow.source("rows", int)
+    flow.sink("sum", rows.group_by().agg(total=ps.sum(ps.lit(2)), mean=ps.mean(ps.lit(3))))
+    flow.sink("select", rows.select(one=ps.lit(1)))
+    flow.sink("beside", rows.select(one=ps.lit(1), value=col.value).filter(ps.lit(True)))
+    made = ps.Engine(flow, columnar="always").tick(rows=[5, 6, 7])
+    assert [tuple(change.row) for change in made["sum"]] == [(6, 3.0)]
+    assert [tuple(change.row) for change in made["select"]] == [(1,)] * 3
+    assert [tuple(change.row) for change in made["beside"]] == [(1, 5), (1, 6), (1, 7)]

@@ -24,10 +24,10 @@ from penstock.engine.columnar.lowered import Lowered, Lowering, NotLowered, dtyp
 from penstock.expr.catalogue import Strict
 from penstock.expr.check import elaborate
 from penstock.expr.functions.arithmetic import RANGES
+from penstock.expr.tree import Column, Expr
 from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
 
 if TYPE_CHECKING:
-    from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
 
 LOWERINGS: Mapping[str, Lowering] = {
@@ -44,6 +44,11 @@ LOWERINGS: Mapping[str, Lowering] = {
 def lower(expr: Expr, schema: Schema, columns: Sequence[Lowered]) -> Lowered:
     """`expr` over rows of `schema` whose columns are `columns`. Raises `NotLowered`."""
     return _lowered(elaborate(expr, schema), columns)
+
+
+def reads_columns(expr: Expr) -> bool:
+    """Whether its value depends on the row. What does not has one value in Polars, and not one per row."""
+    return any(isinstance(part, Column) for part in expr.walk())
 
 
 def unknown_columns(schema: Schema) -> list[Lowered]:

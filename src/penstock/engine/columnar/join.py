@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 import polars as pl
 
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, of_rows
+from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered import Lowered, NotLowered
 from penstock.engine.columnar.stream import Stream, stream_of, unknown_stream
 from penstock.engine.columnar.values import from_series
 from penstock.engine.steps.inner_join import SIDES
 from penstock.engine.transients import pair_schema
 from penstock.expr.check import check
-from penstock.expr.tree import Column, Expr
+from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, DataType, Schema
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.join import How, Join
@@ -120,7 +121,7 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: 
     for port in (0, 1):
         if FLOAT64 in plan.key_types(port):
             raise NotLowered("a join on floats works on rows")
-        if not all(any(isinstance(e, Column) for e in expr.walk()) for expr in plan.keys[port]):
+        if not all(map(reads_columns, plan.keys[port])):
             raise NotLowered("a join on a constant works on rows")
         plan.keyed(port, unknown_stream(plan.schemas[port], appends[port]))
     plan.output(unknown_stream(plan.pairs, append))

@@ -9,13 +9,14 @@ from typing import Any
 import polars as pl
 
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
+from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered import Lowered, NotLowered
 from penstock.engine.columnar.partials import Partial, partial_of
 from penstock.engine.columnar.stream import Stream, refuse_marked, summed
 from penstock.engine.columnar.values import from_series
 from penstock.engine.steps.accumulator import accumulator_for
 from penstock.expr.check import check
-from penstock.expr.tree import Column, Expr
+from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, INT64, DataType, Schema
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
@@ -123,9 +124,11 @@ def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> Reduction:
     parts: list[tuple[Expr | None, Partial]] = []
     for _, aggregation in operator.aggregations:
         partial = partial_of(accumulator_for(aggregation, schema, append))
-        parts.append((next(iter(aggregation.arguments()), None), partial))
+        argument = next(iter(aggregation.arguments()), None)
+        if argument is not None and not reads_columns(argument):
+            raise NotLowered("the aggregate of a constant stays in rows")
+        parts.append((argument, partial))
     keys = tuple(expr for _, expr in operator.keys)
-    for expr in keys:
-        if not any(isinstance(e, Column) for e in expr.walk()):
-            raise NotLowered("a constant key stays in rows")
+    if not all(map(reads_columns, keys)):
+        raise NotLowered("a constant key stays in rows")
     return Groups(keys, tuple(check(expr, schema).type for expr in keys), tuple(parts))

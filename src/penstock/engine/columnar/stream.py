@@ -9,9 +9,9 @@ from functools import singledispatch
 import polars as pl
 
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, known_columns
-from penstock.engine.columnar.expressions import lower, unknown_columns
+from penstock.engine.columnar.expressions import lower, reads_columns, unknown_columns
 from penstock.engine.columnar.lowered import Lowered, NotLowered, dtype_of, either
-from penstock.expr.tree import Column, Expr
+from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, Schema
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
@@ -119,7 +119,7 @@ def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[Str
 def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
     lowered = [stream.lower(expr) for _, expr in operator.columns]
-    if not any(isinstance(e, Column) for _, expr in operator.columns for e in expr.walk()):
+    if not any(reads_columns(expr) for _, expr in operator.columns):
         raise NotLowered("select of constants alone stays in rows")
     noted = stream.noting(*(one.fails for one in lowered))
     beside = [*([] if append else [WEIGHT]), *([FAILS] if noted.checked else [])]
