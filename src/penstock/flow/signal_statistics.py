@@ -68,6 +68,12 @@ class SignalStatistics(SignalLike):
                     fix='leave out at=..., or give a span of time: moving("10s", at=...)',
                 )
             return Windowed(self._itself, CountWindow(window, least), None, min_periods is None)
+        if isinstance(window, float):
+            raise WrongType(
+                f"a window is a count of values or a span of time, got {window!r}",
+                where=[place],
+                fix='moving(10), or moving("10s", at=...)',
+            )
         span = span_of("moving", window, place)
         least = 1 if min_periods is None else min_periods
         check_least(least, place)

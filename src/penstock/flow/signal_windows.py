@@ -70,7 +70,11 @@ def time_signal(what: str, at: Any, place: Place) -> Signal[Any]:
             why="A span of time is measured by a signal of times, which is input like any other.",
             fix="at=..., a signal of datetimes or of numbers of seconds",
         )
-    signal = signal_of("at", at, place)
+    if not isinstance(at, SignalLike):
+        raise WrongType(
+            f"at is a signal of times, got {shown(at)}", where=[place], fix='flow.signal("at", datetime), say'
+        )
+    signal: Signal[Any] = at  # type: ignore[assignment]
     check_times(signal.schema, place)
     return signal
 

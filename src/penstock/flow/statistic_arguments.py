@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import Place, WrongType
-from penstock.expr.durations import duration
+from penstock.expr.durations import duration, short
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, AnyType, BoolType, DataType
 from penstock.flow.columns import shown
 from penstock.flow.statistics.ewm import Decay
@@ -106,7 +106,7 @@ def span_of(what: str, span: object, place: Place) -> timedelta:
         )
     found = duration(span)
     if found <= timedelta():
-        raise WrongType(f"{what} needs a span above 0, got {shown(span)}", where=[place], fix='"1s", say')
+        raise WrongType(f"{what} got a span of {short(found)}", where=[place], fix="give more than 0")
     return found
 
 

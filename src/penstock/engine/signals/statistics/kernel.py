@@ -66,7 +66,7 @@ def stepped(kernel: Kernel, functions: Mapping[str, Any]) -> Callable[..., Any]:
         "def step(state, x=None, y=None, t=None, fresh=True):",
         f"    [{names}] = state",
         *(f"    {renamed(line, str)}" for line in kernel.lines),
-        f"    out = {renamed(kernel.value, str)} if {renamed(kernel.fires, str)} else SILENT",
+        f"    out = ({renamed(kernel.value, str)}) if {renamed(kernel.fires, str)} else SILENT",
         f"    state[:] = [{names}]",
         "    return out",
     ]

@@ -1,0 +1,7 @@
+"""By time, weights are powers of time."""
+
+import penstock as ps
+
+flow = ps.Flow("prices")
+price, at = flow.signal("price", float), flow.signal("at", float)
+price.ewm(halflife="10s", adjust=False, at=at).mean()

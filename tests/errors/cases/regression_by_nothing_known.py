@@ -1,0 +1,7 @@
+"""What explains the values?"""
+
+import penstock as ps
+
+flow = ps.Flow("prices")
+price = flow.signal("price", float)
+price.moving(100).regression(by="volume")

@@ -1,0 +1,7 @@
+"""A window by count knows no times."""
+
+import penstock as ps
+
+flow = ps.Flow("prices")
+price = flow.signal("price", float)
+price.moving(100).regression(by="time")
