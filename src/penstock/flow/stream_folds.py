@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 from penstock.errors import Place
 from penstock.expr.check import check
 from penstock.expr.tree import Expr, Ordering
-from penstock.expr.types import INT64, Field, Schema
+from penstock.expr.types import INT64, AnyType, Field, Schema
 from penstock.flow.claims import MERGES, Claims
 from penstock.flow.columns import all_columns
 from penstock.flow.fold_arguments import (
@@ -368,6 +368,9 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         typed = check(item, self._schema)
         column = into or ("value" if not keys else getattr(item, "name", "value"))
         merged = lattice.column(Field(column, typed.type, typed.nullable))
+        if keys or not kind.runs_first_tick:
+            # Where there is a row, an item has come, and the value is no longer the bottom.
+            merged = Field(column, merged.type, typed.nullable or isinstance(merged.type, AnyType))
         schema = with_columns_before(keys, (merged,), self._schema, place)
         if not keys and into is None:
             schema = Schema((merged,), scalar=True)

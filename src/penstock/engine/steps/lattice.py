@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from penstock.engine.row import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import item_of_row
+from penstock.engine.steps.user_rows import item_of_row, write_received
+from penstock.expr.rows import from_user
+from penstock.expr.types import Schema
 from penstock.flow.operators.lattice_fold import LatticeFold
 from penstock.flow.operators.lattice_growth import LatticeGrowth
 
@@ -26,6 +28,9 @@ class LatticeStep(Step):
         self.operator = operator
         self.keys = tuple(expr for _, expr in operator.keys)
         self.bottom = writer.constant("bottom", operator.lattice.bottom)
+        self.merged = Schema(node.schema.fields[-1:], scalar=True)
+        what = f"the value that {node.name!r} merged"
+        self.checked = writer.constant("rows", from_user(self.merged, what=what))
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.merged", tuple),)
@@ -34,6 +39,10 @@ class LatticeStep(Step):
         key = self.writer.fresh("key")
         self.writer.assign_key(key, self.keys, self.writer.input_schema(self.node, 0), row.columns)
         return key
+
+    def value_of(self, call: str) -> str:
+        """Source of the value that a call of the lattice gives, of the type that the column has."""
+        return write_received(self.writer, self.merged, call, self.checked).columns[0]
 
     def emit_value(self, key: str, value: str, weight: str | None) -> None:
         count = len(self.keys)
@@ -72,7 +81,8 @@ class LatticeFoldStep(LatticeStep):
         with code.block(f"for {key}, {items} in {self.touched}.items():"):
             code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
             before = f"{self.bottom} if {old} is None else {old}[0]"
-            code.line(f"{new} = ({self.absorb_all}({before}, {items}),)")
+            value = self.value_of(f"{self.absorb_all}({before}, {items})")
+            code.line(f"{new} = ({value},)")
             with code.block(f"if {new} != {old}:"):
                 code.line(f"{slot}[{key}] = {new}")
                 if not writer.is_append(self.node.id):
@@ -87,11 +97,11 @@ class LatticeGrowthStep(LatticeStep):
     def consume(self, port: int, row: Row) -> None:
         code, writer = self.code, self.writer
         absorb = writer.constant("absorb", self.operator.lattice.absorb)
-        old, new = writer.fresh("old"), writer.fresh("new")
+        old = writer.fresh("old")
         key = self.assign_key(row)
         code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
         item = item_of_row(writer, self.node, self.operator.item, row)
-        code.line(f"{new} = {absorb}({self.bottom} if {old} is None else {old}[0], {item})")
+        new = self.value_of(f"{absorb}({self.bottom} if {old} is None else {old}[0], {item})")
         with code.block(f"if {old} is None or ({new},) != {old}:"):
             code.line(f"{writer.slot(self.node.id, 'merged')}[{key}] = ({new},)")
             self.emit_value(key, new, None)

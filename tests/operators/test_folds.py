@@ -1,0 +1,281 @@
+"""Folds by users' functions: of all rows and per key, over the whole run and per tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.errors import BadRow, UserFunctionFailed
+from penstock.testing import Backend, check_ticks
+
+AnyStream = ps.Stream[Any, Any, Any, Any]
+
+
+class Sale(NamedTuple):
+    shop: str
+    price: int
+
+
+class Range(NamedTuple):
+    low: int
+    high: int
+
+
+def add(total: int, n: int) -> int:
+    return total + n
+
+
+def widened(range_: Range | None, n: int) -> Range:
+    return Range(n, n) if range_ is None else Range(min(range_.low, n), max(range_.high, n))
+
+
+def rows_of(changes: Any) -> list[Any]:
+    return [change.row for change in changes]
+
+
+def run(build: Callable[[ps.Flow], AnyStream], *ticks: dict[str, Any]) -> list[list[Any]]:
+    """The rows of each tick, in their order, of a flow whose ticks are given."""
+    flow = ps.Flow("folds", ticks="given")
+    flow.sink("out", build(flow))
+    engine = ps.Engine(flow)
+    return [rows_of(engine.tick(**tick)["out"]) for tick in ticks]
+
+
+def test_a_fold_is_a_table_of_one_row_from_the_first_tick_on(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.source("n", int).fold(0, add, commutative=True),
+        """
+        tick | n    | out
+        1    |      | + 0
+        2    | 1; 2 | - 0; + 3
+        3    |      |
+        4    | 0    |
+        5    | 4    | - 3; + 7
+    """,
+    )
+
+
+def test_a_fold_begins_though_another_source_starts_the_first_tick(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> None:
+        flow.sink("sum", flow.source("n", int).filter(col.value > 5).fold(0, add, commutative=True))
+        flow.sink("other", flow.source("m", int).filter(col.value > 5))
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | n | m | sum      | other
+        1    |   | 9 | + 0      | + 9
+        2    | 1 |   |          |
+        3    | 8 |   | - 0; + 8 |
+    """,
+    )
+
+
+def test_a_fold_of_a_bounded_source_never_changes(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.source("n", int, bounded=True).fold(0, add, commutative=True),
+        """
+        tick | n    | out
+        1    | 1; 2 | + 3
+        2    |      |
+    """,
+    )
+
+
+def test_a_fold_per_tick_says_something_in_every_tick(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        numbers = flow.source("n", int)
+        return numbers.fold(0, add, commutative=True, lifetime="tick", nondet="a total per tick is shown")
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | n    | out
+        1    |      | + 0
+        2    | 1; 2 | + 3
+        3    |      | + 0
+        4    | 4    | + 4
+    """,
+    )
+
+
+def test_a_reduce_is_silent_while_nothing_has_come(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.source("n", int).reduce(max, commutative=True),
+        """
+        tick | n    | out
+        1    |      |
+        2    | 1; 2 | + 2
+        3    | 1    |
+        4    | 3    | - 2; + 3
+    """,
+    )
+
+
+def test_a_reduce_per_tick_is_silent_in_empty_ticks(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.source("n", int).reduce(add, commutative=True, lifetime="tick", nondet="shown"),
+        """
+        tick | n    | out
+        1    |      |
+        2    | 1; 2 | + 3
+        3    |      |
+        4    | 4    | + 4
+    """,
+    )
+
+
+def test_a_keyed_fold_has_a_row_per_key_that_has_come(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.source("sales", Sale).fold_keyed("shop", 0, add, value="price", commutative=True),
+        """
+        tick | sales         | out
+        1    |               |
+        2    | a 3; b 1; a 4 | + a 7; + b 1
+        3    | b 0           |
+        4    | b 5; c 0      | - b 1; + b 6; + c 0
+    """,
+    )
+
+
+def test_a_keyed_fold_per_tick_knows_the_keys_of_its_tick_alone(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        sales = flow.source("sales", Sale)
+        return sales.fold_keyed(
+            "shop", 0, add, value="price", commutative=True, lifetime="tick", nondet="a report per tick"
+        )
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | sales         | out
+        1    | a 3; b 1; a 4 | + a 7; + b 1
+        2    |               |
+        3    | b 5           | + b 5
+    """,
+    )
+
+
+def test_a_keyed_reduce_begins_with_the_first_value_of_a_key(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> None:
+        sales = flow.source("sales", Sale)
+        flow.sink("ever", sales.reduce_keyed("shop", min, commutative=True))
+        tick = sales.reduce_keyed("shop", min, commutative=True, lifetime="tick", nondet="a report per tick")
+        flow.sink("tick", tick)
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | sales         | ever         | tick
+        1    | a 3; b 1; a 4 | + a 3; + b 1 | + a 3; + b 1
+        2    | a 2; b 5      | - a 3; + a 2 | + a 2; + b 5
+    """,
+    )
+
+
+def test_a_key_may_be_null_and_several_columns(backend: Backend) -> None:
+    class Cell(NamedTuple):
+        x: int | None
+        y: str
+
+    def count(n: int, cell: Cell) -> int:
+        return n + 1
+
+    check_ticks(
+        backend,
+        lambda flow: flow.source("cells", Cell).fold_keyed(["y", "x"], 0, count, commutative=True),
+        """
+        tick | cells               | out
+        1    | 1 a; null a; null a | + a 1 1; + a null 2
+        2    | null b; 1 a         | - a 1 1; + a 1 2; + b null 1
+    """,
+    )
+
+
+def test_functions_see_rows_in_their_order_and_keys_leave_as_first_seen() -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("sales", Sale).fold_keyed("shop", "", lambda all, sale: f"{all}{sale.price}")
+
+    sales = [Sale("b", 1), Sale("a", 2), Sale("b", 3), Sale("c", 4), Sale("b", 0)]
+    assert run(build, {"sales": sales}) == [[("b", "130"), ("a", "2"), ("c", "4")]]
+
+
+def test_what_is_accumulated_may_be_a_row_and_is_one_for_the_function_in_the_next_tick_too() -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("n", int).fold(Range(0, 0), widened).every_tick()
+
+    assert run(build, {"n": [5]}, {"n": [-2]}) == [[Range(0, 5)], [Range(-2, 5)]]
+
+
+def test_a_function_may_alter_the_list_that_it_accumulates() -> None:
+    def collect(all_: list[int], n: int) -> list[int]:
+        all_.append(n)
+        return all_
+
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("n", int).fold([], collect)
+
+    flow = ps.Flow("lists")
+    flow.sink("out", build(flow))
+    engine = ps.Engine(flow)
+    assert engine.tick(n=[1, 2])["out"] == [([1, 2], 1)]
+    assert engine.tick(n=[3])["out"] == [([1, 2], -1), ([1, 2, 3], 1)]
+
+
+def test_an_init_that_makes_values_makes_one_for_each_key() -> None:
+    def collect(all_: list[int], n: int) -> list[int]:
+        all_.append(n)
+        return all_
+
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("sales", Sale).fold_keyed("shop", list, collect, value="price")
+
+    assert run(build, {"sales": [Sale("a", 1), Sale("b", 2)]}) == [[("a", [1]), ("b", [2])]]
+
+
+def test_any_hashable_value_may_be_accumulated() -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("n", int).fold(frozenset(), lambda seen, n: seen | {n % 3})
+
+    assert run(build, {"n": [1, 2]}, {"n": [4]}, {"n": [3]}) == [
+        [frozenset({1, 2})],
+        [],
+        [frozenset({1, 2}), frozenset({0, 1, 2})],
+    ]
+
+
+def test_a_value_of_an_expression_may_be_folded() -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("sales", Sale).fold_keyed("shop", 0, add, value=col.price * 2, into="double")
+
+    ((row,),) = run(build, {"sales": [Sale("a", 1), Sale("a", 2)]})
+    assert (row.shop, row.double) == ("a", 6)
+
+
+def test_a_function_that_raises_is_named_with_its_row() -> None:
+    flow = ps.Flow("failing")
+    flow.sink("out", flow.source("n", int).fold(0.0, lambda sum, n: sum + 1 / n, name="inverses"))
+    with pytest.raises(UserFunctionFailed) as failed:
+        ps.Engine(flow).tick(n=[1, 0])
+    assert (failed.value.operator, failed.value.row) == ("inverses", (0,))  # type: ignore[attr-defined]
+    assert isinstance(failed.value.__cause__, ZeroDivisionError)
+
+
+def test_a_value_of_another_type_than_declared_is_refused() -> None:
+    flow = ps.Flow("failing")
+    flow.sink("out", flow.source("n", int).fold(0, lambda sum, n: sum + 0.5, name="halves"))
+    with pytest.raises(BadRow, match="'halves' accumulated"):
+        ps.Engine(flow).tick(n=[1])
