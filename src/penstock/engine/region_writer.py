@@ -462,4 +462,4 @@ class RegionWriter:
             return False
         if self._loop_of.get(edge.source) != self._loop_of.get(edge.target):
             return False
-        return self._steps[edge.target].takes_rows
+        return self._steps[edge.target].takes_where_made(edge.port)

@@ -88,6 +88,10 @@ class UnionStep(Step):
         super().__init__(node, writer)
         self.sites = len(node.inputs)
 
+    def takes_where_made(self, port: int) -> bool:
+        # Where the ticks are given, their order means something: that of the ports.
+        return port == 0 or not self.writer.graph.given_ticks
+
     def consume(self, port: int, row: Row) -> None:
         self.emit(row)
 

@@ -43,6 +43,10 @@ class Step:
     def begin(self) -> None:
         """Write what must stand before all loops of the region; in a loop, of each of its rounds."""
 
+    def takes_where_made(self, port: int) -> bool:
+        """Whether rows of an input may be taken where they are made, before other inputs have come."""
+        return self.takes_rows
+
     def consume(self, port: int, row: Row) -> None:
         """Write what is done with one row of one input."""
         raise NotImplementedError

@@ -14,6 +14,9 @@ from penstock.graph.node import Operator
 class Union(Operator):
     """All rows of all inputs, duplicates kept (`UNION ALL`; follow with `distinct` for a set).
 
+    In a flow of given ticks the rows of a tick come port by port; elsewhere their order
+    means nothing. A tick without rows answers nothing.
+
     >>> from penstock.testing import show
     >>> show(lambda a, b: a.union(b), a=[1, 2], b=[2])
     + 1

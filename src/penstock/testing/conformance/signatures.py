@@ -104,7 +104,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "cross_join": _pair(),
     "cross_join_multiset": _pair(),
     "cross_join_set": _pair(),
-    "semi_join": _pair("1"),
+    "semi_join": _pair(),
     "cross_singleton": Signature(Named(("input", "single")), blocking=("single",)),
     "anti_join": _negative(),
     "difference": _negative(),

@@ -14,9 +14,6 @@ from penstock.testing.conformance.fields import Fields, shown
 from penstock.testing.conformance.kind import Kind
 from penstock.testing.conformance.values import ORDERS, comparable, differences
 
-_EXTRA_TICKS = 100
-"""Ticks that a case may start beyond those it says it needs, before it is taken for one without an end."""
-
 RowsByName = Mapping[str, tuple[Any, ...]]
 
 
@@ -64,7 +61,8 @@ def run_case(case: TickCase) -> str:
         return f"the graph is refused: {fault}"
     found = _run(case)
     if case.ends_at_tick is not None and len(found) != case.ends_at_tick:
-        return f"expected an end after {case.ends_at_tick} ticks, found {len(found)}"
+        end = f"the end after {len(found)}" if len(found) < case.ends_at_tick else "that another one starts"
+        return f"expected the end after {case.ends_at_tick} ticks, found {end}"
     for number in range(max(len(found), len(case.expected))):
         for name in case.outputs:
             wanted = _at(case.expected, number, name)
@@ -83,7 +81,7 @@ def _run(case: TickCase) -> list[RowsByName]:
     if case.ends_at_tick is not None:
         if not found:
             found.append(_tick(engine, {}))  # one tick always runs
-        while engine.pending and len(found) < case.ends_at_tick + _EXTRA_TICKS:
+        while engine.pending and len(found) <= case.ends_at_tick:
             found.append(_tick(engine, {}))
     return found
 

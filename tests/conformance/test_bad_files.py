@@ -1,0 +1,143 @@
+"""What is wrong with a file of cases is said before any case runs, and where in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import BadCase
+from penstock.testing.conformance import run_file
+from penstock.testing.conformance.functions import NotAFunction, function_of
+from tests.golden import assert_golden
+
+TEXTS = Path(__file__).parent / "bad_files"
+CASE: dict[str, Any] = {
+    "name": "x",
+    "nodes": {"a": {"op": "source"}, "out": {"op": "sink"}},
+    "edges": [["a", "out"]],
+    "inputs": ["a"],
+    "outputs": ["out"],
+    "ticks": [{"a": [1]}],
+    "expected": [{"out": [1]}],
+    "order": "exact",
+}
+
+
+def case(**changed: Any) -> str:
+    return json.dumps([{**CASE, **changed}])
+
+
+def node(**fields: Any) -> str:
+    return case(nodes={"a": {"op": "source"}, "f": fields, "out": {"op": "sink"}})
+
+
+WITHOUT_NAME = json.dumps([{name: value for name, value in CASE.items() if name != "name"}])
+FILES = {
+    "not_json": "[{]",
+    "not_an_array": '{"name": "x"}',
+    "not_an_object": '["x"]',
+    "no_name": WITHOUT_NAME,
+    "one_name_twice": json.dumps([CASE, CASE]),
+    "no_order": json.dumps([{name: value for name, value in CASE.items() if name != "order"}]),
+    "unknown_order": case(order="sorted"),
+    "input_that_is_no_source": case(inputs=["out"]),
+    "output_that_is_no_node": case(outputs=["x"]),
+    "tick_of_no_input": case(ticks=[{"b": [1]}]),
+    "tick_that_is_no_object": case(ticks=[[1]]),
+    "rows_that_are_no_array": case(ticks=[{"a": 1}]),
+    "row_that_is_an_object": case(ticks=[{"a": [{"k": 1}]}]),
+    "edge_that_is_no_pair": case(edges=[["a", "f", "out"]]),
+    "node_without_operator": node(args={}),
+    "node_with_another_field": node(op="map", lifetimes="static"),
+    "node_with_a_dot": case(nodes={"a.b": {"op": "source"}}),
+    "lifetime_that_is_a_number": node(op="fold", lifetime=1),
+    "function_that_is_no_text": node(op="map", args={"fn": 1}),
+    "function_that_is_no_python": node(op="map", args={"fn": "lambda x: x +"}),
+    "function_that_is_no_lambda": node(op="map", args={"fn": "print"}),
+    "function_that_opens_files": node(op="map", args={"fn": "lambda x: open(x)"}),
+    "function_that_looks_inside": node(op="map", args={"fn": "lambda x: x.__class__"}),
+    "ends_at_no_tick": case(ends_at_tick="soon"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_error_reads_as_it_should(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cases.json").write_text(FILES[name])
+    with pytest.raises(BadCase) as caught:
+        run_file("ticks", "cases.json")
+    assert caught.value.fix
+    assert_golden(TEXTS / f"{name}.txt", f"{caught.value}\n")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadCase) as caught:
+        run_file("ticks", "cases.json")
+    assert_golden(TEXTS / "no_file.txt", f"{caught.value}\n")
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cases.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadCase, match=r"cases\.json cannot be read"):
+        run_file("ticks", tmp_path / "cases.json")
+
+
+def test_a_kind_that_there_is_not_is_named() -> None:
+    with pytest.raises(BadCase) as caught:
+        run_file("tick", "cases.json")
+    assert_golden(TEXTS / "unknown_kind.txt", f"{caught.value}\n")
+
+
+def test_no_text_is_left_without_its_file() -> None:
+    assert {path.stem for path in TEXTS.glob("*.txt")} == {*FILES, "no_file", "unknown_kind"}
+
+
+def test_nothing_runs_where_one_case_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "cases.json").write_text(json.dumps([CASE, {**CASE, "name": "y", "order": "?"}]))
+    seen: list[Any] = []
+    with pytest.raises(BadCase, match="'y'"):
+        run_file("ticks", tmp_path / "cases.json", seen.append)
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lambda x: __import__('os')",
+        "lambda x: eval(x)",
+        "lambda x: getattr(x, 'y')",
+        "lambda x: [].__class__",
+        "lambda x: x._private",
+        "lambda x: undefined",
+        "lambda: (yield)",
+        "1 + 1",
+        "x = 1",
+        "lambda x: x; 1",
+        "",
+    ],
+)
+def test_a_function_that_is_more_than_a_function_is_refused(text: str) -> None:
+    with pytest.raises(NotAFunction):
+        function_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "answer"),
+    [
+        ("lambda x: x + 1", (1,), 2),
+        ("lambda *r: sum(r)", (1, 2), 3),
+        ("lambda s: tuple(sorted(c.upper() for c in s))", ("ba",), ("A", "B")),
+        ("lambda x: (y := x + 1) * y", (1,), 4),
+        ("lambda a, b=2: {k: v for k, v in [(a, b)]}", (1,), {1: 2}),
+        ("lambda f: (lambda g: g + f)(1)", (1,), 2),
+        ("  lambda x: format(x, '.1f')", (1,), "1.0"),
+    ],
+)
+def test_a_function_may_use_parameters_methods_and_common_builtins(
+    text: str, arguments: tuple[Any, ...], answer: Any
+) -> None:
+    assert function_of(text)(*arguments) == answer
