@@ -259,7 +259,7 @@ class Engine:
                 fix="call tick(...) for each event",
             )
         (island,) = self._machine.islands.values()
-        return Replay(self.program.graph, island.machine)
+        return Replay(self.program.graph, island.machine, island.loops)
 
     def end(self, *sources: str) -> TickOutput:
         """Run one tick in which these sources end, or all: no rows of them will come any more.

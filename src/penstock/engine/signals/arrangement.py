@@ -34,13 +34,13 @@ class Part:
     """A function to be.
 
     at:       its place in the order of parts.
-    wakes:    the operator that may ask for it to be run at a time; None: no such.
+    generation: how often the arrangement was settled before it was made.
     triggers: blocks of other parts; it runs in a tick in which one of them does.
     """
 
     at: int
     triggers: tuple[Block, ...] = ()
-    wakes: int | None = None
+    generation: int = 0
     blocks: list[Block] = field(default_factory=list["Block"])
     nodes: list[int] = field(default_factory=list[int])
 
@@ -112,6 +112,8 @@ class Arrangement:
         self._block_of: dict[int, Block] = {}
         self._still: dict[int, Primitives] = {}
         self._settled: set[Part] = set()
+        self.generation = 0
+        self._next = 0
 
     def add(self, node: Node) -> None:
         """Arrange one more operator; all that it reads has been added."""
@@ -146,8 +148,8 @@ class Arrangement:
         root.part.nodes.append(node.id)
         self.runs_in[node.id] = self.fires_in[node.id] = self._block_of[node.id] = root
 
-    def _new_part(self, triggers: Iterable[Block] = (), wakes: int | None = None) -> Part:
-        part = Part(len(self.parts), tuple(triggers), wakes)
+    def _new_part(self, triggers: Iterable[Block] = ()) -> Part:
+        part = Part(len(self.parts), tuple(triggers), self.generation)
         self.parts.append(part)
         return part
 
@@ -174,13 +176,12 @@ class Arrangement:
         blocks = _outermost(blocks)
         operator = node.operator
         waits = isinstance(operator, SignalOperator) and operator.waits_for_all()
-        wakes = isinstance(operator, SignalOperator) and operator.wakes()
         all_have = tuple(sorted(read)) if waits else ()
-        alone = node.id if wakes or self._apart else None
+        alone = node.id if self._apart else None
         key = (alone, frozenset(blocks), frozenset(parts), all_have)
         if key not in self._shared:
             if alone is not None or len(parts) > 1 or any(p in self._settled for p in parts):
-                part = self._new_part(blocks, node.id if wakes else None)
+                part = self._new_part(blocks)
                 self._shared[key] = Block(part, None, read, all_have=all_have)
             else:
                 self._shared[key] = self._inside(blocks, read, all_have)
@@ -204,15 +205,27 @@ class Arrangement:
             reading = (n for n in part.nodes if n not in self.sources)
             read = [self.fires_in[i] for n in reading for i in nodes[n].inputs if i in self.fires_in]
             before[part] = dict.fromkeys(b.part for b in (*part.triggers, *read) if b.part is not part)
-        at = len(self._settled)
         for part in TopologicalSorter(before).static_order():
             if part not in self._settled:
-                part.at = at
-                at += 1
+                part.at = self._next
+                self._next += 1
         self._settled.update(made)
         self._shared = {}
+        self.generation += 1
         self.parts.sort(key=lambda part: part.at)
         return sorted(made, key=lambda part: part.at)
+
+    def remove(self, node: int) -> Part:
+        """Take out an operator that none reads; the part in which it was, which goes when it was the last."""
+        part = self.runs_in.pop(node).part
+        block = self.fires_in.pop(node)
+        if self._block_of.get(node) is block:
+            del self._block_of[node]
+        part.nodes.remove(node)
+        if not part.nodes:
+            self.parts.remove(part)
+            self._settled.discard(part)
+        return part
 
 
 def follows_from_inputs(node: Node) -> bool:
@@ -220,7 +233,7 @@ def follows_from_inputs(node: Node) -> bool:
     operator = node.operator
     if not isinstance(operator, SignalOperator):
         return True
-    if operator.may_be_silent() or operator.wakes():
+    if operator.may_be_silent():
         return False
     return len(node.inputs) == 1 or (
         operator.waits_for_all() and len(operator.triggers()) == len(node.inputs)

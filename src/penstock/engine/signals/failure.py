@@ -10,22 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import FrameType
 
+    from penstock.engine.signals.module import Module
     from penstock.engine.source_code import Purpose
     from penstock.graph.node import Node
 
 
-def explained(
-    error: Exception, files: Mapping[str, tuple[Purpose, ...]], nodes: Mapping[int, Node], tick: int
-) -> Exception:
-    """The same failure with operator, place, values and tick; other errors as they are.
-
-    files: per file of generated source, what each of its lines is for.
-    """
-    found = _generated_frame(error, files)
+def explained(error: Exception, module: Module, nodes: Mapping[int, Node], tick: int) -> Exception:
+    """The same failure with operator, place, values and tick; other errors as they are."""
+    found = _generated_frame(error, module)
     if found is None:
         return error
-    frame, line = found
-    purpose = files[frame.f_code.co_filename][line - 1]
+    frame, purpose = found
     if purpose.node is None:
         return error
     node = nodes[purpose.node]
@@ -46,14 +41,14 @@ def explained(
     )
 
 
-def _generated_frame(
-    error: Exception, files: Mapping[str, tuple[Purpose, ...]]
-) -> tuple[FrameType, int] | None:
-    found: tuple[FrameType, int] | None = None
+def _generated_frame(error: Exception, module: Module) -> tuple[FrameType, Purpose] | None:
+    """The innermost frame of generated code, and what its line is for."""
+    found: tuple[FrameType, Purpose] | None = None
     traceback = error.__traceback__
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename in files:
-            found = (traceback.tb_frame, traceback.tb_lineno)
+        purposes = module.purposes(traceback.tb_frame.f_code.co_filename)
+        if purposes is not None:
+            found = (traceback.tb_frame, purposes[traceback.tb_lineno - 1])
         traceback = traceback.tb_next
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.signals.loops import Loops
 from penstock.engine.signals.machine import SignalMachine
 from penstock.expr.rows import from_user, to_user
 from penstock.expr.types import AnyType
@@ -25,6 +26,7 @@ class Island:
 
     def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, moment: Moment) -> None:
         self.machine = machine
+        self.loops = Loops(machine)
         self._moment = moment
         self._entering: list[list[tuple[int, Callable[[tuple[Any, ...]], Any]]]] = [
             _entering(graph, part, node) for node in part.inputs
@@ -70,7 +72,5 @@ def island_of(graph: FlowGraph, part: Part, moment: Moment, **options: Any) -> I
     outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]
     rows_to = [n for n in inside if isinstance(graph.nodes[n].operator, LastRow)]
     nodes = {n: graph.nodes[n] for n in sorted((*inside, *outside))}
-    machine = SignalMachine(
-        nodes, (*outside, *rows_to), part.outputs, name=graph.name, moment=moment, **options
-    )
+    machine = SignalMachine(nodes, (*outside, *rows_to), part.outputs, name=graph.name, **options)
     return Island(graph, part, machine, moment)

@@ -24,7 +24,7 @@ class LoopFunction(PartWriter):
     def write(self, sources: tuple[int, ...]) -> SourceCode:
         """The function as source. `it` is there for whoever wants to see how far it came."""
         self._counts_ticks = False
-        self._leaving: list[tuple[int, bool]] = []
+        self._left: list[tuple[int, bool]] = []
         self._ready: list[str] = []
         for source in sources:
             self._in_run[source] = self.lasting(value_name(source))
@@ -35,7 +35,7 @@ class LoopFunction(PartWriter):
                 function.line(f"{name} = module[{name!r}]")
             for name in self._ready:
                 function.line(f"{name} = False")
-            for node, steady in self._leaving:
+            for node, steady in self._left:
                 function.line(f"out_{node} = module['out_{node}']")
                 if not steady:
                     function.line(f"ticks_{node} = module['ticks_{node}']")
@@ -57,7 +57,7 @@ class LoopFunction(PartWriter):
     @property
     def steady(self) -> frozenset[int]:
         """Sinks that are given a value in every tick from their first on; the ticks are not noted."""
-        return frozenset(node for node, steady in self._leaving if steady)
+        return frozenset(node for node, steady in self._left if steady)
 
     def tick(self) -> str:
         self._counts_ticks = True
@@ -80,7 +80,7 @@ class LoopFunction(PartWriter):
 
     def write_leaving(self, node: int, value: str) -> None:
         steady = all(self._is_steady(block) for block in self._here.chain()[:-1])
-        self._leaving.append((node, steady))
+        self._left.append((node, steady))
         self.code.line(f"out_{node}({value})")
         if not steady:
             self.code.line(f"ticks_{node}({self.tick()})")

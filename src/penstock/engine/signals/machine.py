@@ -11,25 +11,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.constants import Constants
 from penstock.engine.schedule import Schedule
-from penstock.engine.signals.arrangement import Arrangement, Block, arranged
-from penstock.engine.signals.failure import explained
-from penstock.engine.signals.loop_function import LOOP, LoopFunction, count_name
-from penstock.engine.signals.moment import Moment
-from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name, woken_name
-from penstock.engine.signals.step import SignalStep, signal_step
-from penstock.engine.signals.tick_function import Heard, TickFunction, function_name
 from penstock.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
+from penstock.engine.signals.arrangement import Arrangement, Block, Part
+from penstock.engine.signals.failure import explained
+from penstock.engine.signals.module import Module
+from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
+from penstock.engine.signals.step import SignalStep, signal_step
+from penstock.engine.signals.tick_function import Heard, TickFunction, function_name, late_name
 from penstock.engine.source_code import SourceCode
+from penstock.flow.operators.signals.lift import Constant, Lift
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
-    from penstock.engine.source_code import Purpose
     from penstock.graph.node import Node
 
 _LONG = 1_000
@@ -39,12 +35,13 @@ Values = Mapping[int, Any]
 """Per source (its node) the value that it is given."""
 
 
-class _Nothing:
+class _NoValue:
     def __repr__(self) -> str:
-        return "nothing"
+        return "no value"
 
 
-NO_VALUE = _Nothing()
+NO_VALUE: Any = _NoValue()
+"""What stands for the value of a signal that has none yet."""
 
 
 @dataclass(slots=True)
@@ -61,7 +58,7 @@ class SignalMachine:
     nodes:    the operators, by id, each after those that it reads.
     sources:  those of them whose values come from outside. outputs: those whose values are
               looked at from outside.
-    schedule: "hybrid", "static" or "dynamic".
+    schedule: in which pieces they are compiled, and which of them a tick runs.
     counting: whether activations are counted.
     name:     of the flow, for tracebacks.
     """
@@ -75,124 +72,232 @@ class SignalMachine:
         schedule: Schedule = Schedule.HYBRID,
         counting: bool = False,
         name: str = "",
-        moment: Moment | None = None,
     ) -> None:
-        self.nodes = dict(nodes)
-        self.moment = moment or Moment()
-        self._outputs = set(outputs)
-        self._shown = frozenset(n for n in outputs if _is_signal(nodes[n]))
-        self._queued = schedule is not Schedule.STATIC
+        self.nodes: dict[int, Node] = {}
+        self.steps: dict[int, SignalStep] = {}
+        self.module = Module(name)
+        self.arrangement = Arrangement((), apart=schedule is not Schedule.HYBRID)
+        self.kept: set[int] = set()
+        self.shown: set[int] = set()
+        self.counts: list[tuple[int, ...]] | None = [] if counting else None
+        self.counted: dict[int, int] = {}
+        self._counters: list[int] = []
         self._apart = schedule is not Schedule.HYBRID
-        self._name = name
-        self._steps: dict[int, SignalStep] = {
-            n: signal_step(node.operator, node) for n, node in nodes.items()
-        }
-        self._arrangement = arranged(self.nodes, Arrangement(sources, apart=self._apart))
-        self._kept = frozenset(_kept(self.nodes, self._arrangement, self._apart))
-        self._constants = Constants()
-        self._files: dict[str, tuple[Purpose, ...]] = {}
-        self._counts: list[tuple[int, ...]] | None = [] if counting else None
-        self._counted = dict.fromkeys(self.nodes, 0)
-        self._loops: dict[tuple[int, ...], _Loop] = {}
+        self._queued = schedule is not Schedule.STATIC
+        self._heard = Heard(self._queued)
         self._leaving: dict[int, tuple[list[Any], list[int]]] = {}
         self._queue: list[int] = []
         self._flags: list[int] = []
-        self._counters: list[int] = []
-        self._module: dict[str, Any] = {
+        self._parts: list[Callable[..., None]] = []
+        self._sources = _Sources()
+        self.module.variables |= {
             "push": heapq.heappush,
             "queue": self._queue,
             "queued": self._flags,
             "counts": self._counters,
-            "wake": self._wake,
             "tick": 0,
-            "now": None,
             NOTHING: NO_VALUE,
         }
-        self._module["module"] = self._module
-        self._code: list[str] = []
-        for node in self.nodes:
-            self._prepare(node)
-        self._compile_parts()
+        self.grow(nodes, sources, outputs)
 
     # -- compiling -----------------------------------------------------------------------------------
 
+    def grow(self, nodes: Mapping[int, Node], sources: Collection[int], outputs: Collection[int]) -> None:
+        """Add operators, which may read those that are there.
+
+        Of the older ones only the parts that start new ones, or have values for them, are compiled again.
+        """
+        self.nodes.update(nodes)
+        self.arrangement.sources.update(sources)
+        for node in nodes.values():
+            self.steps[node.id] = signal_step(node.operator, node)
+            self.counted[node.id] = 0
+            self.arrangement.add(node)
+        made = self.arrangement.settle(self.nodes)
+        self.shown.update(n for n in outputs if isinstance(self.nodes[n].operator, SignalOperator))
+        changed = {*self._keep(nodes), *self._hear(made), *self._stamp(nodes)}
+        for node in nodes:
+            self._prepare(node)
+        for node in outputs:
+            self._collect(node)
+        self._flags.extend([0] * (made[-1].at + 1 - len(self._flags)) if made else ())
+        self.compile((*sorted(changed.difference(made), key=lambda part: part.at), *made))
+
+    def shrink(self, nodes: Collection[int]) -> None:
+        """Take out operators, each before those that it reads, and all that is known of them."""
+        variables = self.module.variables
+        changed: dict[Part, None] = {}
+        for node in nodes:
+            changed[self.arrangement.remove(node)] = None
+            for cell in self.steps.pop(node).cells():
+                del variables[cell_name(node, cell.name)]
+            for name in (value_name(node), f"out_{node}", f"ticks_{node}"):
+                variables.pop(name, None)
+            for known in (self.nodes, self.counted, self._leaving):
+                known.pop(node, None)
+            self.kept.discard(node)
+            self.shown.discard(node)
+            self.arrangement.sources.discard(node)
+            self._sources.pop(node, None)
+        self.compile([part for part in changed if part.nodes])
+        for part in changed:
+            if not part.nodes:
+                self._forget(part)
+
+    def _forget(self, part: Part) -> None:
+        variables = self.module.variables
+        self.module.forget({part.at})
+        self._parts[part.at] = _nothing_to_do
+        variables.pop(function_name(part.at), None)
+        for block in part.triggers:
+            if part.at in variables.get(late_name(block), ()):
+                variables[late_name(block)].remove(part.at)
+        for block in part.blocks:
+            for name in (f"r_{block.name}", stamp_name(block), late_name(block)):
+                variables.pop(name, None)
+            self._heard.late.discard(block)
+            self._heard.stamped.discard(block)
+            self._heard.readers.pop(block, None)
+
+    def _keep(self, nodes: Mapping[int, Node]) -> set[Part]:
+        """Note which values must outlast their run; the parts of those that were there before.
+
+        Lifts can be computed again of the values of what they read; what others remember cannot.
+        """
+        kept: set[int] = set()
+        for node in nodes.values():
+            operator = node.operator
+            if isinstance(operator, SignalOperator) and (self._apart or not operator.is_pure()):
+                kept.add(node.id)
+            if node.id in self.arrangement.sources:
+                kept.add(node.id)
+                continue
+            here = self.arrangement.runs_in[node.id]
+            kept.update(i for i in node.inputs if not here.is_within(self.arrangement.fires_in[i]))
+        kept -= self.kept
+        older = kept.difference(nodes)
+        for node_id, value in [(n, self.value_of(n)) for n in older]:
+            self.module.variables[value_name(node_id)] = value
+        self.kept |= kept
+        return {self.arrangement.runs_in[n].part for n in older}
+
+    def _hear(self, made: Sequence[Part]) -> set[Part]:
+        """Note which blocks start the new parts; older parts that did not start others before."""
+        changed: set[Part] = set()
+        for part in made:
+            for block in part.triggers:
+                if block.part.generation == part.generation:
+                    self._heard.readers.setdefault(block, []).append(part.at)
+                    continue
+                if block not in self._heard.late:
+                    self._heard.late.add(block)
+                    self.module.variables[late_name(block)] = []
+                    changed.add(block.part)
+                self.module.variables[late_name(block)].append(part.at)
+            for block in part.blocks:
+                self.module.variables[f"r_{block.name}"] = False
+                self.module.variables[stamp_name(block)] = -1
+        return changed
+
+    def _stamp(self, nodes: Mapping[int, Node]) -> set[Part]:
+        """Note of which blocks other parts ask whether they were entered; parts that did not say."""
+        asked: set[Block] = set()
+        for node in nodes.values():
+            if isinstance(node.operator, SignalOperator) and node.operator.tells_inputs_apart():
+                own = self.arrangement.runs_in[node.id].part
+                asked.update(b for i in node.inputs if (b := self.arrangement.fires_in[i]).part is not own)
+        asked -= self._heard.stamped
+        self._heard.stamped |= asked
+        return {block.part for block in asked}
+
     def _prepare(self, node: int) -> None:
         """The variables of an operator, before anything fired."""
-        module = self._module
-        if node in self._kept:
-            module[value_name(node)] = NO_VALUE
-        for cell in self._steps[node].cells():
-            module[cell_name(node, cell.name)] = cell.first()
-        module[woken_name(node)] = -1
-        if node in self._outputs:
-            self._collect(node)
+        if node in self.kept:
+            self.module.variables[value_name(node)] = NO_VALUE
+        for cell in self.steps[node].cells():
+            self.module.variables[cell_name(node, cell.name)] = cell.first()
 
-    def _compile_parts(self) -> None:
-        heard = self._heard()
-        source = SourceCode()
-        for part in self._arrangement.parts:
-            writer = TickFunction(
-                part,
-                self._arrangement,
-                self.nodes,
-                self._steps,
-                self._kept,
-                self._shown,
-                self._constants,
-                self._counts,
-            )
-            source.extend(writer.write(heard))
+    def _collect(self, node: int) -> None:
+        """New lists for what leaves at a node, and their names for generated code."""
+        values, ticks = self._leaving[node] = ([], [])
+        self.module.variables[f"out_{node}"] = values.append
+        self.module.variables[f"ticks_{node}"] = ticks.append
+
+    def compile(self, parts: Sequence[Part]) -> None:
+        """Compile parts as one unit of code, also those that were compiled before."""
+        if not parts:
+            return
+        source, constants = SourceCode(), self.module.constants()
+        for part in parts:
+            source.extend(TickFunction(part, self, constants, self.counts).write(self._heard))
             source.line("")
-            for block in part.blocks:
-                self._module[f"r_{block.name}"] = False
-                self._module[stamp_name(block)] = -1
-        self._flags.extend([0] * (len(self._arrangement.parts) - len(self._flags)))
-        if self._counts is not None:
-            self._counters.extend([0] * (len(self._counts) - len(self._counters)))
-        self._execute(source)
-        functions = [self._module[function_name(p.at)] for p in self._arrangement.parts]
-        self._parts: list[Callable[..., None]] = functions
-        self._sources = _Sources(
-            (n, functions[self._arrangement.runs_in[n].part.at]) for n in self._arrangement.sources
-        )
-
-    def _heard(self) -> Heard:
-        readers: dict[Block, tuple[int, ...]] = {}
-        for part in self._arrangement.parts:
-            for block in part.triggers:
-                readers[block] = (*readers.get(block, ()), part.at)
-        stamped: set[Block] = set()
-        for node in self.nodes.values():
-            if isinstance(node.operator, SignalOperator) and node.operator.tells_inputs_apart():
-                own = self._arrangement.runs_in[node.id].part
-                stamped.update(b for i in node.inputs if (b := self._arrangement.fires_in[i]).part is not own)
-        return Heard(readers, frozenset(stamped), self._queued)
-
-    def _execute(self, source: SourceCode) -> None:
-        file = f"<penstock signals {self._name} {len(self._files)}>"
-        self._files[file] = tuple(source.purposes)
-        text = "\n".join(source.lines) + "\n"
-        self._code.append(text)
-        self._module.update(self._constants.values)
-        exec(compile(text, file, "exec"), self._module)
+        if self.counts is not None:
+            self._counters.extend([0] * (len(self.counts) - len(self._counters)))
+        self.module.execute(source, constants, [part.at for part in parts])
+        self._parts.extend([_nothing_to_do] * (len(self._flags) - len(self._parts)))
+        for part in parts:
+            function = self._parts[part.at] = self.module.variables[function_name(part.at)]
+            if part.root.node in self.arrangement.sources:
+                self._sources[part.root.node] = function
 
     @property
     def code(self) -> str:
         """The generated source."""
-        return "\n".join(self._code)
+        return self.module.code
+
+    # -- values --------------------------------------------------------------------------------------
+
+    def value_of(self, node: int) -> Any:
+        """The current value of an operator, `NO_VALUE` where it has none."""
+        if node in self.kept:
+            return self.module.variables[value_name(node)]
+        operator = self.nodes[node].operator
+        assert isinstance(operator, Lift), "whatever is no function of current values is kept"
+        inputs = [self.value_of(i) for i in self.nodes[node].inputs]
+        if any(value is NO_VALUE for value in inputs):
+            return NO_VALUE
+        return operator.function(
+            *(a.value if isinstance(a, Constant) else inputs[a] for a in operator.arguments)
+        )
 
     # -- ticks ---------------------------------------------------------------------------------------
 
     def run(self, values: Values, tick: int) -> None:
         """One tick in which these sources fire. Raises `UserFunctionFailed` where an operator does."""
-        self._module["tick"] = tick
-        self._module["now"] = self.moment.now
+        self.module.variables["tick"] = tick
         try:
             for source, value in values.items():
                 self._sources[source](value)
             self._run_parts()
         except Exception as error:
-            raise explained(error, self._files, self.nodes, tick) from error
+            raise explained(error, self.module, self.nodes, tick) from error
+
+    def run_as_if_fired(self, nodes: Collection[int], older: Collection[int], tick: int) -> None:
+        """Run what was added as if the older operators that it reads had fired, with their current values.
+
+        tick: a number that no tick has. Raises as `run` does, and then leaves nothing to be run.
+        """
+        variables = self.module.variables
+        variables["tick"] = tick
+        fires_in = self.arrangement.fires_in
+        for node in older:
+            if self.value_of(node) is not NO_VALUE and fires_in[node] in self._heard.stamped:
+                variables[stamp_name(fires_in[node])] = tick
+        for node_id in nodes:
+            node = self.nodes[node_id]
+            operator = node.operator
+            ports = operator.triggers() if isinstance(operator, SignalOperator) else range(len(node.inputs))
+            heard = [node.inputs[p] for p in ports if node.inputs and node_id not in self.arrangement.sources]
+            at = self.arrangement.runs_in[node_id].part.at
+            if not self._flags[at] and any(i in older and self.value_of(i) is not NO_VALUE for i in heard):
+                self._flags[at] = 1
+                heapq.heappush(self._queue, at)
+        try:
+            self._run_parts()
+        except Exception as error:
+            self._queue.clear()
+            self._flags[:] = [0] * len(self._flags)
+            raise explained(error, self.module, self.nodes, tick) from error
 
     def _run_parts(self) -> None:
         parts, queued = self._parts, self._flags
@@ -203,27 +308,36 @@ class SignalMachine:
                 queued[at] = 0
                 parts[at]()
             return
+        self._queue.clear()
         for at, run in enumerate(parts):
             if queued[at]:
                 queued[at] = 0
                 run()
 
-    def _wake(self, node: int, time: Any) -> None:
-        raise NotImplementedError
+    def run_events(self, events: Iterable[tuple[int, Any]], first: int) -> None:
+        """A tick per event: a source and its value. first: the number of the first tick."""
+        tick = first - 1
+        variables, sources = self.module.variables, self._sources
+        try:
+            if self._queued:
+                # As `run`, without its calls: most events reach few parts.
+                parts, queue, queued, pop = self._parts, self._queue, self._flags, heapq.heappop
+                for tick, (source, value) in enumerate(events, first):
+                    variables["tick"] = tick
+                    sources[source](value)
+                    while queue:
+                        at = pop(queue)
+                        queued[at] = 0
+                        parts[at]()
+            else:
+                for tick, (source, value) in enumerate(events, first):
+                    variables["tick"] = tick
+                    sources[source](value)
+                    self._run_parts()
+        except Exception as error:
+            raise explained(error, self.module, self.nodes, tick) from error
 
-    @property
-    def activations(self) -> dict[int, int]:
-        """Per operator how often it was activated: its function called, or a value there. 0 if not counted."""
-        counted = dict(self._counted)
-        for count, nodes in zip(self._counters, self._counts or (), strict=True):
-            for node in nodes:
-                counted[node] += count
-        return counted
-
-    @property
-    def has_timers(self) -> bool:
-        """Whether an operator may ask for ticks."""
-        return any(_wakes(node) for node in self.nodes.values())
+    # -- what came of it -----------------------------------------------------------------------------
 
     def taken(self) -> dict[int, Leaving]:
         """What has left since the last call, by the node at which it left."""
@@ -238,139 +352,23 @@ class SignalMachine:
                 ticks.clear()
         return found
 
-    def _collect(self, node: int) -> None:
-        """New lists for what leaves at a node, and their names for generated code."""
-        values, ticks = self._leaving[node] = ([], [])
-        self._module[f"out_{node}"] = values.append
-        self._module[f"ticks_{node}"] = ticks.append
-
-    # -- many ticks ----------------------------------------------------------------------------------
-
-    def run_columns(
-        self, columns: Mapping[int, Sequence[Any]], first: int, times: Sequence[Any] | None = None
-    ) -> dict[int, Leaving]:
-        """A tick per row of `columns`, which are of one length: per source, its values.
-
-        first: the number of the first tick. times: of the ticks.
-        What left, by node; the ticks of what left in all of them, from one on, are a range.
-        """
-        columns = {n: column for n, column in columns.items() if n in self._arrangement.sources}
-        if not columns:
-            return {}
-        loop = self._loop(tuple(columns))
-        first_column, *others = columns.values()
-        count = len(first_column)
-        # The iterator that is seen from here tells how far the loop came.
-        seen = iter(first_column)
-        lists = [seen, *others]
-        if loop.reads_time:
-            lists.insert(0, times if times is not None else repeat(self.moment.now))
-        for at in range(len(loop.counts)):
-            self._module[count_name(at)] = 0
-        try:
-            loop.function(lists[0] if len(lists) == 1 else zip(*lists), first)
-        except Exception as error:
-            tick = first + count - length_hint(seen) - 1
-            raise explained(error, self._files, self.nodes, tick) from error
-        finally:
-            for at, nodes in enumerate(loop.counts):
-                for node in nodes:
-                    self._counted[node] += self._module[count_name(at)]
-        left = self.taken()
-        for node in loop.steady & left.keys():
-            left[node].ticks = range(first + count - len(left[node].values), first + count)
-        return left
-
-    def _loop(self, sources: tuple[int, ...]) -> _Loop:
-        loop = self._loops.get(sources)
-        if loop is None:
-            loop = self._loops[sources] = self._compile_loop(sources)
-        return loop
-
-    def _compile_loop(self, sources: tuple[int, ...]) -> _Loop:
-        together = Arrangement(self._arrangement.sources, together=frozenset(sources))
-        arranged(self.nodes, together)
-        counts: list[tuple[int, ...]] | None = None if self._counts is None else []
-        (part,) = together.parts
-        writer = LoopFunction(
-            part,
-            together,
-            self.nodes,
-            self._steps,
-            self._kept,
-            self._shown,
-            self._constants,
-            counts,
-        )
-        self._execute(writer.write(sources))
-        return _Loop(self._module[LOOP], writer.steady, writer.reads_time, counts or [])
-
-    def run_events(self, events: Iterable[tuple[int, Any]], first: int) -> None:
-        """A tick per event: a source and its value. first: the number of the first tick."""
-        tick = first - 1
-        try:
-            if self._queued:
-                # As `run`, without its calls: most events reach few parts.
-                module, sources = self._module, self._sources
-                parts, queue, queued, pop = self._parts, self._queue, self._flags, heapq.heappop
-                for tick, (source, value) in enumerate(events, first):
-                    module["tick"] = tick
-                    sources[source](value)
-                    while queue:
-                        at = pop(queue)
-                        queued[at] = 0
-                        parts[at]()
-            else:
-                for tick, (source, value) in enumerate(events, first):
-                    self._module["tick"] = tick
-                    self._sources[source](value)
-                    self._run_parts()
-        except Exception as error:
-            raise explained(error, self._files, self.nodes, tick) from error
+    @property
+    def activations(self) -> dict[int, int]:
+        """Per operator how often its function was called, or a value there; 0 if it is not counted."""
+        counted = dict(self.counted)
+        for count, nodes in zip(self._counters, self.counts or (), strict=True):
+            for node in nodes:
+                if node in counted:
+                    counted[node] += count
+        return counted
 
 
 class _Sources(dict[int, Callable[[Any], None]]):
     """The function of each source. Of one that nothing reads, one that does nothing."""
 
     def __missing__(self, node: int) -> Callable[[Any], None]:
-        return _ignore
+        return _nothing_to_do
 
 
-def _ignore(value: Any) -> None:
+def _nothing_to_do(*values: Any) -> None:
     pass
-
-
-@dataclass(frozen=True, slots=True)
-class _Loop:
-    """steady: outputs at which a value leaves in every tick from the first on in which one does."""
-
-    function: Callable[..., None]
-    steady: frozenset[int]
-    reads_time: bool
-    counts: list[tuple[int, ...]]
-
-
-def _wakes(node: Node) -> bool:
-    return isinstance(node.operator, SignalOperator) and node.operator.wakes()
-
-
-def _is_signal(node: Node) -> bool:
-    return isinstance(node.operator, SignalOperator)
-
-
-def _kept(nodes: Mapping[int, Node], arrangement: Arrangement, apart: bool) -> set[int]:
-    """Operators whose value must outlast their run.
-
-    Lifts can be computed again of the values of what they read; what others remember cannot.
-    """
-    kept = {
-        n for n, node in nodes.items()
-        if isinstance(node.operator, SignalOperator) and (apart or not node.operator.is_pure())
-    }  # fmt: skip
-    for node in nodes.values():
-        if node.id in arrangement.sources:
-            kept.add(node.id)
-            continue
-        here = arrangement.runs_in[node.id]
-        kept.update(i for i in node.inputs if not here.is_within(arrangement.fires_in[i]))
-    return kept

@@ -63,7 +63,7 @@ class _Order:
 
     def _make_ready(self, node: int) -> None:
         block = self._runs_in[node]
-        # Deciding operators last: what then runs in their blocks is ready, and they need not be entered again.
+        # Deciding operators last: what then runs in their blocks is ready, and they are entered once.
         heapq.heappush(self._ready[block], (self._fires_in[node] is not block, node))
         for around in self._chain(block):
             self._below[around] += 1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.constants import Constants
     from penstock.engine.signals.arrangement import Arrangement, Block, Part
-    from penstock.engine.signals.step import SignalStep
+    from penstock.engine.signals.machine import SignalMachine
     from penstock.graph.node import Node
 
 NOTHING = "NOTHING"
@@ -29,34 +29,31 @@ NOTHING = "NOTHING"
 class PartWriter:
     """Lines of one part.
 
-    kept:     operators whose value is read by others than those that run with them.
-    leaving:  operators whose values others than signals look at.
-    counters: per line that counts, the position of its count and the operators that it counts.
+    counts:      per count the operators that are counted by it; None: nothing is counted.
+    arrangement: of the operators; by default the machine's.
+    used:        variables that outlast the run, in the order in which lines name them.
     """
 
     def __init__(
         self,
         part: Part,
-        arrangement: Arrangement,
-        nodes: Mapping[int, Node],
-        steps: Mapping[int, SignalStep],
-        kept: frozenset[int],
-        leaving: frozenset[int],
+        machine: SignalMachine,
         constants: Constants,
         counts: list[tuple[int, ...]] | None,
+        arrangement: Arrangement | None = None,
     ) -> None:
         self.part = part
         self.code = SourceCode()
-        self.nodes = nodes
-        self.kept = kept
-        self.leaving = leaving
+        self.nodes: Mapping[int, Node] = machine.nodes
         self.used: dict[str, None] = {}
-        self._arrangement = arrangement
-        self._steps = steps
+        self._kept = machine.kept
+        self._leaving = machine.shown
+        self._steps = machine.steps
+        self._arrangement = machine.arrangement if arrangement is None else arrangement
         self._constants = constants
         self._counts = counts
         self._fresh = 0
-        self._entry = entries(part, nodes, arrangement)
+        self._entry = entries(part, self.nodes, self._arrangement)
         self._flagged = self._find_flagged()
         self.read_here = self._find_read_here()
         self._in_run: dict[int, str] = {}
@@ -108,18 +105,6 @@ class PartWriter:
         if fires_in.part is self.part:
             return flag_name(fires_in)
         return f"{self.lasting(stamp_name(fires_in))} == {self.tick()}"
-
-    def woken(self, node: Node) -> str:
-        """Source of whether this tick is one that the operator asked for."""
-        return f"{self.lasting(woken_name(node.id))} == {self.tick()}"
-
-    def wake(self, node: Node, time: str) -> None:
-        """Write that the operator asks to be activated at `time`; an earlier wish is forgotten."""
-        self.code.line(f"wake({node.id}, {time})")
-
-    @abstractmethod
-    def now(self) -> str:
-        """The time of this tick."""
 
     @abstractmethod
     def tick(self) -> str:
@@ -222,7 +207,7 @@ class PartWriter:
 
     def _write_node(self, node_id: int) -> None:
         if node_id in self._arrangement.sources:
-            if node_id in self.leaving:
+            if node_id in self._leaving:
                 self.write_leaving(node_id, self._in_run[node_id])
             return
         with self._working_for(node_id) as inputs:
@@ -249,14 +234,14 @@ class PartWriter:
             yield inputs
 
     def _write_value(self, node: int, value: str) -> None:
-        if node in self.kept:
+        if node in self._kept:
             self._in_run[node] = self.keep(node, value)
         elif value.isidentifier() and value not in self.used:
             self._in_run[node] = value  # a value that is passed on
         else:
             self._in_run[node] = local_name(node)
             self.code.line(f"{local_name(node)} = {value}")
-        if node in self.leaving:
+        if node in self._leaving:
             self.write_leaving(node, self._in_run[node])
 
     def _find_read_here(self) -> frozenset[int]:
@@ -313,8 +298,3 @@ def flag_name(block: Block) -> str:
 def stamp_name(block: Block) -> str:
     """The variable of the last tick in which a block was entered."""
     return f"s_{block.name}"
-
-
-def woken_name(node: int) -> str:
-    """The variable of the last tick that an operator asked for."""
-    return f"w_{node}"

@@ -12,6 +12,7 @@ from penstock.flow.columns import shown
 from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:
+    from penstock.engine.signals.loops import Loops
     from penstock.engine.signals.machine import Leaving, SignalMachine
     from penstock.graph.node import FlowGraph
 
@@ -39,8 +40,9 @@ class Emissions:
 class Replay:
     """Takes histories for a flow all of whose operators are signals."""
 
-    def __init__(self, graph: FlowGraph, machine: SignalMachine) -> None:
+    def __init__(self, graph: FlowGraph, machine: SignalMachine, loops: Loops) -> None:
         self._machine = machine
+        self._loops = loops
         self._graph = graph
         operators = {name: graph.nodes[node].operator for name, node in graph.sources.items()}
         self._check = {n: ValueCheck(o) for n, o in operators.items() if isinstance(o, SignalSource)}
@@ -72,7 +74,7 @@ class Replay:
         if not values or not lengths.pop():
             return 0, self._emissions({})
         count = len(next(iter(values.values())))
-        return count, self._emissions(self._machine.run_columns(values, first))
+        return count, self._emissions(self._loops.run(values, first))
 
     def events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
         """A tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.engine.signals.part_writer import PartWriter, local_name, stamp_name, value_name
@@ -13,18 +12,20 @@ if TYPE_CHECKING:
     from penstock.engine.signals.arrangement import Block
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Heard:
     """Who hears of blocks of other parts.
 
-    readers: per block, the parts to be run when it is entered. stamped: blocks of which
+    readers: per block, the parts to be run when it is entered. late: blocks that may get further
+    readers while the machine runs, whose numbers stand in a list. stamped: blocks of which
     others ask whether they were entered in this tick.
     queued:  whether parts wait in a queue; else all are looked at in every tick.
     """
 
-    readers: Mapping[Block, tuple[int, ...]]
-    stamped: frozenset[Block]
     queued: bool
+    readers: dict[Block, list[int]] = field(default_factory=dict["Block", list[int]])
+    late: set[Block] = field(default_factory=set["Block"])
+    stamped: set[Block] = field(default_factory=set["Block"])
 
 
 class TickFunction(PartWriter):
@@ -60,9 +61,6 @@ class TickFunction(PartWriter):
     def tick(self) -> str:
         return "tick"
 
-    def now(self) -> str:
-        return "now"
-
     def ready(self, name: str) -> str:
         return self.lasting(name)
 
@@ -84,12 +82,18 @@ class TickFunction(PartWriter):
         if block in self.heard.stamped:
             self.code.line(f"{self.lasting(stamp_name(block))} = tick")
         for reader in self.heard.readers.get(block, ()):
-            if self.heard.queued:
-                with self.code.block(f"if not queued[{reader}]:"):
-                    self.code.line(f"queued[{reader}] = 1")
-                    self.code.line(f"push(queue, {reader})")
-            else:
+            self._write_call(str(reader))
+        if block in self.heard.late:
+            with self.code.block(f"for late in {late_name(block)}:"):
+                self._write_call("late")
+
+    def _write_call(self, reader: str) -> None:
+        if self.heard.queued:
+            with self.code.block(f"if not queued[{reader}]:"):
                 self.code.line(f"queued[{reader}] = 1")
+                self.code.line(f"push(queue, {reader})")
+        else:
+            self.code.line(f"queued[{reader}] = 1")
 
     def write_leaving(self, node: int, value: str) -> None:
         self.code.line(f"out_{node}({value})")
@@ -99,3 +103,8 @@ class TickFunction(PartWriter):
 def function_name(part: int) -> str:
     """The name of a part's function."""
     return f"part_{part}"
+
+
+def late_name(block: Block) -> str:
+    """The list of the parts that came to read a block while the machine ran."""
+    return f"late_{block.name}"

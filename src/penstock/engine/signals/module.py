@@ -1,0 +1,85 @@
+"""The module that the functions of signals share: its variables, and what was compiled into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.constants import Constants
+from penstock.engine.source_code import SourceCode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from penstock.engine.source_code import Purpose
+
+
+@dataclass(slots=True)
+class Unit:
+    """What was compiled at once.
+
+    parts:     the numbers of those parts whose functions still are its; those of loops are below 0.
+    constants: names of values that its functions use, which go when it does.
+    """
+
+    file: str
+    text: str
+    purposes: tuple[Purpose, ...]
+    parts: set[int]
+    constants: tuple[str, ...]
+
+
+class UnitConstants(Constants):
+    """Names of values, which no other unit uses."""
+
+    def __init__(self, unit: int) -> None:
+        super().__init__()
+        self._unit = unit
+
+    def name(self, prefix: str, value: object) -> str:
+        return super().name(f"{prefix}{self._unit}", value)
+
+
+class Module:
+    """Variables by name, and the units that were compiled to work on them."""
+
+    def __init__(self, name: str) -> None:
+        self.variables: dict[str, Any] = {}
+        self.variables["module"] = self.variables
+        self._name = name
+        self._units: list[Unit] = []
+        self._number = 0
+
+    def constants(self) -> UnitConstants:
+        """Names for values of the unit that is compiled next."""
+        return UnitConstants(self._number)
+
+    def execute(self, source: SourceCode, constants: UnitConstants, parts: Collection[int]) -> None:
+        """Compile a unit and run its definitions. What it defines for `parts` replaces what was there."""
+        file = f"<penstock signals {self._name} {self._number}>"
+        self._number += 1
+        text = "\n".join(source.lines) + "\n"
+        self.variables.update(constants.values)
+        self.forget(parts)
+        self._units.append(Unit(file, text, tuple(source.purposes), set(parts), tuple(constants.values)))
+        exec(compile(text, file, "exec"), self.variables)
+
+    def forget(self, parts: Collection[int]) -> None:
+        """Let go of the functions of parts, and of units of which nothing is left."""
+        if not parts:
+            return
+        for unit in list(self._units):
+            unit.parts.difference_update(parts)
+            if not unit.parts:
+                self._units.remove(unit)
+                for name in unit.constants:
+                    del self.variables[name]
+
+    def purposes(self, file: str) -> tuple[Purpose, ...] | None:
+        """What the lines of a file of generated source are for; None for another file."""
+        return next((unit.purposes for unit in self._units if unit.file == file), None)
+
+    @property
+    def code(self) -> str:
+        """The generated source."""
+        return "\n".join(unit.text for unit in self._units)
