@@ -16,6 +16,7 @@ from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, Source, open_source
 from penstock.io.table_files import TableFiles
 from penstock.io.uri import parse_sink, parse_source
+from penstock.io.wall_clock import WallClock
 
 __all__ = [
     "DONE",
@@ -35,6 +36,7 @@ __all__ = [
     "SinkTarget",
     "Source",
     "TableFiles",
+    "WallClock",
     "Writer",
     "open_sink",
     "open_source",

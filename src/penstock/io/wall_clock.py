@@ -1,0 +1,69 @@
+"""The wall clock as a source: time is input like any other, so what depends on it can be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from penstock.errors import Place, WrongType
+from penstock.expr.durations import duration, short
+from penstock.io.rows import converted
+from penstock.io.source import Batch, Feed, Reader, Source, open_source
+
+_LAST = "last"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _system_time() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class WallClock(Source):
+    """The time, for a source of `datetime`s: each multiple of `every` since 1970 in UTC, once it has passed.
+
+    Where several have passed since the last look, as after a pause, the latest of them is given.
+    Times never go back, also when the clock does. It has no end: a run with it goes on until it is
+    told to stop; with a checkpoint, the next run goes on with later times.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("orders of the last minute")
+    >>> orders = flow.source("orders", float).latest()
+    >>> clock = flow.source("clock", datetime).latest()
+    >>> flow.sink("seen", orders.moving("1 min", at=clock).sum().sample(ps.timer("10s", at=clock)))
+    >>> # ps.run(flow, sources={"orders": ..., "clock": WallClock("1s")}, sinks={"seen": print})
+
+    Raises `WrongType` for no span of time.
+    """
+
+    every: timedelta | str
+    now: Callable[[], datetime] = field(default=_system_time, repr=False)
+
+    def __post_init__(self) -> None:
+        if duration(self.every) <= timedelta():
+            raise WrongType(
+                f"a clock needs a span above 0, got {short(duration(self.every))}", where=[Place.of_caller()]
+            )
+
+
+class WallClockReader(Reader):
+    def __init__(self, clock: WallClock, feed: Feed) -> None:
+        self._every = duration(clock.every)
+        self._now = clock.now
+        self._feed = feed
+
+    def read(self, limit: int | None) -> Batch | None:
+        last: Any = self._feed.taken.get(_LAST)
+        time = _EPOCH + (self._now() - _EPOCH) // self._every * self._every
+        if last is not None and time <= last:
+            return None
+        batch = converted([time], self._feed, f"times up to {last}")
+        self._feed.taken[_LAST] = time
+        return batch
+
+
+@open_source.register
+def _(source: WallClock, feed: Feed) -> Reader:
+    return WallClockReader(source, feed)
