@@ -24,6 +24,8 @@ def check(
         if tried.broken is not None:
             broken += 1
             typer.echo(f"\n{tried.broken}\n")
-    typer.echo(f"{claims} claims, {broken} broken" if claims else "the flow makes no claims")
+    typer.echo(
+        f"{claims} claim{'s' * (claims > 1)}, {broken} broken" if claims else "the flow makes no claims"
+    )
     if broken:
         raise typer.Exit(FAILED)

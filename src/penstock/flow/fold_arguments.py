@@ -11,6 +11,7 @@ from penstock.expr.check import check
 from penstock.expr.rows import derived_schema, from_user, schema_of
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import Field, Schema, StructType
+from penstock.flow.aggregates import Aggregation
 from penstock.flow.columns import named_columns, shown
 
 Keys = tuple[tuple[str, Expr], ...]
@@ -18,12 +19,12 @@ Keys = tuple[tuple[str, Expr], ...]
 
 def check_function(what: str, function: object, place: Place) -> None:
     """Raises `WrongType` for what is no function."""
-    if isinstance(function, Expr) or not callable(function):
+    if isinstance(function, Expr | Aggregation) or not callable(function):
         raise WrongType(
             f"{what} needs a function of what is accumulated and a row, got {shown(function)}",
             where=[place],
-            fix="aggregates of expressions are group_by(...).agg(...)"
-            if isinstance(function, Expr)
+            fix="aggregates stand in group_by(...).agg(...)"
+            if isinstance(function, Expr | Aggregation)
             else "lambda accumulated, row: ..., or a function of two arguments",
         )
 

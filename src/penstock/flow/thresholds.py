@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import NeedNotMet, Place, Step, WrongType
+from penstock.errors import BadRow, NeedNotMet, Place, Step, WrongType
 from penstock.expr.rows import derived_schema, from_user
 from penstock.expr.tree import Column
 from penstock.expr.types import Field, Schema
+from penstock.flow.columns import shown
 from penstock.flow.operators.at_least import AtLeast
 from penstock.graph.growth import growth_of, origin
 
 if TYPE_CHECKING:
     from penstock.flow.stream_base import StreamBase
+    from penstock.graph.node import Node
 
 
 def threshold(
@@ -27,18 +29,25 @@ def threshold(
     growth = growth_of(nodes, stream.node_id)
     growing = tuple(growth.columns) if growth is not None else ()
     name = column if column is not None else growing[0] if len(growing) == 1 else None
-    maker = origin(nodes, stream.node_id)
-    if name is None:
-        raise _refused(nodes[stream.node_id].name, maker.place, place, growing, None)
-    if schema.position(name) is None:
+    if name is None and growing:
         raise WrongType(
-            f"at_least has no column {name!r}", where=[place], why=f"The rows have {schema}.", column=name
+            "at_least does not know which column is meant",
+            where=[place],
+            why=f"Several only grow: {', '.join(growing)}.",
+            fix=f"say it: at_least(..., column={growing[0]!r})",
+        )
+    if name is not None and schema.position(name) is None:
+        raise WrongType(
+            f"at_least has no column {name!r}",
+            where=[place],
+            why=f"The rows have {schema}.",
+            fix=f"one that only grows: {', '.join(growing)}" if growing else "a column that only grows",
+            column=name,
         )
     if growth is None or name not in growth.columns:
-        raise _refused(nodes[stream.node_id].name, maker.place, place, growing, name)
+        raise _refused(origin(nodes, stream.node_id), nodes[stream.node_id].name, place, name)
     fields = {f.name: f for f in schema.fields}
-    inside = from_user(Schema((Field(name, fields[name].type),), scalar=True), what="the threshold")
-    ((checked,),) = inside([value])
+    checked = _checked(value, fields[name], place)
     row = (*(fields[key] for key in growth.keys), Field(name, fields[name].type))
     keys = tuple(Column(key) for key in growth.keys)
     result = derived_schema(row)
@@ -47,30 +56,34 @@ def threshold(
     return AtLeast(checked, name, keys, growth.columns[name]), result
 
 
-def _refused(
-    node: str, maker: Place, place: Place, growing: tuple[str, ...], column: str | None
-) -> NeedNotMet:
-    if column is None:
-        what = (
-            "at_least does not know which column is meant"
-            if growing
-            else "at_least needs a value that only grows"
-        )
-        note = f"grow: {', '.join(growing)}" if growing else "nothing here is known to only grow"
-    else:
+def _checked(value: object, field: Field, place: Place) -> object:
+    """The threshold as it stands in rows. Raises `WrongType` where it is of another type than the column."""
+    try:
+        ((checked,),) = from_user(Schema((Field(field.name, field.type),), scalar=True), what="it")([value])
+    except BadRow as error:
+        raise WrongType(
+            f"at_least of {field.name!r} needs a threshold of type {field.type}, got {shown(value)}",
+            where=[place],
+            why=error.why,
+            fix="a value that the column may have",
+            column=field.name,
+        ) from None
+    return checked
+
+
+def _refused(maker: Node, node: str, place: Place, column: str | None) -> NeedNotMet:
+    what = "at_least needs a value that only grows"
+    if column is not None:
         what = f"at_least needs {column!r} to only grow, and it may fall"
-        note = f"{column!r} is made here" if not growing else f"only these grow: {', '.join(growing)}"
-    fix = (
-        f"say it: at_least(..., column={growing[0]!r})"
-        if column is None and growing
-        else "read count(), max() or count_distinct() of rows that are only added, lattice_fold(...),\n"
-        "or a fold that claims monotone=True; of a value that may fall, filter(...) the table"
-    )
+    note = "nothing that is made here only grows" if column is None else f"{column!r} is made here"
+    end = "what passed the threshold is never taken back"
+    same = maker.place == place
     return NeedNotMet(
         what,
-        where=[Step(maker, note), Step(place, "what passed the threshold is never taken back")],
+        where=[Step(place, f"{note}; {end}")] if same else [Step(maker.place, note), Step(place, end)],
         why="Of a value that falls again, it would have been wrong to say that it had come so far.",
-        fix=fix,
+        fix="read count(), max() or count_distinct() of rows that are only added, lattice_fold(...),\n"
+        "or a fold that claims monotone=True; of a value that may fall, filter(...) the table",
         node=node,
         fact="grows",
     )

@@ -40,7 +40,7 @@ class LatticeGrowth(Operator):
     + 3
     """
 
-    kind: ClassVar[str] = "lattice_growth"
+    kind: ClassVar[str] = "lattice_fold"
     lattice: Lattice
     keys: tuple[tuple[str, Expr], ...]
     into: str

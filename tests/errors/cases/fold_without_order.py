@@ -1,0 +1,7 @@
+import penstock as ps
+
+flow = ps.Flow("orders")
+here, there = flow.source("here", int), flow.source("there", int)
+amounts = here.union(there).distinct()
+flow.sink("total", amounts.fold(0, lambda total, amount: total + amount))
+ps.explain(flow)

@@ -1,0 +1,5 @@
+import penstock as ps
+
+flow = ps.Flow("ranking")
+scores = flow.source("scores", int, bounded=True)
+flow.sink("ranking", scores.sort(7))  # type: ignore
