@@ -29,7 +29,7 @@ class WallClock(Source):
     told to stop; with a checkpoint, the next run goes on with later times.
 
     >>> import penstock as ps
-    >>> flow = ps.Flow("orders of the last minute")
+    >>> flow = ps.Flow("orders of the last minute", ticks="given")
     >>> orders = flow.source("orders", float).latest()
     >>> clock = flow.source("clock", datetime).latest()
     >>> flow.sink("seen", orders.moving("1 min", at=clock).sum().sample(ps.timer("10s", at=clock)))
