@@ -37,7 +37,9 @@ def one_input(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, sources: int = 4, size: int = 14, near: bool = False) -> dict[str, NodeDescription]:
+def graphs(
+    draw: st.DrawFn, sources: int = 4, size: int = 14, near: bool = False
+) -> dict[str, NodeDescription]:
     """Any graph. near: nodes read those made just before them, which makes it deep."""
     nodes = {f"s{i}": NodeDescription("source", (), {}) for i in range(draw(st.integers(1, sources)))}
     for at in range(draw(st.integers(1, size))):
@@ -57,7 +59,9 @@ def graphs(draw: st.DrawFn, sources: int = 4, size: int = 14, near: bool = False
     return nodes
 
 
-def events_of(nodes: Mapping[str, NodeDescription], *, dense: bool = False) -> st.SearchStrategy[list[dict[str, int]]]:
+def events_of(
+    nodes: Mapping[str, NodeDescription], *, dense: bool = False
+) -> st.SearchStrategy[list[dict[str, int]]]:
     sources = [name for name, node in nodes.items() if node.operator == "source"]
     if dense:
         return st.lists(st.fixed_dictionaries(dict.fromkeys(sources, NUMBERS)), max_size=12)

@@ -17,9 +17,9 @@ from penstock.engine.memory import StateInMemory, bytes_of
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program
 from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues
-from penstock.errors import BadInput, BadRow, EngineStopped
+from penstock.errors import BadInput, EngineStopped
 from penstock.expr.rows import from_user, to_user
-from penstock.engine.signals.replay import Emissions, Replay
+from penstock.engine.signals.running import RunsSignals
 from penstock.engine.signals.values import ValueCheck
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
@@ -39,7 +39,7 @@ _TICKS_BETWEEN_LOOKS = 32
 """How many ticks pass between two looks at how large the state has become."""
 
 
-class Engine:
+class Engine(RunsSignals):
     """A flow that runs in this process, tick by tick.
 
     `tick` takes the rows of a tick and runs it. Or `feed` queues rows as they come, and
@@ -96,6 +96,7 @@ class Engine:
                 "a memory bound is given for state that is kept elsewhere",
                 fix="leave out memory=, or state=; a run with a checkpoint has its state on disk",
             )
+        self._flow = flow
         self._machine = Machine(self.program, state, large)
         self._event_time = EventTime(graph, state)
         self._ticks = first_tick
@@ -216,50 +217,6 @@ class Engine:
         for name, append, user, schema in self._outlets:
             outputs[name] = Changes(made.get(name, _NO_ROWS), append, user, schema)
         return outputs
-
-    # -- signals ------------------------------------------------------------------------------
-
-    def replay(self, events: Iterable[Any] | None = None, /, **columns: Iterable[Any]) -> dict[str, Emissions]:
-        """Run a history of signals, each event a tick of its own: per sink its values, with their ticks.
-
-        events:  pairs of a signal's name and its value, or dicts of values that come together.
-        columns: instead, per signal its values; those of one position come together.
-
-        For a flow all of whose operators are signals. Much faster than `tick` for each: with
-        columns the loop over the ticks is compiled, too.
-
-        Raises `BadInput` and `BadRow` for what are no values of these signals, before the
-        first tick, and what `tick` raises from within one.
-        """
-        self._check_alive()
-        replay = self._replay()
-        if (events is None) is not bool(columns):
-            raise BadInput(
-                "a replay takes either events or columns",
-                fix='replay([("a", 1.0), ("b", 2.0)]), or replay(a=[1.0, 2.0])',
-            )
-        try:
-            if events is None:
-                count, shown = replay.columns(columns, self._ticks)  # pyright: ignore[reportArgumentType]
-            else:
-                count, shown = replay.events(events, self._ticks)
-        except (BadInput, BadRow):
-            raise
-        except BaseException as error:
-            self._failure = error
-            raise
-        self._ticks += count
-        return shown
-
-    def _replay(self) -> Replay:
-        parts = self.program.parts
-        if len(parts) != 1 or not parts[0].signals:
-            raise BadInput(
-                f"flow {self.program.graph.name!r} cannot replay: not all of its operators are signals",
-                fix="call tick(...) for each event",
-            )
-        (island,) = self._machine.islands.values()
-        return Replay(self.program.graph, island.machine, island.loops)
 
     def end(self, *sources: str) -> TickOutput:
         """Run one tick in which these sources end, or all: no rows of them will come any more.
@@ -394,6 +351,8 @@ class Engine:
             if collects:
                 gc.enable()
         self._ticks += 1
+        if self._subscriptions:
+            self._tell_subscribers()
         return outputs
 
     def _check_alive(self) -> None:

@@ -161,6 +161,11 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
         for source in graph.nodes[node_id].inputs:
             if source not in inside and source not in inputs:
                 inputs.append(source)
+    signals = is_among_signals(graph, graph.nodes[nodes[0]])
+    if signals and at == 0:
+        # Who subscribes later may read sources that nothing reads yet.
+        unread = (n.id for n in graph.nodes if isinstance(n.operator, SignalSource) and not consumers[n.id])
+        inputs.extend(unread)
     outputs = [
         n
         for n in nodes
@@ -168,5 +173,4 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
     ]
     restless = any(graph.nodes[n].operator.runs_each_tick for n in nodes)
     begins = any(graph.nodes[n].operator.runs_first_tick for n in nodes)
-    signals = is_among_signals(graph, graph.nodes[nodes[0]])
     return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), restless, begins, signals)

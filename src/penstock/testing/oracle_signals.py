@@ -21,7 +21,7 @@ class SignalOracle:
     """
 
     def __init__(self, nodes: Mapping[str, NodeDescription]) -> None:
-        self._nodes = nodes
+        self._nodes = dict(nodes)
         self._values: dict[str, Any] = {}
         self._memory: dict[str, Any] = {}
         self.fired = dict.fromkeys(nodes, 0)
@@ -35,6 +35,28 @@ class SignalOracle:
                 fresh[name] = self._values[name] = value
                 self.fired[name] += node.operator != "filter"
         return fresh
+
+    def start(self, nodes: Mapping[str, NodeDescription]) -> dict[str, Any]:
+        """Add nodes, which begin as if what they read had fired just now; the values of those that fire."""
+        fresh = {i: self._values[i] for node in nodes.values() for i in node.of if i in self._values}
+        started: dict[str, Any] = {}
+        for name, node in nodes.items():
+            self._nodes[name] = node
+            self.fired[name] = 0
+            value = self._value(name, node, fresh)
+            if value is not SILENT:
+                fresh[name] = started[name] = self._values[name] = value
+        return started
+
+    def current(self, name: str) -> Any:
+        """The value of a node, `SILENT` if it has none."""
+        return self._values.get(name, SILENT)
+
+    def forget(self, name: str) -> None:
+        """Take a node out, with all that it remembers."""
+        del self._nodes[name], self.fired[name]
+        self._values.pop(name, None)
+        self._memory.pop(name, None)
 
     def _value(self, name: str, node: NodeDescription, fresh: Mapping[str, Any]) -> Any:
         if node.operator == "lift" and node.arguments.get("align") == ZIP:

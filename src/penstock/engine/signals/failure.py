@@ -29,11 +29,12 @@ def explained(error: Exception, module: Module, nodes: Mapping[int, Node], tick:
     if isinstance(error, PenstockError):
         facts = {**error.facts, "operator": node.name, "tick": tick}
         return type(error)(error.what, where=(*error.where, *where), why=error.why, fix=error.fix, **facts)
+    when = f"in tick {tick}" if tick >= 0 else "on the current values, when it was subscribed to"
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return UserFunctionFailed(
         said,
         where=where,
-        why=f"{node.name!r} failed in tick {tick}. Its inputs were {', '.join(map(_short, values))}.",
+        why=f"{node.name!r} failed {when}. Its inputs were {', '.join(map(_short, values))}.",
         fix="the cause is attached; a filter before the operator can keep such values out",
         operator=node.name,
         row=values,

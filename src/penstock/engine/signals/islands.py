@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.signals.loops import Loops
-from penstock.engine.signals.machine import SignalMachine
+from penstock.engine.signals.machine import Leaving, SignalMachine
 from penstock.expr.rows import from_user, to_user
 from penstock.expr.types import AnyType
 from penstock.flow.operators.signals.last_row import LastRow
@@ -14,6 +14,8 @@ from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.flow.operators.signals.value_rows import ValueRows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.engine.plan import Part
     from penstock.engine.signals.moment import Moment
     from penstock.graph.node import FlowGraph, Node
@@ -22,10 +24,14 @@ Rows = list[tuple[Any, ...]]
 
 
 class Island:
-    """One island at work, as the function of a part: rows of its inputs to rows of its outputs."""
+    """One island at work, as the function of a part: rows of its inputs to rows of its outputs.
+
+    left: what left in the last tick in which it ran.
+    """
 
     def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, moment: Moment) -> None:
         self.machine = machine
+        self.left: Mapping[int, Leaving] = {}
         self.loops = Loops(machine)
         self._moment = moment
         self._entering: list[list[tuple[int, Callable[[tuple[Any, ...]], Any]]]] = [
@@ -42,7 +48,7 @@ class Island:
             for node, value in entering
         }
         self.machine.run(values, self._moment.tick)
-        left = self.machine.taken()
+        left = self.left = self.machine.taken()
         return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
 
 

@@ -12,8 +12,8 @@ from penstock.flow.columns import shown
 from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.loops import Loops
-    from penstock.engine.signals.machine import Leaving, SignalMachine
+    from penstock.engine.signals.islands import Island
+    from penstock.engine.signals.machine import Leaving
     from penstock.graph.node import FlowGraph
 
 Event = "tuple[str, Any] | Mapping[str, Any]"
@@ -40,15 +40,15 @@ class Emissions:
 class Replay:
     """Takes histories for a flow all of whose operators are signals."""
 
-    def __init__(self, graph: FlowGraph, machine: SignalMachine, loops: Loops) -> None:
-        self._machine = machine
-        self._loops = loops
+    def __init__(self, graph: FlowGraph, island: Island) -> None:
+        self._machine = island.machine
+        self._loops = island.loops
         self._graph = graph
         operators = {name: graph.nodes[node].operator for name, node in graph.sources.items()}
         self._check = {n: ValueCheck(o) for n, o in operators.items() if isinstance(o, SignalSource)}
         self._exact = {n: c.exact for n, c in self._check.items() if c.exact not in (None, object)}
 
-    def columns(self, columns: Mapping[str, Sequence[Any]], first: int) -> tuple[int, dict[str, Emissions]]:
+    def columns(self, columns: Mapping[str, Iterable[Any]], first: int) -> tuple[int, dict[str, Emissions]]:
         """A tick per row. How many ticks there were, and what each sink showed.
 
         Raises `BadInput` for a name that is no source and for columns of different
@@ -75,6 +75,11 @@ class Replay:
             return 0, self._emissions({})
         count = len(next(iter(values.values())))
         return count, self._emissions(self._loops.run(values, first))
+
+    def check(self, ticks: Iterable[Mapping[str, Any]]) -> None:
+        """Raises `BadInput` and `BadRow` for what are no values of these signals."""
+        for values in ticks:
+            self._together(values)
 
     def events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
         """A tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
@@ -146,3 +151,11 @@ def _columns(events: list[Any]) -> dict[str, list[Any]] | None:
     if not names or any(event.keys() != names for event in events):
         return None
     return {name: [event[name] for event in events] for name in names}
+
+
+def ticks_of(events: Iterable[Any] | None, columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """What each tick of a replay brings."""
+    if events is None:
+        names = list(columns)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [dict(event) if isinstance(event, Mapping) else dict([event]) for event in events]

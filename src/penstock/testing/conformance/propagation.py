@@ -139,14 +139,18 @@ def build(case: PropagationCase) -> Flow:
     flow = Flow("case", ticks="given")
     made: dict[str, Signal[Any]] = {}
     for name in _in_order(case.nodes):
-        node = case.nodes[name]
-        if node.operator == "source":
-            made[name] = flow.signal(name, cast("type[Any]", object))
-        else:
-            made[name] = _BUILDERS[node.operator](name, node, [made[read] for read in node.of])
+        add(flow, made, name, case.nodes[name])
     for name in case.outputs:
         flow.sink(name, made[name])
     return flow
+
+
+def add(flow: Flow, made: dict[str, Signal[Any]], name: str, node: NodeDescription) -> None:
+    """Add a node to a flow and to the signals by name, among which are all that it reads."""
+    if node.operator == "source":
+        made[name] = flow.signal(name, cast("type[Any]", object))
+    else:
+        made[name] = _BUILDERS[node.operator](name, node, [made[read] for read in node.of])
 
 
 def _in_order(nodes: Mapping[str, NodeDescription]) -> list[str]:

@@ -1,0 +1,142 @@
+"""What an engine can do with signals: replay a history, and show expressions that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.signals.replay import Emissions, Replay, ticks_of
+from penstock.engine.signals.subscriptions import Subscription, Subscriptions
+from penstock.errors import BadInput, BadRow, Place
+from penstock.flow.signal import check_function, check_signal
+
+if TYPE_CHECKING:
+    from penstock.engine.machine import Machine
+    from penstock.engine.program import Program
+    from penstock.flow.flow import Flow
+    from penstock.flow.signal import Signal
+
+
+class RunsSignals:
+    """The part of `Engine` that is about signals."""
+
+    program: Program
+    _flow: Flow
+    _machine: Machine
+    _ticks: int
+    _failure: BaseException | None
+    _subscriptions: Subscriptions | None = None
+
+    def tick(self, /, **inputs: Any) -> Any:
+        """`Engine.tick`."""
+        raise NotImplementedError
+
+    def _check_alive(self) -> None:
+        raise NotImplementedError
+
+    # -- a history -----------------------------------------------------------------------------
+
+    def replay(
+        self, events: Iterable[Any] | None = None, /, **columns: Iterable[Any]
+    ) -> dict[str, Emissions]:
+        """Run a history of signals, each event a tick of its own: per sink its values, with their ticks.
+
+        events:  pairs of a signal's name and its value, or dicts of values that come together.
+        columns: instead, per signal its values; those of one position come together.
+
+        For a flow all of whose operators are signals. Much faster than `tick` for each: with
+        columns the loop over the ticks is compiled, too. Where somebody has subscribed,
+        each tick is told when it ends, and nothing is gained.
+
+        Raises `BadInput` and `BadRow` for what are no values of these signals, before the
+        first tick, and what `tick` raises from within one.
+        """
+        self._check_alive()
+        replay = self._replay()
+        if (events is None) is not bool(columns):
+            raise BadInput(
+                "a replay takes either events or columns",
+                fix='replay([("a", 1.0), ("b", 2.0)]), or replay(a=[1.0, 2.0])',
+            )
+        if self._subscriptions:
+            return self._replay_told(replay, ticks_of(events, columns))
+        try:
+            if events is None:
+                count, shown = replay.columns(columns, self._ticks)
+            else:
+                count, shown = replay.events(events, self._ticks)
+        except (BadInput, BadRow):
+            raise
+        except BaseException as error:
+            self._failure = error
+            raise
+        self._ticks += count
+        return shown
+
+    def _replay(self) -> Replay:
+        parts = self.program.parts
+        if len(parts) != 1 or not parts[0].signals:
+            raise BadInput(
+                f"flow {self.program.graph.name!r} cannot replay: not all of its operators are signals",
+                fix="call tick(...) for each event",
+            )
+        (island,) = self._machine.islands.values()
+        return Replay(self.program.graph, island)
+
+    def _replay_told(self, replay: Replay, ticks: list[dict[str, Any]]) -> dict[str, Emissions]:
+        replay.check(ticks)
+        shown: dict[str, tuple[list[int], list[Any]]] = {name: ([], []) for name in self.program.graph.sinks}
+        for values in ticks:
+            number = self._ticks
+            for name, changes in self.tick(**values).items():
+                for change in changes:
+                    shown[name][0].append(number)
+                    shown[name][1].append(change.row)
+        return {name: Emissions(*lists) for name, lists in shown.items()}
+
+    # -- while it runs -------------------------------------------------------------------------
+
+    def subscribe(self, signal: Signal[Any], callback: Callable[[Any], object]) -> Subscription:
+        """Let `callback(value)` hear of `signal`: its current value at once, if it has one, then each new one.
+
+        signal: of the flow that runs; also an expression that was built after the engine was made.
+                Its operators are compiled and start as if what they read had fired just now: a
+                function of current values shows its value, a scan or window begins with them.
+
+        Callbacks are called when a tick has ended, and may subscribe, unsubscribe and run ticks.
+        What a callback raises is raised by the call that made the tick, which counts all the same.
+        What is added is no part of the state of the engine, and of no checkpoint.
+
+        Raises `BadInput` for a signal of another flow, for one that reads a stream or a source which
+        the engine has not got, and where streams stand between the flow's signals;
+        `UserFunctionFailed` where an operator fails on the current values: nothing is added then.
+        """
+        self._check_alive()
+        place = Place.of_caller()
+        check_signal("subscribe", signal, place)
+        check_function("subscribe", callback, place)
+        if self._subscriptions is None:
+            islands = list(self._machine.islands.values())
+            if len(islands) != 1:
+                raise BadInput(
+                    f"flow {self.program.graph.name!r} cannot be subscribed to: "
+                    + (
+                        "streams stand between its signals" if islands else "none of its sinks reads a signal"
+                    ),
+                    where=[place],
+                    fix="give the values that are looked at a sink of their own",
+                )
+            self._subscriptions = Subscriptions(self._flow, islands[0].machine)
+        return self._subscriptions.add(signal, callback, place)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Take a subscription back, and the operators that were there only for it. Twice is once."""
+        if self._subscriptions is not None:
+            self._subscriptions.remove(subscription)
+
+    def _tell_subscribers(self) -> None:
+        """Call the callbacks of the tick that has ended."""
+        if self._subscriptions:
+            (island,) = self._machine.islands.values()
+            left, island.left = island.left, {}
+            self._subscriptions.tell(left)

@@ -1,0 +1,160 @@
+"""Who looks at signals while an engine runs: expressions that come and go."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import BadInput, Place, Step
+from penstock.flow.operators.signals.last_row import LastRow
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.flow.operators.signals.signal_source import SignalSource
+from penstock.flow.operators.sink import Sink
+from penstock.graph.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.engine.signals.machine import Leaving, SignalMachine
+    from penstock.flow.flow import Flow
+    from penstock.flow.signal import Signal
+
+Callback = Callable[[Any], object]
+
+_ENDINGS = 1_000_000_000
+"""Ids of what subscriptions add are above this, and above those of any flow."""
+
+
+class Subscription:
+    """A callback that hears of a signal. active: until it is taken back by `engine.unsubscribe`."""
+
+    def __init__(self, node: Node, callback: Callback) -> None:
+        self.node = node
+        self.callback = callback
+        self.active = True
+
+    def __repr__(self) -> str:
+        return f"Subscription({self.node.name!r}, {'active' if self.active else 'taken back'})"
+
+
+class Subscriptions:
+    """The subscriptions of an engine, and the operators that are there only because of them."""
+
+    def __init__(self, flow: Flow, machine: SignalMachine) -> None:
+        self._flow = flow
+        self._machine = machine
+        self._active: dict[int, Subscription] = {}
+        self._readers: dict[int, set[int]] = {}
+        self._made = 0
+        self._told: deque[tuple[Subscription, Any]] = deque()
+        self._telling = False
+
+    def __bool__(self) -> bool:
+        return bool(self._active)
+
+    def add(self, signal: Signal[Any], callback: Callback, place: Place) -> Subscription:
+        """Let `callback` hear of `signal`: of its current value now, if it has one, and of each new one.
+
+        Operators that the machine has not yet begin as if what they read had fired just now.
+
+        Raises `BadInput` for a signal of another flow, and for one that the engine cannot get;
+        `UserFunctionFailed` where an operator that was added fails: then nothing was added.
+        """
+        added = self._missing(signal, place)
+        self._made += 1
+        name = f"subscription_{self._made}"
+        ending = Node(_ENDINGS + self._made, name, Sink(name), (signal.node_id,), signal.schema, place)
+        added[ending.id] = ending
+        older = {i for node in added.values() for i in node.inputs if i not in added}
+        self._machine.grow(added, (), (ending.id,))
+        try:
+            self._machine.run_as_if_fired(list(added), older, tick=-1 - self._made)
+        except BaseException:
+            self._machine.taken()
+            self._machine.shrink(list(reversed(added)))
+            raise
+        for node in added.values():
+            self._readers.setdefault(node.id, set())
+            for read in node.inputs:
+                if read in self._readers:
+                    self._readers[read].add(node.id)
+        subscription = self._active[ending.id] = Subscription(ending, callback)
+        self.tell(self._machine.taken())
+        return subscription
+
+    def _missing(self, signal: Signal[Any], place: Place) -> dict[int, Node]:
+        """What leads to a signal and is not in the machine, each after what it reads."""
+        if signal.flow is not self._flow:
+            raise BadInput(
+                f"the signal is of flow {signal.flow.name!r}, and the engine runs {self._flow.name!r}",
+                where=[place],
+                fix="build the expression of signals of the flow that runs",
+            )
+        found: dict[int, Node] = {}
+        waiting = [signal.node_id]
+        while waiting:
+            node = self._flow.node(waiting.pop())
+            if node.id in self._machine.nodes or node.id in found:
+                continue
+            if isinstance(node.operator, SignalSource | LastRow) or not isinstance(
+                node.operator, SignalOperator
+            ):
+                raise self._not_there(node, place)
+            found[node.id] = node
+            waiting.extend(node.inputs)
+        return dict(sorted(found.items()))
+
+    def _not_there(self, node: Node, place: Place) -> BadInput:
+        return BadInput(
+            f"the engine has no {node.operator.kind} {node.name!r} and cannot get one while it runs",
+            where=[Step(node.place, "it is read"), Step(place, "subscribed here")],
+            why="What is added to a running engine are operators on signals that it has.",
+            fix="make sources, and what turns streams into signals, before the engine",
+        )
+
+    def remove(self, subscription: Subscription) -> None:
+        """Take a subscription back, and the operators that nobody needs then. Twice is once."""
+        if not subscription.active:
+            return
+        subscription.active = False
+        del self._active[subscription.node.id]
+        gone: list[int] = []
+        waiting = [subscription.node.id]
+        while waiting:
+            node = waiting.pop()
+            gone.append(node)
+            del self._readers[node]
+            for read in dict.fromkeys(self._machine.nodes[node].inputs):
+                if read in self._readers:
+                    self._readers[read].discard(node)
+                    if not self._readers[read]:
+                        waiting.append(read)
+        self._machine.shrink(gone)
+
+    def tell(self, left: Mapping[int, Leaving]) -> None:
+        """Call the callbacks of what has left, in the order of subscription.
+
+        A callback may subscribe, unsubscribe and run ticks: what these bring is told after all
+        that is told now. Where a callback raises, the others hear all the same; then it is raised.
+        """
+        for node, subscription in self._active.items():
+            if node in left:
+                self._told.extend((subscription, value) for value in left[node].values)
+        if self._telling:
+            return
+        self._telling = True
+        failure: BaseException | None = None
+        try:
+            while self._told:
+                subscription, value = self._told.popleft()
+                if not subscription.active:
+                    continue
+                try:
+                    subscription.callback(value)
+                except Exception as error:
+                    failure = failure or error
+        finally:
+            self._telling = False
+        if failure is not None:
+            raise failure
