@@ -27,12 +27,14 @@ from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.enumerate import Enumerate
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
+from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.fold import Fold
@@ -41,6 +43,7 @@ from penstock.flow.operators.fold_tick import FoldTick
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.lattice_fold import LatticeFold
 from penstock.flow.operators.lattice_growth import LatticeGrowth
@@ -249,6 +252,15 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         "session": lambda x, y: in_windows(x, ps.session(col.a, 1), "close"),
         "session updates": lambda x, y: in_windows(x, ps.session(col.a, 1), "updates"),
     },
+    DistinctOnTime: {"of a time": lambda x, y: x.watermark(col.a, lateness=1).distinct()},
+    FirstWithin: {"first_within": lambda x, y: x.watermark(col.a, lateness=1).first_within(2, by="b")},
+    JoinOnTime: {
+        "of times": lambda x, y: x.watermark(col.a, lateness=1).join(
+            x.watermark(col.a, lateness=1),
+            on=(ps.left.b == ps.right.b) & ps.right.a.between(ps.left.a, ps.left.a + 1),
+            suffix="_y",
+        )
+    },
 }
 
 # Operators that Spark refuses at build; whoever makes one of them run there, takes it out.
@@ -261,6 +273,9 @@ REFUSED_ON_SPARK: frozenset[type[Operator]] = frozenset(
         CrossSingleton,
         DeferSignal,
         DeferTickLazy,
+        DistinctOnTime,
+        FirstWithin,
+        JoinOnTime,
         EndOfInput,
         Enumerate,
         EveryTick,

@@ -104,6 +104,16 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Place]]:
     return windows
 
 
+def bucket_of(width: Any, type: DataType) -> Callable[[Any], int]:
+    """The function from a time to the number of the piece of time, as long as `width`, that it is in."""
+    origin: Any = EPOCH if type == TIMESTAMP else 0
+
+    def bucket(time: Any) -> int:
+        return int((time - origin) // width)
+
+    return bucket
+
+
 # -- the calendar of windows on a grid ---------------------------------------------------------------
 
 _CHUNK = 256

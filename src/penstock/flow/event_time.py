@@ -17,10 +17,16 @@ from penstock.errors import BadFlow, Step
 from penstock.expr.check import check
 from penstock.expr.monotone import Monotonicity, monotonicity
 from penstock.expr.tree import Call, Column, Expr, columns_of
-from penstock.expr.types import FLOAT64, TIMESTAMP, Field, Schema
+from penstock.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
+from penstock.flow.operators.distinct_on_time import DistinctOnTime
+from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.first_within import FirstWithin
+from penstock.flow.operators.inspect import Inspect
+from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.operators.least_watermark import LeastWatermark, Move
 from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
@@ -43,10 +49,10 @@ VALUE = "value"
 class Bound:
     """No row will come whose value is below what `moves`, one after the other, make of a watermark.
 
-    watermark: the node whose rows are the watermark.
+    on_time: the node that the watermark was put on.
     """
 
-    watermark: int
+    on_time: int
     moves: tuple[Move, ...] = ()
 
 
@@ -76,16 +82,45 @@ def watermark_of(
 def _least(
     stream: StreamBase[Any, Any, Any, Any], bounds: tuple[Bound, ...], field: Field, place: Place
 ) -> Stream[Any, Any, Any, Any]:
+    read = [_watermark(stream, bound.on_time) for bound in bounds]
     if len(bounds) == 1 and not bounds[0].moves:
-        return stream.beside(bounds[0].watermark)
+        return read[0]
     operator = LeastWatermark(tuple(bound.moves for bound in bounds))
-    read = tuple(bound.watermark for bound in bounds)
+    inputs = tuple(watermark.node_id for watermark in read)
     for node in stream.flow.nodes:
         # Several windows of one time read one watermark.
-        if node.inputs == read and isinstance(node.operator, LeastWatermark) and node.operator.same(operator):
+        if (
+            node.inputs == inputs
+            and isinstance(node.operator, LeastWatermark)
+            and node.operator.same(operator)
+        ):
             return stream.beside(node.id)
-    streams = [stream.beside(watermark) for watermark in read]
-    return stream.flow.add(operator, Schema((field,), scalar=True), streams, None, place)
+    return stream.flow.add(operator, Schema((field,), scalar=True), read, None, place)
+
+
+def _watermark(stream: StreamBase[Any, Any, Any, Any], on_time: int) -> Stream[Any, Any, Any, Any]:
+    """The stream of the watermark that parts the rows of node `on_time`, made when it is first asked for."""
+    flow, node = stream.flow, stream.flow.node(on_time)
+    assert isinstance(node.operator, OnTime)
+    operator, rows = Watermark(node.operator.clock), node.inputs[0]
+    for other in flow.nodes:
+        if other.operator == operator and other.inputs[0] == rows:
+            return stream.beside(other.id)
+    at = node.schema.position(operator.clock.column)
+    assert at is not None
+    schema = Schema((Field(VALUE, node.schema.fields[at].type, True),), scalar=True)
+    end = _end_of_input(stream, sources_of(flow, rows), node.place)
+    return flow.add(operator, schema, (stream.beside(rows), end), None, node.place)
+
+
+def _end_of_input(
+    stream: StreamBase[Any, Any, Any, Any], sources: tuple[str, ...], place: Place
+) -> Stream[Any, Any, Any, Any]:
+    operator = EndOfInput(sources)
+    for node in stream.flow.nodes:
+        if node.operator == operator:
+            return stream.beside(node.id)
+    return stream.flow.add(operator, Schema((Field(VALUE, BOOL),), scalar=True), (), None, place)
 
 
 # -- what keeps bounds --------------------------------------------------------------------------
@@ -98,14 +133,7 @@ def _times(operator: Operator, node: Node, flow: Flow) -> Times:
 
 @_times.register(OnTime)
 def _on_time(operator: OnTime, node: Node, flow: Flow) -> Times:
-    watermark = next(
-        n.id
-        for n in flow.nodes
-        if isinstance(n.operator, Watermark)
-        and n.operator.clock == operator.clock
-        and n.inputs[0] == node.inputs[0]
-    )
-    return {**times_of(flow, node.inputs[0]), operator.clock.column: (Bound(watermark),)}
+    return {**times_of(flow, node.inputs[0]), operator.clock.column: (Bound(node.id),)}
 
 
 @_times.register(Filter)
@@ -118,6 +146,32 @@ def _select(operator: Select, node: Node, flow: Flow) -> Times:
     before, schema = times_of(flow, node.inputs[0]), flow.node(node.inputs[0]).schema
     found = {name: _bounds_of(expr, schema, before) for name, expr in operator.columns}
     return {name: bounds for name, bounds in found.items() if bounds}
+
+
+@_times.register(DistinctOnTime)
+@_times.register(FirstWithin)
+@_times.register(Inspect)
+@_times.register(Partition)
+def _some_rows(operator: Operator, node: Node, flow: Flow) -> Times:
+    return times_of(flow, node.inputs[0])
+
+
+@_times.register(JoinOnTime)
+def _join(operator: JoinOnTime, node: Node, flow: Flow) -> Times:
+    """A pair comes with the later of its rows: the other may be older by what they may be apart."""
+    names = [flow.node(i).schema.names for i in node.inputs[:2]]
+    lefts, rights = (
+        times_of(flow, i)[column] for i, column in zip(node.inputs, operator.times, strict=False)
+    )
+    low: Any = operator.low
+    high: Any = operator.high
+    type_ = node.schema.fields[names[0].index(operator.times[0])].type
+    times = {operator.times[0]: (*lefts, *_moved(rights, Move(type_, Column(VALUE) - high)))}
+    right = names[1].index(operator.times[1])
+    if right in operator.join.kept_right:
+        column = node.schema.names[len(names[0]) + operator.join.kept_right.index(right)]
+        times[column] = (*rights, *_moved(lefts, Move(type_, Column(VALUE) + low)))
+    return times
 
 
 @_times.register(Union)
@@ -144,7 +198,7 @@ def _window(operator: Window, node: Node, flow: Flow) -> Times:
             earliest = Move(
                 type_, earliest_start(operator.shape, Column(VALUE), timestamps=type_ == TIMESTAMP)
             )
-            times[START] = tuple(replace(b, moves=(*b.moves, earliest)) for b in bounds)
+            times[START] = _moved(bounds, earliest)
     return times
 
 
@@ -176,16 +230,20 @@ def _bounds_of(expr: Expr, schema: Schema, times: Times) -> tuple[Bound, ...]:
         return ()
     at = schema.position(column)
     assert at is not None
-    move = Move(schema.fields[at].type, _renamed(expr))
-    return tuple(replace(bound, moves=(*bound.moves, move)) for bound in times[column])
+    move = Move(schema.fields[at].type, renamed(expr, {column: VALUE}))
+    return _moved(times[column], move)
 
 
-def _renamed(expr: Expr) -> Expr:
-    """An expression of one column as one of the column `value`."""
+def _moved(bounds: tuple[Bound, ...], move: Move) -> tuple[Bound, ...]:
+    return tuple(replace(bound, moves=(*bound.moves, move)) for bound in bounds)
+
+
+def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
+    """An expression over columns that are called otherwise."""
     if isinstance(expr, Column):
-        return Column(VALUE)
+        return Column(names[expr.name])
     if isinstance(expr, Call):
-        return Call(expr.function, tuple(_renamed(a) for a in expr.arguments), expr.options)
+        return Call(expr.function, tuple(renamed(a, names) for a in expr.arguments), expr.options)
     return expr
 
 
@@ -272,4 +330,4 @@ def sources_of(flow: Flow, node_id: int) -> tuple[str, ...]:
     return tuple(o.name for o in operators if isinstance(o, Source))
 
 
-__all__ = ["Bound", "Times", "sources_of", "times_of", "watermark_of", "why_lost"]
+__all__ = ["Bound", "Times", "renamed", "sources_of", "times_of", "watermark_of", "why_lost"]

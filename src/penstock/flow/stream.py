@@ -22,6 +22,7 @@ from penstock.flow.columns import (
     result_schema,
     shown,
 )
+from penstock.flow.forgetting import add_distinct, add_inner_join
 from penstock.flow.grouped import Grouped
 from penstock.flow.join_condition import plan_join
 from penstock.flow.lifetime import LifetimeName, Lifetimes, lifetimes
@@ -296,7 +297,8 @@ class Stream(
         operator = replace(operator, lifetimes=lifetimes(lifetime, 2, "join", place), nondet=nondet)
         if into is not None:
             schema = as_class(schema, into, place)
-        return add_join(self, other, operator, schema, name, place)
+        forgetting = add_inner_join(self, other, operator, schema, name, place)
+        return forgetting or add_join(self, other, operator, schema, name, place)
 
     def difference(
         self,
@@ -359,8 +361,7 @@ class Stream(
         check_reason(nondet, place)
         (given,) = lifetimes(lifetime, 1, "distinct", place)
         operator = Distinct(all_columns(self._schema), given, nondet)
-        stream = self._add(operator, self._schema, name, place)
-        return cast("Stream[T_co, B, G, NoOrder]", stream)
+        return cast("Stream[T_co, B, G, NoOrder]", add_distinct(self, operator, name, place))
 
     def top_k(
         self,

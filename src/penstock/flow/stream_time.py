@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import BadFlow, Place, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import BOOL, Field, Schema
+from penstock.expr.types import Field, Schema
 from penstock.flow.clock import Clock
-from penstock.flow.columns import computed_columns, named_columns, shown
-from penstock.flow.event_time import VALUE, sources_of
+from penstock.flow.columns import check_expression, computed_columns, named_columns, shown
+from penstock.flow.forgetting import add_first_within
 from penstock.flow.markers import Append, Ordered
-from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.on_time import OnTime
-from penstock.flow.operators.watermark import Watermark
 from penstock.flow.spans import TIME_TYPES, GivenSpan, Unit, span_of
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co
 from penstock.flow.window_groups import WindowGroups
@@ -65,7 +64,6 @@ class StreamTime(StreamBase[T_co, B, G, O]):
             span_of(lateness, field.type, unit, "the lateness", place, may_be_zero=True),
             None if every is None else span_of(every, field.type, unit, "the step", place),
         )
-        self._watermark(clock, field, place)
         # Rows without a time are late, so those on time have one.
         fields = tuple(Field(f.name, f.type, f.nullable and f != field) for f in self._schema.fields)
         schema = Schema(fields, self._schema.row_class, self._schema.scalar)
@@ -92,6 +90,32 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         late = self._flow.add(LateRows(node.operator.clock), all_rows.schema, (all_rows,), name, place)
         return cast("Stream[T_co, B, Append, Ordered]", late)
 
+    def first_within(
+        self,
+        within: GivenSpan,
+        *,
+        by: Expr | str | Sequence[Expr | str],
+        time: str | None = None,
+        unit: Unit | None = None,
+        name: str | None = None,
+    ) -> Stream[T_co, B, G, O]:
+        """Of rows with equal keys less than `within` apart, the first (see `operators.first_within`).
+
+        by:   the keys: columns or expressions; without any, all rows have equal keys.
+        time: the column, where several have a watermark.
+        unit: as in `watermark`.
+
+        Raises `BadFlow` for a stream without a watermark, `WrongType` for what is no span.
+        """
+        place = Place.of_caller()
+        given = [by] if isinstance(by, Expr | str) else list(by)
+        keys = tuple(Column(key) if isinstance(key, str) else key for key in given)
+        for key in keys:
+            check_expression("first_within", key, place)
+            check(key, self._schema)
+        stream = cast("Stream[T_co, B, G, O]", self)
+        return add_first_within(stream, within, keys, time, unit, name, place)
+
     # -- construction ----------------------------------------------------------------------
 
     def _time_column(self, column: object, place: Place) -> Field:
@@ -113,22 +137,6 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         at = self._schema.position(name)
         assert at is not None
         return self._schema.fields[at]
-
-    def _watermark(self, clock: Clock, field: Field, place: Place) -> None:
-        """Add the stream of the watermark, once for all that read it."""
-        operator = Watermark(clock)
-        for node in self._flow.nodes:
-            if node.operator == operator and node.inputs[0] == self._id:
-                return
-        schema = Schema((Field(VALUE, field.type, True),), scalar=True)
-        self._flow.add(operator, schema, (self, self._end_of_input(place)), None, place)
-
-    def _end_of_input(self, place: Place) -> StreamBase[Any, Any, Any, Any]:
-        operator = EndOfInput(sources_of(self._flow, self._id))
-        for node in self._flow.nodes:
-            if node.operator == operator:
-                return self.beside(node.id)
-        return self._flow.add(operator, Schema((Field(VALUE, BOOL),), scalar=True), (), None, place)
 
     def _windows(
         self, keys: tuple[Any, ...], named: dict[str, Any], place: Place

@@ -15,9 +15,12 @@ from penstock.errors import NotOnSpark
 from penstock.expr.types import AnyType, DataType, ListType, StructType
 from penstock.flow.operators.at_least import AtLeast
 from penstock.flow.operators.chain import Chain
+from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.enumerate import Enumerate
+from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.inspect import Inspect
+from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.lattice_growth import LatticeGrowth
 from penstock.flow.operators.lattice_reduce import LatticeReduce
@@ -92,7 +95,10 @@ def _watermark(operator: OnTime | LateRows | Watermark) -> str:
 
 @not_on_spark.register(Window)
 @not_on_spark.register(LeastWatermark)
-def _event_time(operator: Window | LeastWatermark) -> str:
+@not_on_spark.register(DistinctOnTime)
+@not_on_spark.register(FirstWithin)
+@not_on_spark.register(JoinOnTime)
+def _event_time(operator: Operator) -> str:
     return "It hears of the watermark, which is found in the order of the source; tasks do not have that."
 
 

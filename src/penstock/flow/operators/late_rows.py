@@ -38,4 +38,4 @@ class LateRows(Operator):
         return WHOLE
 
     def describe(self) -> str:
-        return f"watermark: {self.clock}"
+        return str(self.clock)

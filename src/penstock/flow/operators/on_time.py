@@ -48,7 +48,7 @@ class OnTime(Operator):
     + 6
     """
 
-    kind: ClassVar[str] = "on_time"
+    kind: ClassVar[str] = "watermark"
     clock: Clock
 
     def ports(self) -> tuple[Port, ...]:
@@ -61,4 +61,4 @@ class OnTime(Operator):
         return WHOLE
 
     def describe(self) -> str:
-        return f"watermark: {self.clock}"
+        return f"rows on time: {self.clock}"

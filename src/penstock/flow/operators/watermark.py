@@ -22,7 +22,7 @@ class Watermark(Operator):
     bounded input it is null after the first tick.
     """
 
-    kind: ClassVar[str] = "watermark"
+    kind: ClassVar[str] = "watermark_time"
     clock: Clock
 
     def ports(self) -> tuple[Port, ...]:

@@ -1,0 +1,193 @@
+"""Operators that remember rows, over streams with a watermark: what they may forget, and when.
+
+The answers stay what they are without a watermark; only state is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import WrongType
+from penstock.expr.tree import Call, Column, Expr, Literal
+from penstock.expr.types import TIMESTAMP, DataType
+from penstock.flow.event_time import renamed, times_of, watermark_of
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.distinct_on_time import DistinctOnTime
+from penstock.flow.operators.first_within import FirstWithin
+from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.join_on_time import JoinOnTime
+from penstock.flow.spans import TIME_TYPES, span_of
+
+if TYPE_CHECKING:
+    from penstock.errors import Place
+    from penstock.expr.types import Schema
+    from penstock.flow.operators.distinct import Distinct
+    from penstock.flow.spans import GivenSpan, Span, Unit
+    from penstock.flow.stream import Stream
+
+
+def timed_columns(stream: Stream[Any, Any, Any, Any]) -> dict[str, DataType]:
+    """The columns of a stream that may be told by a watermark, with their types."""
+    times = times_of(stream.flow, stream.node_id)
+    return {
+        field.name: field.type
+        for field in stream.schema.fields
+        if field.name in times and field.type in TIME_TYPES and not field.nullable
+    }
+
+
+def add_distinct(
+    stream: Stream[Any, Any, Any, Any], operator: Distinct, name: str | None, place: Place
+) -> Stream[Any, Any, Any, Any]:
+    """Add a distinct of all rows so far, which forgets what it may."""
+    timed = timed_columns(stream) if operator.lifetime is Lifetime.STATIC else {}
+    for column, type_ in timed.items():
+        watermark = watermark_of(stream, Column(column), "distinct", place)
+        forgetting = DistinctOnTime(operator.columns, column, _moment(type_))
+        return stream.flow.add(forgetting, stream.schema, (stream, watermark), name, place)
+    return stream.flow.add(operator, stream.schema, (stream,), name, place)
+
+
+def add_first_within(
+    stream: Stream[Any, Any, Any, Any],
+    within: GivenSpan,
+    keys: tuple[Expr, ...],
+    time: str | None,
+    unit: Unit | None,
+    name: str | None,
+    place: Place,
+) -> Stream[Any, Any, Any, Any]:
+    """Add an operator that lets the first of rows close to each other pass. Raises `BadFlow`, `WrongType`."""
+    timed = timed_columns(stream)
+    if time is None and len(timed) > 1:
+        raise WrongType(
+            f"the rows have several times: {', '.join(timed)}",
+            where=[place],
+            fix=f'say which: time="{next(iter(timed))}"',
+        )
+    column = time if time is not None else next(iter(timed), "the rows")
+    watermark = watermark_of(stream, Column(column), "first_within", place)
+    span = span_of(within, timed[column], unit, "the span", place)
+    operator = FirstWithin(keys, column, span)
+    return stream.flow.add(operator, stream.schema, (stream, watermark), name, place)
+
+
+# -- joins -----------------------------------------------------------------------------------------
+
+
+def add_inner_join(
+    left: Stream[Any, Any, Any, Any],
+    right: Stream[Any, Any, Any, Any],
+    operator: Join,
+    schema: Schema,
+    name: str | None,
+    place: Place,
+) -> Stream[Any, Any, Any, Any] | None:
+    """Add a join of all rows so far, which forgets what it may; None where it may forget nothing."""
+    if operator.how is not How.INNER or Lifetime.TICK in operator.lifetimes:
+        return None
+    width = len(left.schema.fields)
+    names = dict(zip(operator.pair_names[width:], right.schema.names, strict=True))
+    rights = timed_columns(right)
+    for column, type_ in timed_columns(left).items():
+        bounds = _Bounds(_in_pairs(operator, names), timedelta() if type_ == TIMESTAMP else 0)
+        for in_pair, own in names.items():
+            low, high = bounds.between(column, in_pair)
+            if rights.get(own) == type_ and low is not None and high is not None:
+                moment: Any = _moment(type_)
+                span: Any = high - low
+                forgetting = JoinOnTime(operator, (column, own), low, high, max(span, moment))
+                read = (
+                    left,
+                    right,
+                    watermark_of(left, Column(column), "join", place),
+                    watermark_of(right, Column(own), "join", place),
+                )
+                return left.flow.add(forgetting, schema, read, name, place)
+    return None
+
+
+def _in_pairs(operator: Join, names: Mapping[str, str]) -> Iterator[Expr]:
+    """What holds of every pair, in the names that columns have there."""
+    if operator.residual is not None:
+        yield from _conjuncts(operator.residual)
+    in_pair = {own: name for name, own in names.items()}
+    for left, right in zip(operator.left_keys, operator.right_keys, strict=True):
+        yield left == renamed(right, in_pair)
+
+
+def _moment(type: DataType) -> Span:
+    """A span that is short beside what rows are late by, and long beside the least difference of times."""
+    return timedelta(seconds=1) if type == TIMESTAMP else 1
+
+
+class _Bounds:
+    """What conditions say of the differences of columns: one is at least so much more than the other.
+
+    zero: the span that is none, which tells spans of time from numbers.
+    """
+
+    def __init__(self, conditions: Iterable[Expr], zero: Any) -> None:
+        self._zero = zero
+        self._least: dict[tuple[str, str], Any] = {}
+        for part in conditions:
+            for smaller, greater in _orders(part):
+                low, high = self._shifted(smaller), self._shifted(greater)
+                if low is not None and high is not None:
+                    # smaller + a <= greater + b, so greater - smaller >= a - b
+                    self._note((low[0], high[0]), low[1] - high[1])
+
+    def _note(self, pair: tuple[str, str], least: Any) -> None:
+        known = self._least.get(pair)
+        self._least[pair] = least if known is None else max(known, least)
+
+    def between(self, left: str, right: str) -> tuple[Any, Any]:
+        """The least and the greatest `right - left`, None where there is no bound."""
+        low, high = self._least.get((left, right)), self._least.get((right, left))
+        return low, None if high is None else -high
+
+    def _shifted(self, expr: Expr) -> tuple[str, Any] | None:
+        """A column and what is added to it; None for any other expression."""
+        if isinstance(expr, Column):
+            return expr.name, self._zero
+        if not isinstance(expr, Call):
+            return None
+        inner, by = expr.arguments[0], _added(expr)
+        if by is None and expr.function == "add":
+            inner, by = expr.arguments[1], _added(Call("add", expr.arguments[::-1]))
+        if type(by) is not type(self._zero):
+            return None
+        found = self._shifted(inner)
+        return None if found is None else (found[0], found[1] + by)
+
+
+def _conjuncts(condition: Expr) -> Iterator[Expr]:
+    if isinstance(condition, Call) and condition.function == "and":
+        for argument in condition.arguments:
+            yield from _conjuncts(argument)
+    else:
+        yield condition
+
+
+def _orders(part: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """The pairs (smaller, greater) that a comparison tells of."""
+    if isinstance(part, Call) and len(part.arguments) == 2:
+        one, other = part.arguments
+        if part.function in ("lt", "le", "eq"):
+            yield one, other
+        if part.function in ("gt", "ge", "eq"):
+            yield other, one
+
+
+def _added(expr: Call) -> Any:
+    """The constant that an expression adds to its first argument; None where it does otherwise."""
+    if expr.function == "shift":
+        return expr.options[0]
+    if expr.function not in ("add", "subtract"):
+        return None
+    constant = expr.arguments[1]
+    if not isinstance(constant, Literal) or type(constant.value) is not int:
+        return None
+    return constant.value if expr.function == "add" else -constant.value

@@ -1,0 +1,59 @@
+"""Distinct of rows that have a time: each row once, and those that cannot come again are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import Facts, Need, Placement, Port, keyed
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.flow.spans import Span
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctOnTime(Operator):
+    """A row leaves when its first copy comes. It is forgotten when the watermark has passed its time.
+
+    columns: every column of the input, as expressions. time: the one that the watermark is of.
+    width:   of the pieces of time that are forgotten together.
+
+    The answer is that of `distinct`: a row whose time has passed cannot come again.
+    A tick without rows answers nothing.
+
+    >>> from penstock import col
+    >>> from penstock.testing import show
+    >>> show(lambda at: at.watermark(col.value, lateness=5).distinct(), at=[1, 2, 1])
+    + 1
+    + 2
+    """
+
+    kind: ClassVar[str] = "distinct"
+    columns: tuple[Expr, ...]
+    time: str
+    width: Span
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("rows"), Port("watermark"))
+
+    def needs(self) -> tuple[Need, ...]:
+        return (
+            Need(
+                0,
+                "append",
+                "a row that was forgotten could not be taken back",
+                "put the watermark behind what takes rows back",
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(ordered=False, once=True)
+
+    def placement(self) -> Placement:
+        return keyed(self.columns, ())
+
+    def describe(self) -> str:
+        return f"forgets what {self.time} has passed"

@@ -1,0 +1,60 @@
+"""First within a time: of rows with equal keys that follow each other closely, the one that came first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.flow.operators.on_time import NEEDS
+from penstock.flow.spans import shown_span
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.flow.spans import Span
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWithin(Operator):
+    """A row leaves unless one with equal keys left before whose time is less than `within` from its own.
+
+    keys: null is a key like any other. time: a column with a watermark.
+
+    Rows are taken as they come, and keep their order. What left is remembered until the
+    watermark is `within` after its time. A tick without rows answers nothing.
+
+    >>> from penstock import col
+    >>> from penstock.testing import show
+    >>> def once(at):
+    ...     return at.watermark(col.value, lateness=5).first_within("10s", by=(), unit="s")
+    >>> show(once, at=[1, 3, 11, 20, 21])
+    + 1
+    + 11
+    + 21
+    """
+
+    kind: ClassVar[str] = "first_within"
+    keys: tuple[Expr, ...]
+    time: str
+    within: Span
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("rows"), Port("watermark"))
+
+    def needs(self) -> tuple[Need, ...]:
+        return NEEDS
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0]
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        for expr in self.keys:
+            yield "by", expr
+
+    def describe(self) -> str:
+        return f"{shown_span(self.within)} of {self.time} by ({', '.join(map(str, self.keys))})"

@@ -1,0 +1,68 @@
+"""Join of rows that have a time: a row is forgotten when its time is too long ago for any partner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.flow.spans import shown_span
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.flow.operators.join import Join
+    from penstock.flow.spans import Span
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOnTime(Operator):
+    """The pairs of an inner join whose condition bounds how far the times of both may be apart.
+
+    join:  the join; its condition implies `low <= right time - left time <= high`.
+    times: the columns of either side that hold them. width: of the pieces of time in which
+           rows are kept, and forgotten together.
+
+    The answer is that of the join. A left row is forgotten when the right watermark is
+    `high` after its time, a right row when the left watermark is `low` before its own.
+    A tick without rows answers nothing.
+
+    >>> from penstock import col, left, right
+    >>> from penstock.testing import show
+    >>> def soon(a, b):
+    ...     asked, given = (s.watermark(col.value, lateness=5) for s in (a, b))
+    ...     after = (right.value >= left.value) & (right.value <= left.value + 2)
+    ...     return asked.join(given, on=(left.value % 2 == right.value % 2) & after, suffix="_b")
+    >>> show(soon, a=[1, 4], b=[2, 3, 4])
+    + (value=1, value_b=3)
+    + (value=4, value_b=4)
+    """
+
+    kind: ClassVar[str] = "join"
+    join: Join
+    times: tuple[str, str]
+    low: Span
+    high: Span
+    width: Span
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("left"), Port("right"), Port("left watermark"), Port("right watermark"))
+
+    def needs(self) -> tuple[Need, ...]:
+        why = "a row that was forgotten could not be taken back"
+        fix = "put the watermark behind what takes rows back"
+        return (Need(0, "append", why, fix), Need(1, "append", why, fix))
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return self.join.gives(inputs[:2])
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield from self.join.expressions()
+
+    def describe(self) -> str:
+        apart = f"{shown_span(self.low)} to {shown_span(self.high)}"
+        return f"{self.join.describe()}; apart by {apart}, forgets what has passed"
