@@ -45,10 +45,12 @@ class Node:
 def run(case: dict[str, Any]) -> list[dict[str, Rows]]:
     """Per tick what each output sees."""
     nodes = {
-        name: Node(node["op"], {k: _argument(v) for k, v in node.get("args", {}).items()}, node.get("lifetime"))
+        name: Node(
+            node["op"], {k: _argument(v) for k, v in node.get("args", {}).items()}, node.get("lifetime")
+        )
         for name, node in case["nodes"].items()
     }
-    edges = [[(end.split(".") + [""])[:2] for end in edge] for edge in case["edges"]]
+    edges = [[(*end.split("."), "")[:2] for end in edge] for edge in case["edges"]]
     shown: list[dict[str, Rows]] = []
     deferred: dict[str, Rows] = {}
     for tick in case["ticks"]:

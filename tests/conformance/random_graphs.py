@@ -48,7 +48,9 @@ class Writing:
         self.edges += [[s.end, f"{name}.{port}" if port else name] for port, s in inputs.items()]
         return name
 
-    def add(self, operator: str, inputs: dict[str, Stream], kind: str, ordered: bool, **others: Any) -> Stream:
+    def add(
+        self, operator: str, inputs: dict[str, Stream], kind: str, ordered: bool, **others: Any
+    ) -> Stream:
         stream = Stream(self.node(operator, inputs, **others), kind, ordered)
         self.streams.append(stream)
         return stream
@@ -175,7 +177,9 @@ def _by_place(w: Writing) -> None:
 def _fold(w: Writing) -> None:
     s = w.pick(ITEM)
     operator = w.draw(
-        st.sampled_from(["fold", "fold_no_replay", "reduce", "reduce_no_replay", "lattice_fold", "lattice_reduce"])
+        st.sampled_from(
+            ["fold", "fold_no_replay", "reduce", "reduce_no_replay", "lattice_fold", "lattice_reduce"]
+        )
     )
     init = {"init": "lambda: 0"} if "fold" in operator else {}
     fn = MAX if operator.startswith("lattice") else ADD
@@ -276,8 +280,9 @@ def _loop_within_a_tick(w: Writing) -> None:
 
 
 OPERATORS = (
-    _row_by_row, _flatten, _many, _chain, _split, _join, _fused, _lattice_join, _cross, _without, _by_place,
-    _fold, _fold_keyed, _in_order, _sort, _again, _kept, _signal, _later, _loop_across_ticks, _loop_within_a_tick,
+    _row_by_row, _flatten, _many, _chain, _split, _join, _fused, _lattice_join, _cross, _without,
+    _by_place, _fold, _fold_keyed, _in_order, _sort, _again, _kept, _signal, _later, _loop_across_ticks,
+    _loop_within_a_tick,
 )  # fmt: skip
 STATELESS = (_row_by_row, _flatten, _many, _split)
 
@@ -293,7 +298,8 @@ def graphs(draw: Any, operators: Any = OPERATORS) -> tuple[dict[str, Any], dict[
     sources = [name for name, node in w.nodes.items() if node["op"] == "source"]
     outputs = _end(w)
     numbers = st.lists(st.integers(0, 6), max_size=4)
-    ticks = draw(st.lists(st.fixed_dictionaries({name: numbers for name in sources}), min_size=1, max_size=4))
+    a_tick = st.fixed_dictionaries(dict.fromkeys(sources, numbers))
+    ticks = draw(st.lists(a_tick, min_size=1, max_size=4))
     case = {"name": "random", "nodes": w.nodes, "edges": w.edges, "inputs": sources, "ticks": ticks}
     case["outputs"] = list(outputs)
     case["order"] = "exact" if all(outputs.values()) else "multiset"

@@ -1,4 +1,4 @@
-"""What is wrong with a file of cases is said before any case runs, and where in it."""
+"""What is wrong with a file of cases, or with one of them, is said, and where."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from penstock.errors import BadCase
 from penstock.testing.conformance import run_file
+from penstock.testing.conformance.fields import Fields
 from penstock.testing.conformance.functions import NotAFunction, function_of
 from tests.golden import assert_golden
 
@@ -34,14 +35,15 @@ def node(**fields: Any) -> str:
     return case(nodes={"a": {"op": "source"}, "f": fields, "out": {"op": "sink"}})
 
 
-WITHOUT_NAME = json.dumps([{name: value for name, value in CASE.items() if name != "name"}])
-FILES = {
-    "not_json": "[{]",
-    "not_an_array": '{"name": "x"}',
+def without(field: str) -> str:
+    return json.dumps([{name: value for name, value in CASE.items() if name != field}])
+
+
+FILES = {"not_json": "[{]", "not_an_array": '{"name": "x"}'}
+CASES = {
     "not_an_object": '["x"]',
-    "no_name": WITHOUT_NAME,
-    "one_name_twice": json.dumps([CASE, CASE]),
-    "no_order": json.dumps([{name: value for name, value in CASE.items() if name != "order"}]),
+    "no_name": without("name"),
+    "no_order": without("order"),
     "unknown_order": case(order="sorted"),
     "input_that_is_no_source": case(inputs=["out"]),
     "output_that_is_no_node": case(outputs=["x"]),
@@ -64,13 +66,29 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_error_reads_as_it_should(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_file_reads_as_it_should(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("cases.json").write_text(FILES[name])
     with pytest.raises(BadCase) as caught:
         run_file("ticks", "cases.json")
-    assert caught.value.fix
     assert_golden(TEXTS / f"{name}.txt", f"{caught.value}\n")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_that_does_not_fit_fails_and_the_others_run(name: str, tmp_path: Path) -> None:
+    (tmp_path / "cases.json").write_text(json.dumps([*json.loads(CASES[name]), {**CASE, "name": "good"}]))
+    bad, good = run_file("ticks", tmp_path / "cases.json")
+    assert good.ok
+    assert_golden(TEXTS / f"{name}.txt", f"{bad.name}: {bad.problem}\n")
+
+
+def test_a_field_that_is_asked_for_says_what_to_do() -> None:
+    with pytest.raises(BadCase) as caught:
+        Fields({"n": "one"}, "x").number("n")
+    assert caught.value.case == "x"
+    assert caught.value.fix
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,15 +111,7 @@ def test_a_kind_that_there_is_not_is_named() -> None:
 
 
 def test_no_text_is_left_without_its_file() -> None:
-    assert {path.stem for path in TEXTS.glob("*.txt")} == {*FILES, "no_file", "unknown_kind"}
-
-
-def test_nothing_runs_where_one_case_is_wrong(tmp_path: Path) -> None:
-    (tmp_path / "cases.json").write_text(json.dumps([CASE, {**CASE, "name": "y", "order": "?"}]))
-    seen: list[Any] = []
-    with pytest.raises(BadCase, match="'y'"):
-        run_file("ticks", tmp_path / "cases.json", seen.append)
-    assert seen == []
+    assert {path.stem for path in TEXTS.glob("*.txt")} == {*FILES, *CASES, "no_file", "unknown_kind"}
 
 
 @pytest.mark.parametrize(

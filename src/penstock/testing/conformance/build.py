@@ -122,7 +122,8 @@ class _Building:
             feedback.close(self._from(edge))
         for name in outputs:
             self._flow.sink(name, self._made[name, ""])
-        for (name, _), stream in self._made.items():
-            if not self._graph.out_of(name):
-                stream.null()
+        # Where all that is made goes round, one end at least must be, or nothing runs.
+        ends = [stream for (name, _), stream in self._made.items() if not self._graph.out_of(name)]
+        for stream in ends or [*self._made.values()][-1:]:
+            stream.null()
         return self._flow

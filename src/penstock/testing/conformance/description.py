@@ -79,9 +79,10 @@ def _node(name: str, fields: Fields) -> NodeDescription:
 
 
 def _lifetimes(fields: Fields) -> tuple[str, ...]:
-    if isinstance(fields.value("lifetime", None), str):
-        return (fields.text("lifetime"),)
-    return fields.texts("lifetime", [])
+    given = fields.value("lifetime", [])
+    if not isinstance(given, str | list):
+        raise fields.bad(f"{fields.path}.lifetime is {shown(given)}, not a lifetime or an array of them")
+    return (given,) if isinstance(given, str) else fields.texts("lifetime", [])
 
 
 def _argument(fields: Fields, name: str) -> Any:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 ALLOWED = (
-    "abs", "all", "any", "bool", "chr", "dict", "divmod", "enumerate", "filter", "float", "format",
-    "frozenset", "int", "isinstance", "len", "list", "map", "max", "min", "ord", "pow", "range", "repr",
-    "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip",
+    "abs", "all", "any", "bin", "bool", "bytes", "chr", "complex", "dict", "divmod", "enumerate", "filter",
+    "float", "format", "frozenset", "hash", "hex", "int", "isinstance", "iter", "len", "list", "map", "max",
+    "min", "next", "oct", "ord", "pow", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str",
+    "sum", "tuple", "zip",
 )  # fmt: skip
 """The builtins that a function may call."""
 
@@ -28,7 +29,7 @@ def function_of(text: str) -> Callable[..., Any]:
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError) as error:
-        raise NotAFunction(f"{text!r} is no Python expression: {error}") from None
+        raise NotAFunction(f"{text!r} is no Python expression: {getattr(error, 'msg', error)}") from None
     if not isinstance(tree.body, ast.Lambda):
         raise NotAFunction(f"{text!r} is no lambda")
     _check_names(tree, text)

@@ -9,8 +9,7 @@ A kind is a module beside this one that makes a `Kind` of two functions:
 
 and an entry in `runner.KINDS`. `read_case` takes one JSON object and checks all
 of it; what is missing or of the wrong type raises `BadCase`, which `Fields`
-does by itself for whatever is asked of it. All cases of a file are read before
-the first is run. `run_case` returns "" where the case comes out as it should,
+does by itself for whatever is asked of it. `run_case` returns "" where the case comes out as it should,
 else one short text with what was expected and what was found. It may raise:
 what it raises is a failure of the case, told with its type.
 """
