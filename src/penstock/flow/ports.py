@@ -59,6 +59,7 @@ def _values(
             f"{what} needs different ports, got {shown(list(tags))}",
             where=[place],
             why="Each row goes to exactly one of them.",
+            fix=f'{what}(ps.col.kind, ["open", "closed"])',
         )
     if not isinstance(by, Expr):
         return tuple(tags)

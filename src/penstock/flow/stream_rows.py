@@ -75,7 +75,12 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         expr = Column(self._schema.names[0] if column is None else column)
         found = check(expr, self._schema).type
         if not isinstance(found, ListType | AnyType):
-            raise WrongType(f"flatten needs a list, and {expr} is {found}", where=[place], column=expr.name)
+            raise WrongType(
+                f"flatten needs a list, and {expr} is {found}",
+                where=[place],
+                fix="flat_map() makes rows of any value",
+                column=expr.name,
+            )
         at = self._schema.position(expr.name)
         assert at is not None
         return at

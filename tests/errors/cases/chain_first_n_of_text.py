@@ -1,0 +1,5 @@
+import penstock as ps
+
+flow = ps.Flow("numbers")
+numbers = flow.source("numbers", int)
+numbers.chain_first_n("two", numbers)

@@ -1,0 +1,6 @@
+import penstock as ps
+
+flow = ps.Flow("numbers")
+even, odd = flow.source("numbers", int).partition(lambda n: n % 3, 2)
+flow.sink("even", even)
+ps.Engine(flow).tick(numbers=[3, 4, 5])
