@@ -6,7 +6,11 @@ Whoever doubts an answer must be able to check it here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
+
+EVENTS_BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+"""The timestamp that stands for 0, where times are timestamps."""
 
 
 class Event(NamedTuple):

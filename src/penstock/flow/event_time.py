@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -206,13 +207,13 @@ def earliest_start(grid: Grid, watermark: Expr, *, timestamps: bool) -> Expr:
     """The earliest start of a window that ends after the watermark."""
     size: Any = grid.size
     every: Any = grid.every
+    zero: Any = timedelta() if timestamps else 0
     # Ends are multiples of `every` from `first` on.
-    first: Any = size if grid.offset is None else size + grid.offset
-    if timestamps:
-        passed = (watermark - first).tumble(every) + first
-    else:
-        passed = watermark - ((watermark - first) % every + every) % every
-    return passed + (every - size)
+    first = (size + (grid.offset or zero)) % every
+    since = watermark - first if first else watermark
+    passed = since.tumble(every) if timestamps else since - (since % every + every) % every
+    back = first + every - size
+    return passed + back if back else passed
 
 
 # -- bounds of expressions -------------------------------------------------------------------------

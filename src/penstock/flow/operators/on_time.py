@@ -61,4 +61,4 @@ class OnTime(Operator):
         return WHOLE
 
     def describe(self) -> str:
-        return f"rows on time: {self.clock}"
+        return f"rows on time: {self.clock}; late ones are counted"
