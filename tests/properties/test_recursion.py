@@ -211,7 +211,7 @@ def run(program: Program, ticks: list[Changes], *, settled: bool = True) -> dict
     return state
 
 
-@examples(5)
+@examples(2)
 @given(programs().flatmap(lambda program: st.tuples(st.just(program), histories(program))))
 def test_after_every_tick_a_loop_holds_the_least_fixpoint_of_the_input_so_far(
     drawn: tuple[Program, list[Changes]],
@@ -222,7 +222,7 @@ def test_after_every_tick_a_loop_holds_the_least_fixpoint_of_the_input_so_far(
         assert {name: slot for name, slot in state.items() if slot} == {}
 
 
-@examples(3)
+@examples(1.5)
 @given(programs().flatmap(lambda program: st.tuples(st.just(program), histories(program, settled=False))))
 def test_rows_that_are_taken_back_before_they_come_do_a_loop_no_lasting_harm(
     drawn: tuple[Program, list[Changes]],

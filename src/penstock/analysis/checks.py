@@ -131,7 +131,10 @@ def _refused_in_loop(
 ) -> NeedNotMet:
     changing = next(i for i in (*node.inputs, node.id, *loop) if not facts[i].append)
     way = [graph.nodes[i] for i in way_of_loss(graph, facts, changing, "append")]
-    ends = (way[0], "from here on rows may be taken back"), (node, "is in a loop, whose rows then may be, too")
+    ends = (
+        (way[0], "from here on rows may be taken back"),
+        (node, "is in a loop, whose rows then may be, too"),
+    )
     return NeedNotMet(
         f"{called(graph, node)} cannot stand in a loop whose rows may be taken back",
         where=steps([ends[0], *((n, "") for n in way[1:]), ends[1]]),

@@ -22,8 +22,8 @@ from penstock.engine.steps import step_for
 from penstock.engine.steps.feedback import ClosingStep
 from penstock.engine.transients import must_take_back_first
 from penstock.expr.check import check
-from penstock.graph.node import Edge
 from penstock.expr.python import Scope, key_of, lower, predicate
+from penstock.graph.node import Edge
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -112,6 +112,10 @@ class RegionWriter:
         """Whether two nodes, of which at least one is in a loop, are not in the same."""
         return self._loop_of.get(one) != self._loop_of.get(other)
 
+    def handed_on(self, node: int) -> Edge | None:
+        """The edge to the node whose code is written where a node's rows are made, if there is one."""
+        return self._inlined.get(node)
+
     def entries(self, node: int) -> tuple[Edge, ...]:
         """The edges that enter a node, in the order of its ports."""
         return tuple(Edge(s, node, port) for port, s in enumerate(self.graph.nodes[node].inputs))
@@ -129,7 +133,7 @@ class RegionWriter:
         return f"round_{self._loop_of[node][0]}"
 
     def next_round(self, node: int) -> str:
-        """The variable with the number of the round after this one, in a loop whose rows may be taken back."""
+        """The variable with the number of the next round, in a loop whose rows may be taken back."""
         return f"next_{self._loop_of[node][0]}"
 
     def times(self, node: int) -> str:
@@ -213,6 +217,10 @@ class RegionWriter:
         """`source`, which is not null, in the form in which it is a dict key."""
         return key_of(dtype, False, source)
 
+    def is_own_key(self, dtype: DataType) -> bool:
+        """Whether a value of a type, as it stands in a row, is a dict key: no two that are equal differ."""
+        return key_of(dtype, False, "value") == "value"
+
     def assign_key(
         self, name: str, exprs: Sequence[Expr], schema: Schema, columns: tuple[str, ...]
     ) -> list[int]:
@@ -239,6 +247,13 @@ class RegionWriter:
         """Source of the row as a tuple in the form in which it is a dict key."""
         pairs = zip(schema.fields, columns, strict=True)
         return tuple_source([key_of(f.type, f.nullable, c) for f, c in pairs])
+
+    def entry(self, schema: Schema, columns: tuple[str, ...]) -> str:
+        """Source of the row as a dict key where nothing else is one: of one column, its value."""
+        if len(columns) == 1:
+            (field,) = schema.fields
+            return key_of(field.type, field.nullable, columns[0])
+        return self.row_key(schema, columns)
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -393,7 +408,7 @@ class RegionWriter:
 
     def write_node(self, node_id: int) -> None:
         """Write what a node does with its inputs' buffers."""
-        step, node = self._steps[node_id], self.graph.nodes[node_id]
+        step = self._steps[node_id]
         with self.code.working_for(node_id):
             buffered = [edge for edge in self.entries(node_id) if self.reads_buffer(edge)]
             self.note_activations(node_id, [edge.source for edge in buffered])

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.loops.sides import OutsideSide, RoundSide, round_side
+from penstock.engine.loops.express import Express, express_from
+from penstock.engine.loops.outside_side import OutsideSide
+from penstock.engine.loops.round_side import KnownSide, RankSide, RoundSide, round_side
 from penstock.engine.loops.step import NestedStep
 from penstock.engine.row import Row, times
 from penstock.engine.steps.joined_rows import JoinedRows
@@ -32,15 +34,26 @@ class NestedInnerJoinStep(NestedStep):
     def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], operator: Join) -> None:
         super().__init__(node, writer, varies)
         self._rows = JoinedRows(node, writer, operator)
+        self._express: Express | None = None
         keys = (operator.left_keys, operator.right_keys)
         self._sides: list[OutsideSide | RoundSide] = []
         for port, what in enumerate(SIDES):
             if not varies[port]:
-                self._sides.append(OutsideSide(node, port, writer, what))
+                self._sides.append(OutsideSide(node, port, writer, what, keys[port]))
             elif not varies[1 - port]:
                 self._sides.append(round_side(node, port, writer, what, keys[port]))
             else:
                 self._sides.append(RoundSide(node, port, writer, what))
+
+    def prepare(self) -> None:
+        """Let pairs of rows that are there once be gathered, where what follows allows it."""
+        for outside, round_ in (self._sides, self._sides[::-1]):
+            if isinstance(outside, OutsideSide) and isinstance(round_, KnownSide | RankSide):
+                if self._rows.operator.residual is None:
+                    self._express = express_from(self.node.id, self.writer)
+                if self._express is not None:
+                    self._express.to.gathers = True
+                    outside.tells_odd = True
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(slot for side in self._sides for slot in side.slots())
@@ -49,8 +62,7 @@ class NestedInnerJoinStep(NestedStep):
         side, code = self._sides[port], self.code
         with self._rows.key_of(port, row) as key:
             if isinstance(side, OutsideSide):
-                row = side.whole(row)
-                weight = side.change(key, row)
+                weight = side.change(key, side.entry(row), row)
                 changed = Row(row.columns, row.whole, weight)
                 if weight is None:
                     self._match(port, changed, key)
@@ -59,13 +71,17 @@ class NestedInnerJoinStep(NestedStep):
                     self._match(port, changed, key)
                 return
             self._match(port, row, key)
-            side.add(key, side.whole(row))
+            side.add(key, row)
 
     def _match(self, port: int, row: Row, key: str) -> None:
         other = self._sides[1 - port]
         if isinstance(other, OutsideSide):
-            with other.each(key) as partner:
-                self._emit_pair(port, row, partner)
+            with other.found(key) as found:
+                if self._express is not None and self.writer.at == self.writer.round(self.node.id):
+                    self._gather(self._express, other, port, row, key, found)
+                    return
+                with other.each_of(key, found) as partner:
+                    self._emit_pair(port, row, partner)
             return
         before, both_vary = self.writer.at, self.varies[port]
         with other.each(key) as partner:
@@ -77,8 +93,31 @@ class NestedInnerJoinStep(NestedStep):
             with self.writer.at_round(at):
                 self._emit_pair(port, row, partner)
 
+    def _gather(
+        self, express: Express, other: OutsideSide, port: int, row: Row, key: str, found: str
+    ) -> None:
+        """What goes round is a set: a row comes or goes once, and mostly meets rows that are there once."""
+        code, odd = self.code, other.odd(key)
+        if odd is not None:
+            with code.block(f"if {odd}:"), other.each_of(key, found) as partner:
+                self._emit_pair(port, row, partner)
+        with code.block("else:" if odd is not None else "if True:"):
+            into = self.writer.fresh("into")
+            code.line(f"{into} = {express.to.came} if {row.copies} > 0 else {express.to.went}")
+            other.collect(key, found, into, self._pair_columns(express, port, row))
+
+    def _pair_columns(self, express: Express, port: int, row: Row) -> list[str | int]:
+        """Per column of what is gathered, a source, or the position in a row of the other side."""
+        width = len(self._rows.schemas[0].fields)
+        pair = [*range(width), *(width + at for at in self._rows.operator.kept_right)]
+        own = range(width) if port == 0 else range(width, width + len(row.columns))
+        start = width if port == 0 else 0
+        return [
+            row.columns[pair[at] - own.start] if pair[at] in own else pair[at] - start
+            for at in express.columns
+        ]
+
     def _emit_pair(self, port: int, row: Row, partner: Row) -> None:
         pair = row.columns + partner.columns if port == 0 else partner.columns + row.columns
         with self._rows.where_residual(pair):
             self.emit(Row(self._rows.output(pair), None, times(row.weight, partner.weight)))
-

@@ -1,16 +1,17 @@
-"""Joins in a loop that must know how many right rows match a left one: left, and semi or anti with a residual.
+"""Joins in a loop that count the right rows of a left one: left, and semi or anti with a residual.
 
 The right side does not go round, so a left row has the same partners in every round. How
 many they are is counted anew where the left row or a right row of its key changes.
 
-Slots: right, key -> {row: weight} or a list; left, as any side that goes round.
+Slots: right, as any side that does not; left, as any side that goes round.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.loops.sides import OutsideSide, round_side
+from penstock.engine.loops.outside_side import OutsideSide
+from penstock.engine.loops.round_side import round_side
 from penstock.engine.loops.step import NestedStep
 from penstock.engine.row import Row, negated, times
 from penstock.engine.steps.joined_rows import JoinedRows
@@ -33,7 +34,7 @@ class NestedMatchedJoinStep(NestedStep):
         self._how = operator.how
         self._rows = JoinedRows(node, writer, operator)
         self._left = round_side(node, 0, writer, "left", operator.left_keys)
-        self._right = OutsideSide(node, 1, writer, "right")
+        self._right = OutsideSide(node, 1, writer, "right", operator.right_keys)
 
     def slots(self) -> tuple[Slot, ...]:
         return (*self._left.slots(), *self._right.slots())
@@ -45,21 +46,23 @@ class NestedMatchedJoinStep(NestedStep):
         changes, key, own = writer.fresh("changes"), writer.fresh("key"), writer.fresh("own")
         code.line(f"{changes} = {{}}")
         with writer.each_row(self.node, 1) as row, self._rows.key_of(1, row) as at:
-            row = self._right.whole(row)
-            change = self._right.change(at, row) or "1"
+            entry = self._right.entry(row)
+            change = self._right.change(at, entry, row) or "1"
             code.line(f"{own} = {changes}.setdefault({at}, {{}})")
-            code.line(f"{own}[{row.whole}] = {own}.get({row.whole}, 0) + {change}")
-        with code.block(f"for {key}, {own} in {changes}.items():"):
-            with self._left.each_row(key) as (left, known):
-                self._change_partners(left, known, key, own)
+            code.line(f"{own}[{entry}] = {own}.get({entry}, 0) + {change}")
+        with (
+            code.block(f"for {key}, {own} in {changes}.items():"),
+            self._left.each_row(key) as (left, known),
+        ):
+            self._change_partners(left, known, key, own)
 
     def _change_partners(self, left: Row, known: str, key: str, changes: str) -> None:
         """A left row of the past: pairs come and go, and it may gain its first partner or lose its last."""
         writer, code = self.writer, self.code
-        right, n, change = writer.fresh("row"), writer.fresh("n"), writer.fresh("change")
+        entry, n, change = writer.fresh("entry"), writer.fresh("n"), writer.fresh("change")
         code.line(f"{change} = 0")
-        with code.block(f"for {right}, {n} in {changes}.items():"), code.block(f"if {n}:"):
-            pair = left.columns + writer.unpack(self._rows.schemas[1], right)
+        with code.block(f"for {entry}, {n} in {changes}.items():"), code.block(f"if {n}:"):
+            pair = left.columns + self._right.row_of(key, entry, n).columns
             with self._rows.where_residual(pair):
                 code.line(f"{change} += {n}")
                 if self._how is How.LEFT:
@@ -84,7 +87,6 @@ class NestedMatchedJoinStep(NestedStep):
 
     def consume(self, port: int, row: Row) -> None:
         writer, code = self.writer, self.code
-        row = self._left.whole(row)
         nulls = writer.null_key_test(self._rows.operator.left_keys, self.node, 0, row.columns)
         if nulls is not None and self._how is not How.SEMI:
             with code.block(f"if {nulls}:"):

@@ -36,6 +36,8 @@ def write_nested(writer: RegionWriter, loop: Sequence[int]) -> None:
     buffers = [n for n in loop if any(writer.reads_buffer(e) for e in writer.readers(n, loop))]
     leaving = [n for n in loop if writer.leaves(n, loop)]
     summed = [n for n in leaving if n not in nested or not nested[n].makes_set]
+    for step in nested.values():
+        step.prepare()
     for line in (f"{round_} = 0", f"{next_} = 1", f"{times} = []", f"{growth} = []"):
         code.line(line)
     for node in summed:
@@ -117,9 +119,7 @@ def _write_sum(writer: RegionWriter, node: int) -> None:
         code.line(f"all_{node}[{row}] = all_{node}.get({row}, 0) + {weight}")
 
 
-def _write_bound(
-    writer: RegionWriter, feedbacks: dict[int, NestedStep], round_: str, growth: str
-) -> None:
+def _write_bound(writer: RegionWriter, feedbacks: dict[int, NestedStep], round_: str, growth: str) -> None:
     code = writer.code
     bound = min(step.max_iterations for step in feedbacks.values())
     with code.block(f"if {round_} > {bound - _SHOWN_ROUNDS}:"):

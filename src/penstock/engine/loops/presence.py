@@ -10,9 +10,10 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.ranks import Ranks
+from penstock.engine.loops.round_side import RoundSide, round_side
 from penstock.engine.loops.runtime import RANK
-from penstock.engine.loops.sides import OutsideSide, RoundSide, round_side
 from penstock.engine.loops.step import NestedStep, copies, nested_step_for
 from penstock.engine.row import Row, negated, times
 from penstock.engine.slot import Slot
@@ -108,7 +109,7 @@ class OutsidePresenceStep(NestedStep):
             test = "> 0" if self._present else "<= 0"
             with self.code.block(f"if ({self.writer.slot_get(self.node.id, 'right')}({key}) or 0) {test}:"):
                 self.emit(row)
-            self._left.add(key, self._left.whole(row))
+            self._left.add(key, row)
 
     @contextmanager
     def _left_key(self, row: Row) -> Generator[str]:
@@ -138,7 +139,9 @@ class RoundPresenceStep(NestedStep):
         self._keys = keys
         self._ranks = Ranks(node.id, writer, "keys", shift=0)
         self._left: OutsideSide | RoundSide = (
-            RoundSide(node, 0, writer, "left") if varies[0] else OutsideSide(node, 0, writer, "left")
+            RoundSide(node, 0, writer, "left")
+            if varies[0]
+            else OutsideSide(node, 0, writer, "left", keys.exprs(0))
         )
 
     def slots(self) -> tuple[Slot, ...]:
@@ -166,8 +169,7 @@ class RoundPresenceStep(NestedStep):
     def _enter_left(self, left: OutsideSide, row: Row, key: str) -> None:
         """A left row from outside comes before the first round: what is known of keys is of the past."""
         code, writer = self.code, self.writer
-        row = left.whole(row)
-        weight = left.change(key, row)
+        weight = left.change(key, left.entry(row), row)
         own, rank = writer.fresh("own"), writer.fresh("rank")
         code.line(f"{own} = {writer.slot_get(self.node.id, 'keys')}({key})")
         with code.block(f"if {own} is not None:"):
@@ -181,9 +183,12 @@ class RoundPresenceStep(NestedStep):
         row = left.whole(row)
         own, at, n = writer.fresh("present"), writer.fresh("at"), writer.fresh("n")
         code.line(f"{own} = {writer.slot_get(self.node.id, 'present')}({key})")
-        with code.block(f"if {own} is not None:"), code.block(f"for {at}, {n} in {own}.items():"):
-            with self._later(writer.at, at):
-                self.emit(Row(row.columns, row.whole, times(row.weight, n)))
+        with (
+            code.block(f"if {own} is not None:"),
+            code.block(f"for {at}, {n} in {own}.items():"),
+            self._later(writer.at, at),
+        ):
+            self.emit(Row(row.columns, row.whole, times(row.weight, n)))
         left.add(key, row)
 
     @contextmanager

@@ -25,6 +25,8 @@ class Ranks:
 
     what:  name of the slot, entry -> history with rank.
     shift: how many rounds later than it comes an entry is there: 1 in a feedback, else 0.
+    gathers: entries that come or go once, in the present round, may be put into the lists
+           `came` and `went`: they are added when all of them are there, which is cheaper.
     """
 
     def __init__(self, node: int, writer: RegionWriter, what: str, shift: int) -> None:
@@ -37,6 +39,8 @@ class Ranks:
         self.before = writer.named("before", node)
         self._pending = writer.named("pending", node)
         self._soon = writer.named("soon", node)
+        self.came, self.went = writer.named("came", node), writer.named("went", node)
+        self.gathers = False
 
     def slot(self) -> Slot:
         return Slot(f"{self._node}.{self._what}")
@@ -53,6 +57,9 @@ class Ranks:
         self._code.line(f"{self.before} = {{}}")
         self._code.line(f"{self._soon} = {{}}")
         self._code.line(f"{self._pending} = {{{self._due()}: {self._soon}}}")
+        if self.gathers:
+            self._code.line(f"{self.came} = []")
+            self._code.line(f"{self.went} = []")
 
     def begin_round(self) -> None:
         self._code.line(f"{self._soon} = {self._pending}.get({self._due()})")
@@ -63,10 +70,27 @@ class Ranks:
         """What came in this round is due in the next; without a shift, its turn has been."""
         if not self._shift:
             return
+        self._add_gathered()
         with self._code.block(f"if {self._soon}:"):
             self._code.line(f"x_heappush({self._times}, {self._due()})")
         with self._code.block("else:"):
             self._code.line(f"del {self._pending}[{self._due()}]")
+
+    def _add_gathered(self) -> None:
+        """Write that what was gathered in this round is added, each entry once."""
+        if not self.gathers:
+            return
+        code, writer = self._code, self._writer
+        entry, weight = writer.fresh("row"), writer.fresh("weight")
+        with code.block(f"if {self.came} or {self.went}:"):
+            counts = f"x_counted({self.came}, {self.went})"
+            with (
+                code.block(f"for {entry}, {weight} in {counts}.items():"),
+                code.block(f"if {weight}:"),
+            ):
+                self.add(entry, weight)
+            code.line(f"{self.came}.clear()")
+            code.line(f"{self.went}.clear()")
 
     def add(self, entry: str, weight: str) -> None:
         """Write that the history of `entry` changes by `weight` at the writer's present `at`."""
@@ -98,17 +122,20 @@ class Ranks:
     def turn(self, emit: Callable[[str, str], None]) -> None:
         """Write what is done for the entries of this round. `emit(entry, weight)` writes what follows."""
         code, writer = self._code, self._writer
+        if not self._shift:
+            self._add_gathered()
         round_ = writer.round(self._node)
         entry, own, rank, weight = (writer.fresh(n) for n in ("row", "own", "rank", "weight"))
-        present = f"{own}.get({round_}, 0) > 0 and x_total({own}, {round_}) > 0"
-        alone = f"{own}.get({round_}, 0) > 0 and (len({own}) == 1 or x_total({own}, {round_}) > 0)"
+        # Below 0 is at most what entered before the first round; a round later than that only adds.
+        settled = f"{own}.get({self._shift}, 1) > 0"
+        present = f"{own}.get({round_}, 0) > 0 and ({settled} or x_total({own}, {round_}) > 0)"
         with code.block(f"for {entry} in {self._pending}.pop({round_}, ()):"):
             code.line(f"{own} = {self._get}({entry})")
             with code.block(f"if {own} is None:"):
                 code.line("continue")
             code.line(f"{rank} = {own}.get({RANK})")
             with code.block(f"if {rank} is None:"):
-                with code.block(f"if {alone}:"):
+                with code.block(f"if {present}:"):
                     code.line(f"{own}[{RANK}] = {round_}")
                     with code.block(f"if {entry} not in {self.before}:"):
                         code.line(f"{self.before}[{entry}] = None")
@@ -148,14 +175,14 @@ class Ranks:
         with code.block(f"elif not {own}:"):
             code.line(f"del {self._slot}[{entry}]")
 
-    def outcome(self, out: str) -> None:
-        """Write which entries came and went in this tick, as rows with weights."""
+    def outcome(self, out: str, row: str) -> None:
+        """Write which entries came and went in this tick. row: pattern of an entry's row with a weight."""
         code, writer = self._code, self._writer
-        entry, old, own = (writer.fresh(n) for n in ("row", "old", "own"))
+        entry, old, own, present = (writer.fresh(n) for n in ("row", "old", "own", "present"))
         with code.block(f"for {entry}, {old} in {self.before}.items():"):
             code.line(f"{own} = {self._get}({entry})")
-            with code.block(f"if {own} is not None and {RANK} in {own}:"):
-                with code.block(f"if {old} is None:"):
-                    code.line(f"{out}.append({entry} + (1,))")
-            with code.block(f"elif {old} is not None:"):
-                code.line(f"{out}.append({entry} + (-1,))")
+            code.line(f"{present} = {own} is not None and {RANK} in {own}")
+            with code.block(f"if {present} and {old} is None:"):
+                code.line(f"{out}.append({row.format(entry, 1)})")
+            with code.block(f"elif {old} is not None and not {present}:"):
+                code.line(f"{out}.append({row.format(entry, -1)})")

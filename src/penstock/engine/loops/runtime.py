@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import heappop, heappush
 from typing import Any
 
@@ -40,7 +41,22 @@ def schedule(pending: Pending, times: list[int], at: int, row: Any) -> None:
         rows[row] = None
 
 
+_MANY = 50
+
+
+def counted(came: list[Any], went: list[Any]) -> dict[Any, int]:
+    """How often each entry came, minus how often it went."""
+    found: dict[Any, int] = Counter(came) if len(came) > _MANY else {}
+    if not found:
+        for entry in came:
+            found[entry] = found.get(entry, 0) + 1
+    for entry in went:
+        found[entry] = found.get(entry, 0) - 1
+    return found
+
+
 RUNTIME: dict[str, Any] = {
+    "x_counted": counted,
     "x_heappop": heappop,
     "x_heappush": heappush,
     "x_later": later,

@@ -20,39 +20,47 @@ if TYPE_CHECKING:
 
 
 class SetStep(NestedStep):
-    """A slot `history`: row -> rank and weights by round."""
+    """A slot `history`: row, or its only column -> rank and weights by round."""
 
     makes_set = True
+    consolidates = True
 
     def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], shift: int) -> None:
         super().__init__(node, writer, varies)
-        self._ranks = Ranks(node.id, writer, "history", shift)
+        self.ranks = Ranks(node.id, writer, "history", shift)
 
     def slots(self) -> tuple[Slot, ...]:
-        return (self._ranks.slot(),)
+        return (self.ranks.slot(),)
 
     def begin_loop(self) -> None:
-        self._ranks.begin_loop()
+        self.ranks.begin_loop()
 
     def begin_round(self) -> None:
-        self._ranks.begin_round()
+        self.ranks.begin_round()
 
     def end_round(self) -> None:
-        self._ranks.end_round()
+        self.ranks.end_round()
 
     def consume(self, port: int, row: Row) -> None:
-        key = self.writer.fresh("row")
-        self.code.line(f"{key} = {self.writer.row_key(self.node.schema, row.columns)}")
-        self._ranks.add(key, copies(self.writer, row))
+        entry = self.writer.entry(self.node.schema, row.columns)
+        if not entry.isidentifier():
+            key = self.writer.fresh("row")
+            self.code.line(f"{key} = {entry}")
+            entry = key
+        self.ranks.add(entry, copies(self.writer, row))
 
     def turn(self) -> None:
         def emit(entry: str, weight: str) -> None:
-            self.emit(Row(self.writer.unpack(self.node.schema, entry), entry, weight))
+            if len(self.node.schema.fields) == 1:
+                self.emit(Row((entry,), None, weight))
+            else:
+                self.emit(Row(self.writer.unpack(self.node.schema, entry), entry, weight))
 
-        self._ranks.turn(emit)
+        self.ranks.turn(emit)
 
     def outcome(self, out: str) -> None:
-        self._ranks.outcome(out)
+        single = len(self.node.schema.fields) == 1
+        self.ranks.outcome(out, "({}, {})" if single else "{} + ({},)")
 
 
 class NestedFeedbackStep(SetStep):

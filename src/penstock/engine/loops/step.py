@@ -41,6 +41,9 @@ class NestedStep(Step):
         super().__init__(node, writer)
         self.varies = varies
 
+    def prepare(self) -> None:
+        """Settle with other steps of the loop how rows are handed on, before anything is written."""
+
     def begin_loop(self) -> None:
         """Write what must stand before anything enters the loop."""
 

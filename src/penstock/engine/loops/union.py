@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.loops.sides import OutsideSide
 from penstock.engine.loops.step import NestedStep, nested_step_for
 from penstock.engine.row import Row
+from penstock.engine.slot import Slot
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.join import Join
@@ -22,41 +22,43 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.engine.region_writer import RegionWriter
-    from penstock.engine.slot import Slot
     from penstock.engine.steps.step import Step
     from penstock.graph.node import Node
 
 
 class NestedUnionStep(NestedStep):
-    """Slots: entry, by port that enters and needs one: `()` -> {row: weight}."""
+    """Slots: entry, by port that enters and needs one: row -> weight."""
 
     keeps_state = False
 
     def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> None:
         super().__init__(node, writer, varies)
         self.sites = len(node.inputs)
-        self._entries: dict[int, OutsideSide] = {}
+        self._counted: list[int] = []
         if _is_multiplied(writer, node.id):
-            self._entries = {
-                port: OutsideSide(node, port, writer, f"entry{port}")
-                for port, source in enumerate(node.inputs)
-                if not varies[port] and not writer.is_append(source)
-            }
+            entering = [port for port in range(len(node.inputs)) if not varies[port]]
+            self._counted = [port for port in entering if not writer.is_append(node.inputs[port])]
 
     def slots(self) -> tuple[Slot, ...]:
-        return tuple(slot for entry in self._entries.values() for slot in entry.slots())
+        return tuple(Slot(f"{self.node.id}.entry{port}") for port in self._counted)
 
     def consume(self, port: int, row: Row) -> None:
-        entry = self._entries.get(port)
-        if entry is None:
+        if port not in self._counted:
             self.emit(row)
             return
-        key = self.writer.fresh("row")
-        self.code.line(f"{key} = {self.writer.row_key(self.node.schema, row.columns)}")
-        row = Row(row.columns, key, row.weight)
-        change = entry.change(key, row)
-        with self.code.block(f"if {change}:"):
-            self.emit(Row(row.columns, row.whole, change))
+        code, writer = self.code, self.writer
+        slot, get = writer.slot(self.node.id, f"entry{port}"), writer.slot_get(self.node.id, f"entry{port}")
+        entry, old, new, change = (writer.fresh(n) for n in ("row", "old", "new", "change"))
+        code.line(f"{entry} = {writer.row_key(self.node.schema, row.columns)}")
+        code.line(f"{old} = {get}({entry}) or 0")
+        code.line(f"{new} = {old} + {row.copies}")
+        with code.block(f"if {new}:"):
+            code.line(f"{slot}[{entry}] = {new}")
+        with code.block(f"elif {old}:"):
+            code.line(f"del {slot}[{entry}]")
+        code.line(f"{change} = ({new} if {new} > 0 else 0) - ({old} if {old} > 0 else 0)")
+        with code.block(f"if {change}:"):
+            self.emit(Row(row.columns, entry, change))
 
 
 def _is_multiplied(writer: RegionWriter, node: int) -> bool:
