@@ -281,7 +281,7 @@ def crossover() -> None:
     """Both paths by the number of rows of a tick, given as a list."""
     rng = random.Random(7)
     print(f"{'rows':>8}  " + "  ".join(f"{name:>23}" for name in ("chain", "words", "distinct", "join+sum")))
-    for rows in (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000):
+    for rows in (1_000, 3_000, 10_000, 20_000, 40_000, 80_000, 300_000):
         numbers = list(range(rows))
         words = [f"word{rng.randrange(10_000)}" for _ in range(rows)]
         left = [Pair(rng.randrange(rows), at) for at in range(rows)]

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pytest.importorskip("polars")
@@ -34,6 +34,7 @@ from penstock.testing.random_flows import (
 )
 from penstock.testing.random_rows import rows
 from penstock.testing.strategies import Case, Tick, _add_sinks, _taken_back, cases, cuts
+from tests.properties.effort import examples
 
 Rows = list[tuple[Any, ...]]
 ALWAYS = Columnar(1, always=True)
@@ -175,13 +176,13 @@ def runs(draw: st.DrawFn, kind: st.SearchStrategy[Case]) -> tuple[Case, list[Tic
     return case, ticks, draw(st.lists(st.booleans(), min_size=len(ticks), max_size=len(ticks)))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(0.8)
 @given(runs(columnar_cases()))
 def test_flows_of_expressions_are_the_same_in_columns(run: tuple[Case, list[Tick], list[bool]]) -> None:
     check_alike(*run)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(0.3)
 @given(runs(st.booleans().flatmap(lambda deferred: cases(deferred=deferred))))
 def test_flows_of_any_operators_are_the_same_in_columns(run: tuple[Case, list[Tick], list[bool]]) -> None:
     check_alike(*run)

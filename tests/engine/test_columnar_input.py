@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 pl = pytest.importorskip("polars")
@@ -23,6 +23,7 @@ from penstock.engine.columnar import choice
 from penstock.errors import BadInput, BadRow, EvaluationError
 from penstock.expr.annotations import Int32
 from penstock.expr.types import DecimalType
+from tests.properties.effort import examples
 
 NOON = datetime(2001, 9, 11, 12, 34, 56, 789012, UTC)
 NAN = float("nan")
@@ -79,14 +80,14 @@ ODD_ITEMS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(0.6)
 @given(st.lists(ITEMS, max_size=5), st.lists(ODD_ITEMS, max_size=2))
 def test_a_list_is_taken_or_refused_as_in_rows(right: list[Any], odd: list[Any]) -> None:
     rows = [*right, *odd]
     assert told(passing(Item), rows) == told(passing(Item, columnar="never"), rows)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(0.3)
 @given(st.lists(st.one_of(ITEMS, st.builds(ps.Change, ITEMS, st.integers(-2, 2) | ODD)), max_size=5))
 def test_a_list_of_changes_is_taken_or_refused_as_in_rows(rows: list[Any]) -> None:
     in_rows = passing(Item, table=True, columnar="never")
@@ -94,6 +95,7 @@ def test_a_list_of_changes_is_taken_or_refused_as_in_rows(rows: list[Any]) -> No
 
 
 @pytest.mark.parametrize("row", [bool, int, Int32, float, str, bytes, date, datetime, Decimal, int | None])
+@examples(0.2)
 @given(values=st.lists(ODD, max_size=3))
 def test_a_list_of_bare_values_is_taken_or_refused_as_in_rows(row: Any, values: list[Any]) -> None:
     assert told(passing(row), values) == told(passing(row, columnar="never"), values)
@@ -293,3 +295,10 @@ def test_a_constant_counts_once_per_row() -> None:
     assert [tuple(change.row) for change in made["sum"]] == [(6, 3.0)]
     assert [tuple(change.row) for change in made["select"]] == [(1,)] * 3
     assert [tuple(change.row) for change in made["beside"]] == [(1, 5), (1, 6), (1, 7)]
+
+
+@pytest.mark.parametrize("columnar", ["always", "never"])
+def test_a_date_that_python_does_not_have_is_refused(columnar: Any) -> None:
+    frame = pl.DataFrame({"value": [5_000_000]}).select(pl.col("value").cast(pl.Int32).cast(pl.Date))
+    with pytest.raises(BadInput, match="no value of Python"):
+        passing(date, columnar=columnar).tick(rows=frame)

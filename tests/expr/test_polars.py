@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 pl = pytest.importorskip("polars")
@@ -22,6 +22,7 @@ from penstock.expr.functions.arithmetic import RANGES
 from penstock.expr.python import compile_rows
 from penstock.expr.tree import Expr
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
+from tests.properties.effort import examples
 
 Row = tuple[Any, ...]
 COLUMNAR = [at for at, f in enumerate(SCHEMA.fields) if polars_type(f.type) is not None]
@@ -81,7 +82,7 @@ def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[Low
     return needless
 
 
-@settings(max_examples=400)
+@examples(3)
 @given(expressions(), st.lists(rows, min_size=1, max_size=12), st.booleans())
 def test_the_columnar_form_agrees_with_generated_python(expr: Expr, some: list[Wide], bounded: bool) -> None:
     try:

@@ -87,4 +87,9 @@ def _columns(frame: Any) -> dict[str, list[Any]]:
                 fix="pip install 'penstock[columnar]', or give rows",
             ) from error
         frame = pl.DataFrame(frame)
-    return {series.name: series.to_list() for series in frame.get_columns()}
+    try:
+        return {series.name: series.to_list() for series in frame.get_columns()}
+    except (ValueError, OverflowError) as error:
+        raise BadInput(
+            "a frame holds what no value of Python is", why=str(error), fix="leave it out"
+        ) from error

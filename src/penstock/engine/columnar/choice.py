@@ -43,7 +43,7 @@ class Columnar:
             return None
         from penstock.engine.columnar.large_ticks import LargeTicks
 
-        ticks = LargeTicks(program, names, least=self.least, always=self.always)
+        ticks = LargeTicks(program, names, least=self.least, always=self.always, lazily=self.lazily)
         return ticks if any(shape.does_something for shape in ticks.shapes) else None
 
 

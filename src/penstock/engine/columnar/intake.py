@@ -169,6 +169,11 @@ def _decimals(type: DecimalType, series: pl.Series) -> pl.Series | None:
     return series if series.dtype == dtype_of(type) else None
 
 
+@_accepted.register(DateType)
+def _dates(type: DateType, series: pl.Series) -> pl.Series | None:
+    return series if series.dtype == pl.Date and _in_years(series.dt.year()) else None
+
+
 @_accepted.register(StrType)
 def _strings(type: StrType, series: pl.Series) -> pl.Series | None:
     if isinstance(series.dtype, pl.Categorical | pl.Enum):
@@ -182,4 +187,9 @@ def _timestamps(type: TimestampType, series: pl.Series) -> pl.Series | None:
     if not isinstance(dtype, pl.Datetime) or dtype.time_zone is None or dtype.time_unit == "ns":
         return None
     moments = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    return moments.cast(pl.Datetime("us"))
+    return moments.cast(pl.Datetime("us")) if _in_years(moments.dt.year()) else None
+
+
+def _in_years(years: pl.Series) -> bool:
+    """Whether Python has dates in all of these years."""
+    return bool(years.is_between(1, 9999).all())

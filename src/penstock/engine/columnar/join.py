@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 
+# Polars looks at every row that is held, where rows look up their keys: so many of the
+# former take as long as one of the latter.
+_SCANNED_PER_ROW = 64
+
 
 @dataclass(frozen=True)
 class JoinPlan:
@@ -144,15 +148,20 @@ class HeldJoin:
         """Whether its state stands in frames, and not in its slots."""
         return self._held is not None
 
-    def take(self, most: int) -> bool:
-        """Bring the state into frames. False where that cannot be, or is more than `most` rows: it stays."""
+    def take(self, rows: int, *, lazily: bool) -> bool:
+        """Bring the state into frames, for a tick of so many rows. False where that is not worth it.
+
+        lazily: the state may stay in frames; else none is brought there that is in the slots.
+        """
         if self._held is not None:
-            return True
+            held = sum(frame.height for frames in self._held for frame in frames)
+            return held <= rows * _SCANNED_PER_ROW
         slots = [self._slot(port) for port in (0, 1)]
         if not all(type(slot) is dict for slot in slots):
             return False
         taken = cast("list[dict[Any, Any]]", slots)
-        if sum(len(rows) for slot in taken for rows in slot.values()) > most:
+        # More state than the tick has rows is not worth its way into frames and back.
+        if sum(len(own) for slot in taken for own in slot.values()) > (rows if lazily else 0):
             return False
         frames = [self._frames(port, slot) for port, slot in enumerate(taken)]
         for slot in taken:

@@ -31,11 +31,14 @@ class LargeTicks:
     names: of the generated code: functions and slots. The code that large ticks need is added to it.
     least: with fewer rows a part runs in rows.
     always: run on frames even where that gains nothing.
+    lazily: the state of joins may stay in frames from tick to tick.
 
     program: the generated code of the parts' rests, for the places of errors in it.
     """
 
-    def __init__(self, program: Program, names: dict[str, Any], *, least: int, always: bool) -> None:
+    def __init__(
+        self, program: Program, names: dict[str, Any], *, least: int, always: bool, lazily: bool
+    ) -> None:
         graph = program.graph
         analysis = analyse(graph)
         consumers = live_consumers(graph)
@@ -77,6 +80,7 @@ class LargeTicks:
                     lambda slot: names[f"slot_{slot.replace('.', '_')}"],
                     least=least,
                     always=always,
+                    lazily=lazily,
                     wanted_as_rows=delayed,
                 )
                 self._runners.append(run)

@@ -23,9 +23,6 @@ Rows = list[tuple[Any, ...]]
 Given = Rows | Columns
 Function = Callable[..., tuple[Rows, ...]]
 
-# A join's state is brought into frames for a tick that is not much smaller than it.
-_STATE_PER_ROW = 4
-
 
 class PartRunner:
     """Runs a part on rows or columns, whichever come; what leaves it may be either, too.
@@ -34,6 +31,7 @@ class PartRunner:
     slot:     the mapping of a slot, by name, as it is at the time.
     least:    with fewer rows the part runs in rows.
     always:   run on frames even where that gains nothing.
+    lazily:   the state of joins may stay in frames from tick to tick.
     wanted_as_rows: outputs that must be rows.
     """
 
@@ -48,6 +46,7 @@ class PartRunner:
         *,
         least: int,
         always: bool,
+        lazily: bool,
         wanted_as_rows: frozenset[int],
     ) -> None:
         self._graph = graph
@@ -57,6 +56,7 @@ class PartRunner:
         self._rest = rest
         self._least = least
         self._always = always
+        self._lazily = lazily or always
         self._wanted_as_rows = wanted_as_rows
         self.joins = {
             node: HeldJoin(plan, lambda port, node=node: slot(f"{node}.{SIDES[port]}"))
@@ -91,8 +91,7 @@ class PartRunner:
             return False
         if not self._always and not shape.pays and not any(isinstance(given, Columns) for given in inputs):
             return False
-        most = count * _STATE_PER_ROW
-        return all(join.take(most) for join in self.joins.values())
+        return all(join.take(count, lazily=self._lazily) for join in self.joins.values())
 
     def _on_frames(self, inputs: Sequence[Given]) -> tuple[Given, ...]:
         shape, part = self._shape, self._shape.part
