@@ -263,6 +263,12 @@ class CheckpointInUse(PenstockError):
     code = "P312"
 
 
+class NotPlainData(PenstockError, TypeError):
+    """State holds a value that cannot be stored."""
+
+    code = "P313"
+
+
 # --- Spark: P4xx ------------------------------------------------------------------------
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.errors import BadRow, UserFunctionFailed
+from penstock.errors import BadRow, NotPlainData, UserFunctionFailed
 from penstock.testing import Backend, check_ticks
 
 AnyStream = ps.Stream[Any, Any, Any, Any]
@@ -23,6 +24,13 @@ class Sale(NamedTuple):
 class Range(NamedTuple):
     low: int
     high: int
+
+
+class Thing:
+    """An object that is no plain data."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
 
 
 def add(total: int, n: int) -> int:
@@ -279,3 +287,44 @@ def test_a_value_of_another_type_than_declared_is_refused() -> None:
     flow.sink("out", flow.source("n", int).fold(0, lambda sum, n: sum + 0.5, name="halves"))
     with pytest.raises(BadRow, match="'halves' accumulated"):
         ps.Engine(flow).tick(n=[1])
+
+
+def test_what_is_accumulated_goes_on_after_a_restart(tmp_path: Path) -> None:
+    def seen(all_: frozenset[str], sale: Sale) -> frozenset[str]:
+        return all_ | {sale.shop}
+
+    def carry(kept: list[int], n: int) -> tuple[list[int], int]:
+        kept.append(n)
+        return kept, sum(kept)
+
+    def build() -> ps.Flow:
+        flow = ps.Flow("kept")
+        sales = flow.source("sales", Sale)
+        flow.sink("shops", sales.fold(frozenset(), seen, commutative=True).map(sorted, returns=list[str]))
+        flow.sink("range", sales.select(value=col.price, into=int).fold(Range(9, 9), widened))
+        flow.sink("sums", sales.select(value=col.price, into=int).scan(list, carry))
+        return flow
+
+    batches = [[Sale("a", 5)], [Sale("b", 7)], [Sale("a", 1)]]
+    for count in (1, 3):
+        sinks = {name: ps.io.Memory() for name in ("shops", "range", "sums")}
+        sources = {"sales": ps.io.Rows(batches[:count])}
+        ps.run(build(), sources=sources, sinks=sinks, checkpoint=tmp_path)  # type: ignore[arg-type]
+    changes = {name: [tuple(change) for change in sink.changes()] for name, sink in sinks.items()}
+    assert changes == {
+        "shops": [(["a"], -1), (["a", "b"], 1)],
+        "range": [(Range(5, 9), -1), (Range(1, 9), 1)],
+        "sums": [(12, 1), (13, 1)],
+    }
+
+
+def test_a_value_that_is_no_plain_data_works_in_memory_and_is_refused_by_a_checkpoint(tmp_path: Path) -> None:
+    def flow() -> ps.Flow:
+        made = ps.Flow("thing")
+        things = made.source("n", int).fold(Thing(0), lambda thing, n: Thing(thing.size + n))
+        made.sink("out", things.map(lambda thing: thing.size, returns=int))
+        return made
+
+    assert ps.Engine(flow()).tick(n=[1, 2])["out"] == [(3, 1)]
+    with pytest.raises(NotPlainData, match="a Thing cannot be stored"):
+        ps.run(flow(), sources={"n": ps.io.Rows([[1]])}, sinks={"out": ps.io.Memory()}, checkpoint=tmp_path)

@@ -35,7 +35,7 @@ def accumulated_schema(function: Callable[..., Any], returns: Any, init: object)
         return schema_of(returns)
     annotated = _returned(function)
     if annotated is not None:
-        return schema_of(annotated)
+        return _schema_or_any(annotated)
     return _schema_or_any(type(init() if callable(init) else init))
 
 
@@ -45,7 +45,7 @@ def scanned_schema(function: Callable[..., Any], returns: Any) -> Schema:
         return schema_of(returns)
     for option in (_returned(function), *typing.get_args(_returned(function))):
         if typing.get_origin(option) is tuple and len(typing.get_args(option)) == 2:
-            return schema_of(typing.get_args(option)[1])
+            return _schema_or_any(typing.get_args(option)[1])
     return schema_of(object)
 
 
@@ -56,7 +56,8 @@ def _returned(function: Callable[..., Any]) -> Any:
         return None
 
 
-def _schema_or_any(type_: type) -> Schema:
+def _schema_or_any(type_: Any) -> Schema:
+    """The schema of a type that was not given for one, and need not be that of a column."""
     try:
         return schema_of(type_)
     except UnknownRowType:

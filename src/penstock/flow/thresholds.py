@@ -44,7 +44,7 @@ def threshold(
             fix=f"one that only grows: {', '.join(growing)}" if growing else "a column that only grows",
             column=name,
         )
-    if growth is None or name not in growth.columns:
+    if growth is None or name is None or name not in growth.columns:
         raise _refused(origin(nodes, stream.node_id), nodes[stream.node_id].name, place, name)
     fields = {f.name: f for f in schema.fields}
     checked = _checked(value, fields[name], place)

@@ -1,7 +1,7 @@
 """Plain data to bytes and back, for state and messages.
 
 Values: None, bool, int of any size, float, str, bytes, Decimal, date, aware
-datetime, tuple or list, dict (whose keys may be tuples). Sequences come back as
+datetime, tuple or list, dict (whose keys may be tuples), frozenset. Sequences come back as
 tuples, datetimes in UTC, every NaN as the one NAN. Bytes that were not made
 here give `CheckpointDamaged`; nothing in them is ever executed.
 """
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
-from penstock.errors import CheckpointDamaged
+from penstock.errors import CheckpointDamaged, NotPlainData
 from penstock.expr.runtime import NAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _msgpack: Any = msgpack
-_BIG_INT, _DECIMAL, _DATE, _TIMESTAMP = 1, 2, 3, 4
+_BIG_INT, _DECIMAL, _DATE, _TIMESTAMP, _SET = 1, 2, 3, 4, 5
 _EXACT = Context(prec=1000)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -40,14 +40,31 @@ def _extension(value: object) -> Any:
             return _msgpack.ExtType(_TIMESTAMP, micros.to_bytes(8, "big", signed=True))
         case date() if not isinstance(value, datetime):
             return _msgpack.ExtType(_DATE, value.toordinal().to_bytes(4, "big"))
+        case frozenset():
+            return _msgpack.ExtType(_SET, _members(cast("frozenset[object]", value), _extension))
         case _:
-            raise TypeError(f"{type(value).__name__} is not plain data: {value!r}")
+            raise NotPlainData(
+                f"a {type(value).__name__} cannot be stored: {value!r:.100}",
+                why="What an operator keeps between ticks is stored as plain data, never as Python objects.",
+                fix="keep numbers, text, bytes, dates, tuples, lists, dicts or frozensets of these,\n"
+                "or run without a checkpoint",
+                type=type(value).__name__,
+            )
+
+
+def _members(value: frozenset[object], extension: Callable[[object], Any]) -> bytes:
+    """The members one after the other, sorted by their bytes: a set has no order of its own."""
+    pack = _pack(extension)
+    return b"".join(sorted(map(pack, value)))
 
 
 def _key_extension(value: object) -> Any:
     # Decimal("1.0") and Decimal("1.00") are one dict key, so they must be one key here too.
     if isinstance(value, Decimal):
         value = _EXACT.normalize(value) if value else Decimal(0)
+    if isinstance(value, frozenset):
+        members = _members(cast("frozenset[object]", value), _key_extension)
+        return _msgpack.ExtType(_SET, members)
     return _extension(value)
 
 
@@ -60,14 +77,29 @@ def _value_of(code: int, data: bytes) -> object:
         return _EPOCH + int.from_bytes(data, "big", signed=True) * _MICROSECOND
     if code == _DATE:
         return date.fromordinal(int.from_bytes(data, "big"))
+    if code == _SET:
+        members = _msgpack.Unpacker(**_UNPACKING, max_buffer_size=max(1, len(data)))
+        members.feed(data)
+        found = frozenset(members)
+        if members.tell() != len(data):
+            raise ValueError("a set is cut off")
+        return found
     raise ValueError(f"unknown extension {code}")
+
+
+_UNPACKING: dict[str, Any] = {
+    "use_list": False,
+    "strict_map_key": False,
+    "ext_hook": _value_of,
+    "unicode_errors": "surrogatepass",
+}
 
 
 def value_encoder() -> Callable[[object], bytes]:
     """A function from values to bytes. Not to be shared between threads.
 
     Equal values give equal bytes but for the order of dicts and the scale of
-    decimals. It raises `TypeError` for what is not plain data.
+    decimals. It raises `NotPlainData`, a `TypeError`, for anything else.
     """
     return _pack(_extension)
 
@@ -85,9 +117,7 @@ def _pack(extension: Callable[[object], Any]) -> Callable[[object], bytes]:
 def decode(data: bytes) -> Any:
     """The value that was encoded. Raises `CheckpointDamaged` for anything else."""
     try:
-        value = _msgpack.unpackb(
-            data, use_list=False, strict_map_key=False, ext_hook=_value_of, unicode_errors="surrogatepass"
-        )
+        value = _msgpack.unpackb(data, **_UNPACKING)
     except (ValueError, TypeError, ArithmeticError, _msgpack.UnpackException) as error:
         raise CheckpointDamaged(
             "bytes are not encoded state", why=f"{type(error).__name__}: {error}", file=None
@@ -101,6 +131,8 @@ def decode(data: bytes) -> Any:
 def _with_one_nan(value: Any) -> Any:
     if isinstance(value, float):
         return value if value == value else NAN
+    if isinstance(value, frozenset):
+        return frozenset(_with_one_nan(v) for v in cast("frozenset[Any]", value))
     if isinstance(value, tuple):
         return tuple(_with_one_nan(v) for v in cast("tuple[Any, ...]", value))
     if isinstance(value, dict):

@@ -36,16 +36,19 @@ Inputs = Sequence[tuple[Schema, Bag]]
 
 def items_by_key(schema: Schema, bag: Bag, keys: Keys, item: Expr | None) -> Iterator[tuple[Row, list[Any]]]:
     """Per key what functions get of its rows, as users see it."""
-    seen = to_user(schema)
-    if item is not None:
-        typed, value = check(item, schema), function_of(item, schema)
-        bare = to_user(Schema((Field("value", typed.type, typed.nullable),), scalar=True))
+    seen = to_user(schema) if item is None else item_of(item, schema)
     parts = [function_of(expr, schema) for _, expr in keys]
     groups: dict[Row, list[Any]] = {}
     for row in bag.elements():
-        found = seen(row) if item is None else bare((value(row),))
-        groups.setdefault(tuple(part(row) for part in parts), []).append(found)
+        groups.setdefault(tuple(part(row) for part in parts), []).append(seen(row))
     yield from groups.items()
+
+
+def item_of(item: Expr, schema: Schema) -> Callable[[Row], Any]:
+    """The function from a row to the value of an expression, as users see it."""
+    typed, value = check(item, schema), function_of(item, schema)
+    seen = to_user(Schema((Field("value", typed.type, typed.nullable),), scalar=True))
+    return lambda row: seen((value(row),))
 
 
 def folded(

@@ -74,8 +74,10 @@ class Folding(Step):
 class WholeFold(Folding):
     """One value of all rows. Slot: () -> the row last sent.
 
-    start: None where the first row is what a fold begins with.
+    reduces: the first row is what it begins with.
     """
+
+    consolidates = True
 
     def __init__(
         self, node: Node, writer: RegionWriter, function: Callable[..., object], init: object, reduces: bool
@@ -86,7 +88,6 @@ class WholeFold(Folding):
         self.value = writer.named("value", node.id)
         self.old = writer.named("old", node.id)
         self.touched = writer.named("touched", node.id)
-        self.consolidates = True
         self.sites = 1 if writer.is_append(node.id) else 2
 
     def slots(self) -> tuple[Slot, ...]:
@@ -136,6 +137,8 @@ class KeyedFold(Folding):
     `touched` holds what the keys of this tick have accumulated, in the order in which they came.
     """
 
+    consolidates = True
+
     def __init__(
         self, node: Node, writer: RegionWriter, operator: FoldKeyed | ReduceKeyed, first: object | None
     ) -> None:
@@ -145,7 +148,6 @@ class KeyedFold(Folding):
         self.reduces = isinstance(operator, ReduceKeyed)
         self.first = None if self.reduces else self.start(first)
         self.touched = writer.named("touched", node.id)
-        self.consolidates = True
         self.sites = 1 if writer.is_append(node.id) else 3
 
     def slots(self) -> tuple[Slot, ...]:
