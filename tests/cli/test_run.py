@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import subprocess
 import sys
@@ -104,7 +105,8 @@ def test_a_second_ctrl_c_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyP
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("penstock.engine.run.run", interrupted)
+    # Imported here: earlier tests may have left another one behind in its package.
+    monkeypatch.setattr(importlib.import_module("penstock.engine.run"), "run", interrupted)
     done = CliRunner().invoke(app, ["run", "flows:flow", "--source", "sales=json:in"])
     assert (done.exit_code, done.stderr) == (130, "stopped at once; what was committed is kept\n")
 
