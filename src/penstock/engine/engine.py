@@ -85,6 +85,7 @@ class Engine(RunsSignals):
         graph = bound_loops(flow.graph(), max_iterations)
         self.program = compile_program(graph, schedule=Schedule(schedule), counting=count_activations)
         self._memory: StateInMemory | None = None
+        keeps_signals = state is not None
         # Others that keep the state must find all of it in its slots.
         large = columnar_from(columnar, columnar_rows, lazily=state is None and memory is None)
         if state is None:
@@ -98,6 +99,9 @@ class Engine(RunsSignals):
             )
         self._flow = flow
         self._machine = Machine(self.program, state, large)
+        if keeps_signals:
+            for island in self._machine.islands.values():
+                island.keep_in(state)
         self._event_time = EventTime(graph, state)
         self._ticks = first_tick
         self._failure: BaseException | None = None

@@ -11,6 +11,7 @@ from penstock.engine.event_time import end_slots
 from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consumers, plan_parts
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
+from penstock.engine.signals.durable import signal_slots
 from penstock.engine.signals.islands import island_of
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.source_code import Purpose
@@ -127,7 +128,12 @@ def compile_program(
         schedule=schedule,
         counting=counting,
         parts=parts,
-        slots=(*(s for s in slots if not s.transient), *(d.slot for d in delayed), *end_slots(graph)),
+        slots=(
+            *(s for s in slots if not s.transient),
+            *(d.slot for d in delayed),
+            *end_slots(graph),
+            *signal_slots(graph),
+        ),
         transient=tuple(s for s in slots if s.transient),
         delayed=delayed,
         source_append={name: analysis.facts[n].append for name, n in graph.sources.items()},

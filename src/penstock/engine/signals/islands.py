@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.signals.durable import Durable
 from penstock.engine.signals.loops import Loops
 from penstock.engine.signals.machine import Leaving, SignalMachine
 from penstock.expr.rows import from_user, to_user
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.plan import Part
     from penstock.engine.signals.moment import Moment
+    from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph, Node
 
 Rows = list[tuple[Any, ...]]
@@ -34,11 +36,21 @@ class Island:
         self.left: Mapping[int, Leaving] = {}
         self.loops = Loops(machine)
         self._moment = moment
+        self._durable: Durable | None = None
         self._entering: list[list[tuple[int, Callable[[tuple[Any, ...]], Any]]]] = [
             _entering(graph, part, node) for node in part.inputs
         ]
         self._outputs = part.outputs
         self._rows = {n: _leaving(graph.nodes[n]) for n in part.outputs}
+
+    def keep_in(self, state: Mapping[str, SlotMapping]) -> None:
+        """Go on from what is in the slots, and write there what every tick changes."""
+        self._durable = Durable(self.machine, state)
+
+    def save_all(self) -> None:
+        """Write the whole state, where it is to be written at all."""
+        if self._durable is not None:
+            self._durable.save(self.machine.nodes)
 
     def __call__(self, *inputs: Rows) -> tuple[Rows, ...]:
         values = {
@@ -47,7 +59,12 @@ class Island:
             if rows
             for node, value in entering
         }
-        self.machine.run(values, self._moment.tick)
+        if self._durable is None:
+            self.machine.run(values, self._moment.tick)
+        else:
+            ran: list[int] = []
+            self.machine.run(values, self._moment.tick, ran)
+            self._durable.save(ran)
         left = self.left = self.machine.taken()
         return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
 

@@ -9,7 +9,7 @@ itself; they are there to be compared with, and give the same answers.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,7 @@ class SignalMachine:
         self._queue: list[int] = []
         self._flags: list[int] = []
         self._parts: list[Callable[..., None]] = []
+        self._nodes_of: dict[int, tuple[int, ...]] = {}
         self._sources = _Sources()
         self.module.variables |= {
             "push": heapq.heappush,
@@ -148,6 +149,7 @@ class SignalMachine:
         variables = self.module.variables
         self.module.forget({part.at})
         self._parts[part.at] = _nothing_to_do
+        del self._nodes_of[part.at]
         variables.pop(function_name(part.at), None)
         for block in part.triggers:
             if part.at in variables.get(late_name(block), ()):
@@ -236,6 +238,7 @@ class SignalMachine:
         self.module.execute(source, constants, [part.at for part in parts])
         self._parts.extend([_nothing_to_do] * (len(self._flags) - len(self._parts)))
         for part in parts:
+            self._nodes_of[part.at] = tuple(part.nodes)
             function = self._parts[part.at] = self.module.variables[function_name(part.at)]
             if part.root.node in self.arrangement.sources:
                 self._sources[part.root.node] = function
@@ -260,15 +263,26 @@ class SignalMachine:
             *(a.value if isinstance(a, Constant) else inputs[a] for a in operator.arguments)
         )
 
+    def has_value(self, node: int) -> bool:
+        """Whether an operator has fired yet. Only of one whose value is kept."""
+        return self.module.variables[value_name(node)] is not NO_VALUE
+
     # -- ticks ---------------------------------------------------------------------------------------
 
-    def run(self, values: Values, tick: int) -> None:
-        """One tick in which these sources fire. Raises `UserFunctionFailed` where an operator does."""
+    def run(self, values: Values, tick: int, ran: list[int] | None = None) -> None:
+        """One tick in which these sources fire. Raises `UserFunctionFailed` where an operator does.
+
+        ran: gets the operators of the parts that ran.
+        """
         self.module.variables["tick"] = tick
         try:
             for source, value in values.items():
                 self._sources[source](value)
-            self._run_parts()
+            if ran is None:
+                self._run_parts()
+            else:
+                self._run_parts_noting(ran)
+                ran.extend(n for s in values for n in self._nodes_of[self.arrangement.runs_in[s].part.at])
         except Exception as error:
             raise explained(error, self.module, self.nodes, tick) from error
 
@@ -313,6 +327,21 @@ class SignalMachine:
             if queued[at]:
                 queued[at] = 0
                 run()
+
+    def _run_parts_noting(self, ran: list[int]) -> None:
+        for at in self._due():
+            self._flags[at] = 0
+            self._parts[at]()
+            ran.extend(self._nodes_of[at])
+
+    def _due(self) -> Iterator[int]:
+        """The numbers of the parts that are to be run, while the tick finds them."""
+        if self._queued:
+            while self._queue:
+                yield heapq.heappop(self._queue)
+        else:
+            self._queue.clear()
+            yield from (at for at in range(len(self._parts)) if self._flags[at])
 
     def run_events(self, events: Iterable[tuple[int, Any]], first: int) -> None:
         """A tick per event: a source and its value. first: the number of the first tick."""

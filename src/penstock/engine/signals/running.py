@@ -71,6 +71,8 @@ class RunsSignals:
             self._failure = error
             raise
         self._ticks += count
+        for island in self._machine.islands.values():
+            island.save_all()
         return shown
 
     def _replay(self) -> Replay:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from datetime import datetime, timedelta
 from math import copysign, inf, sqrt
 from typing import Any
@@ -70,40 +70,12 @@ def line(
     return slope, intercept, 1.0 if r2 > 1.0 else r2
 
 
-def quantile_linear(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
-    place = q * (n - 1)
-    at = int(place)
-    low, part = sorted_blocks.at(blocks, counts, at), place - at
-    if not part:
-        return low
-    high = sorted_blocks.at(blocks, counts, at + 1)
-    # Two equal infinities have no difference.
-    return low if low == high else low + (high - low) * part
-
-
-def quantile_lower(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
-    return sorted_blocks.at(blocks, counts, int(q * (n - 1)))
-
-
-def quantile_higher(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
-    place = q * (n - 1)
-    at = int(place)
-    return sorted_blocks.at(blocks, counts, at + (place > at))
-
-
-def quantile_midpoint(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
-    low, high = quantile_lower(blocks, counts, n, q), quantile_higher(blocks, counts, n, q)
-    return low if low == high else low + (high - low) / 2
-
-
-def quantile_nearest(blocks: list[list[Any]], counts: list[int], n: int, q: float) -> Any:
-    return sorted_blocks.at(blocks, counts, round(q * (n - 1)))
-
-
 FUNCTIONS: dict[str, Any] = {
     "NAN": NAN,
     "INFINITY": inf,
+    "bisect_left": bisect_left,
     "bisect_right": bisect_right,
+    "insort": insort,
     "time_went_back": time_went_back,
     "multiple_before": multiple_before,
     "root": root,
@@ -122,9 +94,5 @@ FUNCTIONS: dict[str, Any] = {
     "put_in": sorted_blocks.put,
     "take_out": sorted_blocks.take,
     "places": sorted_blocks.places,
-    "quantile_linear": quantile_linear,
-    "quantile_lower": quantile_lower,
-    "quantile_higher": quantile_higher,
-    "quantile_midpoint": quantile_midpoint,
-    "quantile_nearest": quantile_nearest,
+    "value_at": sorted_blocks.at,
 }

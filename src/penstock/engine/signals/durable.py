@@ -1,0 +1,129 @@
+"""The state of signals in slots: current values, and what operators remember.
+
+Per operator a slot; per variable of it a key, with the value as plain data. Written at the end
+of a tick for the operators of the parts that ran, read once before the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.signals.part_writer import cell_name, value_name
+from penstock.engine.slot import Slot
+from penstock.errors import WrongType
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+
+if TYPE_CHECKING:
+    from penstock.engine.signals.machine import SignalMachine
+    from penstock.engine.slot import SlotMapping
+    from penstock.expr.types import Schema
+    from penstock.graph.node import FlowGraph, Node
+
+VALUE = "value"
+_PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, datetime)
+
+
+def slot_of(node: Node) -> Slot:
+    """Where a signal is kept."""
+    return Slot(f"{node.id}.signal")
+
+
+def signal_slots(graph: FlowGraph) -> tuple[Slot, ...]:
+    """The slots of all signals of a flow."""
+    return tuple(slot_of(node) for node in graph.nodes if isinstance(node.operator, SignalOperator))
+
+
+class Durable:
+    """Keeps the variables of a machine in slots. Made before the first tick: what is in the slots goes on."""
+
+    def __init__(self, machine: SignalMachine, state: Mapping[str, SlotMapping]) -> None:
+        self._machine = machine
+        self._slots: dict[int, SlotMapping] = {
+            node.id: state[slot_of(node).name]
+            for node in machine.nodes.values()
+            if isinstance(node.operator, SignalOperator)
+        }
+        self._forms = Forms(node.schema for node in machine.nodes.values())
+        variables = machine.module.variables
+        for node, slot in self._slots.items():
+            kept = slot.get(VALUE)
+            if kept is not None and node in machine.kept:
+                variables[value_name(node)] = self._forms.thawed(kept[0])
+            for cell in machine.steps[node].cells():
+                kept = slot.get(cell.name)
+                if kept is not None:
+                    variables[cell_name(node, cell.name)] = cell.thaw(self._forms.thawed(kept[0]))
+
+    def save(self, nodes: Iterable[int]) -> None:
+        """Write what is to be known of operators. Raises `WrongType` for a value that is no plain data."""
+        for node in nodes:
+            if node in self._slots:
+                try:
+                    self._save(node)
+                except NoPlainData as error:
+                    raise self._refused(node, error) from None
+
+    def _save(self, node: int) -> None:
+        machine, slot = self._machine, self._slots[node]
+        variables = machine.module.variables
+        # In a tuple of one each, for null is a value, too.
+        if node in machine.kept and machine.has_value(node):
+            slot[VALUE] = (self._forms.frozen(variables[value_name(node)]),)
+        for cell in machine.steps[node].cells():
+            slot[cell.name] = (self._forms.frozen(cell.freeze(variables[cell_name(node, cell.name)])),)
+
+    def _refused(self, node_id: int, error: NoPlainData) -> WrongType:
+        node = self._machine.nodes[node_id]
+        return WrongType(
+            f"{node.name!r} holds a {error}, which cannot be stored",
+            where=[node.place],
+            why="State is plain data, so that another process can read it, and another version of the code.",
+            fix="use numbers, text, bytes, dates, decimals, rows of the flow's sources,\n"
+            "and lists, tuples and dicts of them",
+            operator=node.name,
+        )
+
+
+class NoPlainData(TypeError):
+    """A value of some class of its own. Says which."""
+
+
+class Forms:
+    """Values as plain data that nobody alters and that tells a list from a tuple, and back.
+
+    schemas: whose row classes may be among the values.
+    """
+
+    def __init__(self, schemas: Iterable[Schema]) -> None:
+        classes = {s.row_class for s in schemas if not s.scalar and s.row_class is not None}
+        self._classes: dict[str, type[Any]] = {c.__qualname__: c for c in classes}
+
+    def frozen(self, value: Any) -> Any:
+        """The stored form of a value. Raises `NoPlainData`."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return value
+        if kind is list or kind is tuple:
+            return (kind.__name__, *map(self.frozen, value))
+        if kind is dict:
+            return ("dict", *((self.frozen(k), self.frozen(v)) for k, v in value.items()))
+        if self._classes.get(kind.__qualname__) is kind:
+            fields = value if isinstance(value, tuple) else vars(value).values()
+            return (f"row {kind.__qualname__}", *map(self.frozen, fields))
+        raise NoPlainData(kind.__name__)
+
+    def thawed(self, kept: Any) -> Any:
+        """The value whose stored form this is."""
+        if not isinstance(kept, list | tuple):
+            return kept
+        kind: str = kept[0]  # pyright: ignore[reportUnknownVariableType]
+        items: Any = kept[1:]  # pyright: ignore[reportUnknownVariableType]
+        if kind == "dict":
+            return {self.thawed(k): self.thawed(v) for k, v in items}
+        values = [self.thawed(item) for item in items]
+        if kind == "list":
+            return values
+        return tuple(values) if kind == "tuple" else self._classes[kind.removeprefix("row ")](*values)

@@ -1,0 +1,126 @@
+"""Windows whose values are kept in order of size, beside that in which they came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+
+from penstock.engine.signals.statistics.kernel import Kernel, Variable
+from penstock.engine.signals.statistics.windows import Inputs, in_order, spans
+from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Values in order of size: sources of statements and expressions, with `{}` for a value or a place.
+
+    put, take: let one in and out. at: the value at a place, from 0.
+    places:    how many are less, and how many are not greater.
+    """
+
+    variables: tuple[Variable, ...]
+    put: str
+    take: str
+    at: str
+    places: str
+
+
+FEW = Order(
+    (Variable("sorted", "[]", lists=1),),
+    "$insort($sorted, {})",
+    "del $sorted[$bisect_left($sorted, {})]",
+    "$sorted[{}]",
+    "$bisect_left($sorted, {0}), $bisect_right($sorted, {0})",
+)
+"""One list: moving its values takes less time than a function call."""
+
+MANY = Order(
+    (
+        Variable("blocks", "[]", lists=2),
+        Variable("tops", "[]", lists=1),
+        Variable("counts", "[]", lists=1),
+    ),
+    "$put_in($blocks, $tops, $counts, {})",
+    "$take_out($blocks, $tops, $counts, {})",
+    "$value_at($blocks, $counts, {})",
+    "$places($blocks, $tops, $counts, {})",
+)
+"""See `sorted_blocks.py`."""
+
+_FEW = 2_000
+"""Values of a window up to which one list is quicker than blocks."""
+
+
+def order_of(window: Window) -> Order:
+    """How the values of a window are kept."""
+    return FEW if isinstance(window, CountWindow) and window.size <= _FEW else MANY
+
+
+@singledispatch
+def sorted_window(window: Window, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
+    """The kernel of `value` after `lines`, over the values in their order and `$n`, their count."""
+    raise NotImplementedError(f"no kernel for {type(window).__name__}")
+
+
+@sorted_window.register(CountWindow)
+def _by_count(window: CountWindow, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
+    size, least, order = window.size, window.min_periods, order_of(window)
+    variables = (
+        Variable("k", "0"),
+        Variable("n", "0"),
+        Variable("ready", str(least == 0)),
+        Variable("ring", f"[None] * {size}", lists=1),
+        *order.variables,
+    )
+    turn = (
+        "$old = $ring[$k]",
+        "if $old is not None:",
+        f"    {order.take.format('$old')}",
+        "    $n -= 1",
+        *inputs.guarded((order.put.format("$x"), "$n += 1", "$ring[$k] = $x"), ("$ring[$k] = None",)),
+        "$k += 1",
+        f"if $k == {size}:",
+        "    $k = 0",
+        f"if $n >= {least}:",
+        "    $ready = True",
+    )
+    return Kernel(variables, (*turn, *lines), f"({value}) if $n >= {least} else $NAN", "$ready")
+
+
+@sorted_window.register(TimeWindow)
+def _by_time(window: TimeWindow, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
+    least, order = window.min_periods, order_of(window)
+    variables = (
+        Variable("k", "0"),
+        Variable("n", "0"),
+        Variable("last", "None"),
+        Variable("ready", str(least == 0)),
+        Variable("times", "[]", lists=1),
+        Variable("values", "[]", lists=1),
+        *order.variables,
+    )
+    turn = (
+        *in_order(),
+        f"$limit = $t - {inputs.span}",
+        "while $k < len($times) and $times[$k] <= $limit:",
+        f"    {order.take.format('$values[$k]')}",
+        "    $k += 1",
+        "    $n -= 1",
+        # Once what has left is more than the rest, it goes.
+        "if $k > $n + 16:",
+        "    del $times[:$k], $values[:$k]",
+        "    $k = 0",
+        *inputs.guarded(("$times.append($t)", "$values.append($x)", order.put.format("$x"), "$n += 1")),
+        f"if $n >= {least}:",
+        "    $ready = True",
+    )
+    shown = f"({value}) if $n >= {least} else $NAN"
+    return Kernel(variables, (*turn, *lines), shown, "$ready", spans(window.span))
+
+
+@sorted_window.register(Expanding)
+def _by_all(window: Expanding, inputs: Inputs, lines: tuple[str, ...], value: str) -> Kernel:
+    order = order_of(window)
+    enter = inputs.guarded((order.put.format("$x"), "$n += 1"))
+    variables = (Variable("n", "0"), *order.variables)
+    return Kernel(variables, (*enter, *lines), value, f"$n >= {window.min_periods}")
