@@ -82,7 +82,7 @@ def agrees(expr: Expr, some: list[Row], known: Callable[[pl.DataFrame], list[Low
     return needless
 
 
-@examples(3)
+@examples(1)
 @given(expressions(), st.lists(rows, min_size=1, max_size=12), st.booleans())
 def test_the_columnar_form_agrees_with_generated_python(expr: Expr, some: list[Wide], bounded: bool) -> None:
     try:

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node
 
 
+# With a number behind they name something else: temporaries of expressions, buffers of nodes.
+_NUMBERED_OTHERWISE = frozenset({"x", "rows", "out", "all", "news", "loop_count", "ticks", "part", "region"})
+
 # Python nests no more than 20 loops and 100 levels in one function; each operator may add a level.
 _LONGEST_RUN = 12
 
@@ -167,7 +170,7 @@ class RegionWriter:
         """A variable name that is used nowhere else in the region."""
         self._fresh += 1
         clean = re.sub(r"\W", "_", name)
-        if not clean[:1].isalpha() or keyword.iskeyword(clean):
+        if not clean[:1].isalpha() or keyword.iskeyword(clean) or clean in _NUMBERED_OTHERWISE:
             clean = f"v_{clean}"
         return f"{clean}_{self._fresh}"
 

@@ -1,0 +1,27 @@
+"""Columns may have any name, also one that generated code uses for something else."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import col
+
+
+@pytest.mark.parametrize(
+    "name", ["x", "rows", "out", "all", "news", "v", "key", "group", "made", "inputs", "weight", "x_1"]
+)
+@pytest.mark.parametrize("before", range(4))
+def test_a_column_is_not_mistaken_for_a_variable_of_the_code(name: str, before: int) -> None:
+    names = [*(f"a{at}" for at in range(before)), "k", name]
+    row: Any = NamedTuple("row", [(n, int | None if n == name else int) for n in names])  # type: ignore[misc]
+    flow = ps.Flow("names")
+    made = flow.table("source", row).with_columns(k=ps.coalesce(ps.when(True, col.k), abs(col.k) % 2))
+    flow.sink("out", made)
+    flow.sink("twice", made.union(made))
+    values = (*range(before), 7, None)
+    outputs = ps.Engine(flow).tick(source=[values])
+    assert outputs["out"].raw == [(*values, 1)]
+    assert outputs["twice"].raw == [(*values, 2)]
