@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, assert_type
 
 import penstock as ps
 from penstock import col
+from penstock.lattice import Max
 
 
 class Bid(NamedTuple):
@@ -134,6 +135,22 @@ assert_type(
 )
 
 
+# Order and folds.
+assert_type(auctions.sort(), ps.Stream[Auction, ps.Bounded, ps.Append, ps.Ordered])
+assert_type(auctions.sort([col.id.desc(), "category"]), ps.Stream[Auction, ps.Bounded, ps.Append, ps.Ordered])
+assert_type(
+    bids.sort_by(lambda bid: bid.price, lifetime="tick", nondet="a page at a time"),
+    ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered],
+)
+assert_type(bids.unique(), ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered])
+assert_type(
+    numbers.scan(0, lambda total, n: (total + n, str(n))), ps.Stream[str, ps.Unbounded, ps.Append, ps.Ordered]
+)
+total = numbers.fold(0, lambda total, n: total + n)
+flow.sink("total", total.filter(lambda n: n > 3))
+flow.sink("reached", numbers.lattice_fold(Max()).at_least(3))
+
+
 # What is known more of goes where less is asked.
 def any_bids(stream: ps.Stream[Bid]) -> None:
     flow.sink("any", stream)
@@ -153,3 +170,14 @@ engine = ps.Engine(flow)
 changes = engine.tick(bids=[Bid(1, "ann", 2.0)], corrections=[ps.insert(Bid(1, "ann", 3.0))])["any"]
 assert_type(changes[0].weight, int)
 report: str = ps.explain(flow)
+
+# Event time.
+on_time = bids.watermark(col.price, lateness=1, late="late")
+assert_type(on_time, ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered])
+assert_type(on_time.late(), ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered])
+assert_type(on_time.first_within(10, by="auction"), ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered])
+windows = ps.tumbling(col.price, 10)
+closed = on_time.group_by("auction", window=windows, big=col.price > 100).agg(n=ps.count())
+assert_type(closed, ps.Stream[Any, ps.Unbounded, ps.Append, ps.Ordered])
+updated = on_time.group_by(window=windows, emit="updates").agg(n=ps.count())
+assert_type(updated, ps.Stream[Any, ps.Unbounded, ps.Changes, ps.NoOrder])

@@ -112,6 +112,33 @@ wants_append(bids.top_k(3, by=col.price))  # rejected
 wants_order(bids.distinct())  # rejected
 wants_order(bids.union(bids))  # rejected
 
+# Event time.
+corrections.watermark(col.price, lateness=1)  # rejected
+bids.union(bids).watermark(col.price, lateness=1)  # rejected
+bids.watermark(col.price)  # rejected
+bids.watermark(col.price, lateness=1, unit="minutes")  # rejected
+on_time = bids.watermark(col.price, lateness=1)
+per_window = on_time.group_by("auction", window=ps.tumbling(col.price, 10))
+wants_append(per_window.agg(price=col.price))  # rejected
+wants_append(
+    on_time.group_by(window=ps.session(col.price, 10), emit="updates").agg(n=ps.count())  # rejected
+)
+on_time.group_by(window=ps.session(col.price, 10), emit="always")  # rejected
+on_time.group_by("auction", hour=ps.tumbling(col.price, 10))  # rejected
+on_time.union(bids).first_within(10, by="auction")  # rejected
+
+# Order and folds.
+bids.sort()  # rejected
+bids.sort("price", lifetime="day")  # rejected
+bids.sort_by(price)  # rejected
+known.union(bids).sort()  # rejected
+known.sort_by(category, lifetime="tick").fold(0, lambda n, row: n + row.price)  # rejected
+bids.fold(0.0, lambda total, bid: total + bid.cost)  # rejected
+bids.reduce(lambda one, other: one.price)  # rejected
+bids.fold(0.0, lambda total, bid: total + bid.price, lifetime="static", commutative="yes")  # rejected
+bids.lattice_fold(max)  # rejected
+wants_order(known.sort().union(known))  # rejected
+
 # Recursion.
 flow.feedback(Bid).close(corrections)  # rejected
 flow.feedback(Bid).close(bids.difference(bids))  # rejected
