@@ -30,7 +30,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     __slots__ = ()
 
     def watermark(
-        self,
+        self: StreamTime[T_co, B, Append, Ordered],
         column: Expr | str,
         *,
         lateness: GivenSpan,
@@ -91,14 +91,14 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return cast("Stream[T_co, B, Append, Ordered]", late)
 
     def first_within(
-        self,
+        self: StreamTime[T_co, B, Append, Ordered],
         within: GivenSpan,
         *,
         by: Expr | str | Sequence[Expr | str],
         time: str | None = None,
         unit: Unit | None = None,
         name: str | None = None,
-    ) -> Stream[T_co, B, G, O]:
+    ) -> Stream[T_co, B, Append, Ordered]:
         """Of rows with equal keys less than `within` apart, the first (see `operators.first_within`).
 
         by:   the keys: columns or expressions; without any, all rows have equal keys.
@@ -113,7 +113,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         for key in keys:
             check_expression("first_within", key, place)
             check(key, self._schema)
-        stream = cast("Stream[T_co, B, G, O]", self)
+        stream = cast("Stream[T_co, B, Append, Ordered]", self)
         return add_first_within(stream, within, keys, time, unit, name, place)
 
     # -- construction ----------------------------------------------------------------------
