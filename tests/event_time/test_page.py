@@ -30,7 +30,7 @@ def test_what_the_page_shows_can_be_built() -> None:
     assert len(blocks) == 2
     for block in blocks:
         last = block.rstrip().splitlines()[-1]
-        exec(block, names)
+        exec(compile(block, str(PAGE), "exec", dont_inherit=True), names)
         if last.startswith("shown.join"):
             flow.sink("out", eval(last, names))
             assert "forgets" in ps.explain(flow)
