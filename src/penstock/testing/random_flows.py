@@ -270,6 +270,8 @@ def _mutual(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     return Grown(draw(st.sampled_from([even, odd])), 60)
 
 
+LOOPS: tuple[Grow, ...] = (_countdown, _countdown_of_a_bag, _closure, _mutual)
+
 WAYS: tuple[Grow, ...] = (
     _select,
     _with_columns,

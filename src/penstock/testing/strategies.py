@@ -24,7 +24,9 @@ from penstock.flow.stream import Stream
 from penstock.graph.node import FlowGraph
 from penstock.testing.random_flows import DEFERRED, WAYS, Grown, grow
 from penstock.testing.random_folds import FOLDS
+from penstock.testing.random_pairs import CHAINS, PAIRS
 from penstock.testing.random_rows import row_types, rows
+from penstock.testing.random_ticks import TICKS
 
 Tick: TypeAlias = Mapping[str, list[Any]]
 Row: TypeAlias = tuple[Any, ...]
@@ -76,7 +78,13 @@ class Case:
 
 @st.composite
 def cases(
-    draw: st.DrawFn, *, deferred: bool = False, settled: bool = True, tables: bool = True, folds: bool = False
+    draw: st.DrawFn,
+    *,
+    deferred: bool = False,
+    settled: bool = True,
+    tables: bool = True,
+    folds: bool = False,
+    ticks: bool = False,
 ) -> Case:
     """A flow of any operators, with input.
 
@@ -84,9 +92,11 @@ def cases(
     settled:  no table row is ever taken back before it came; else only in the end
               are all rows there at least 0 times.
     tables:   with sources whose rows may be taken back.
-    folds:    with folds, lattices and thresholds.
+    folds:    with folds, lattices, thresholds and chains.
+    ticks:    a flow of given ticks, with operators that answer each tick for itself,
+              and without loops within a tick.
     """
-    flow = Flow("drawn")
+    flow = Flow("drawn", ticks="given" if ticks else "any")
     sources: list[Grown] = []
     inputs: dict[str, list[Change[Any]]] = {}
     last_type: Any = None
@@ -103,8 +113,10 @@ def cases(
         if is_table:
             inputs[name] = draw(_taken_back(inputs[name], settled=settled))
         sources.append(Grown(stream, max(1, len(given))))
-    ways = (*(DEFERRED if deferred else WAYS), *(FOLDS * 2 if folds else ()))
-    streams = grow(draw, sources, draw(st.integers(1, 7)), ways)
+    ways = (*(DEFERRED if deferred else WAYS), *PAIRS, *((*FOLDS * 2, *CHAINS) if folds else ()))
+    if ticks:
+        ways = TICKS
+    streams = grow(draw, sources, draw(st.integers(1, 4 if ticks else 7)), ways)
     _add_sinks(draw, flow, streams)
     return Case(flow, inputs)
 
