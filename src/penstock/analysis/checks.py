@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.analysis.names import called
 from penstock.analysis.strata import find_loops
+from penstock.analysis.verdict import upstream
 from penstock.analysis.witness import cycle_across_ticks, cycle_through, steps, way_of_loss
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.graph.facts import Delay
@@ -49,7 +50,7 @@ def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
         return
     for node in graph.nodes:
         why = node.operator.depends_on_cut()
-        if why and node.operator.guard() is None:
+        if why and node.operator.guard() is None and not _ticks_are_given(graph, node):
             raise GuardMissing(
                 f"the answer of {called(graph, node)} depends on how the input is cut into ticks",
                 where=steps([(node, "no nondet=")]),
@@ -86,6 +87,13 @@ def check_guards(graph: FlowGraph, facts: Sequence[Facts]) -> None:
                 "may take back what went round",
                 "What followed from a row a tick later may hold itself up when the row is taken back;",
             )
+
+
+def _ticks_are_given(graph: FlowGraph, node: Node) -> bool:
+    """Whether all that a node hears of comes from sources whose ticks are part of the input."""
+    heard = range(len(graph.nodes)) if node.operator.runs_each_tick else upstream(graph, node.id)
+    sources = [graph.nodes[n].operator for n in heard if not graph.nodes[n].inputs]
+    return all(source.begins_ticks for source in sources)
 
 
 def _guard_missing(graph: FlowGraph, path: Sequence[int], port: str, role: str, why: str) -> GuardMissing:

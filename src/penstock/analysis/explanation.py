@@ -143,8 +143,12 @@ def _regions(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
     width = len(str(len(analysis.regions)))
     for at, region in enumerate(analysis.regions, start=1):
         names = ", ".join(label(graph, graph.nodes[n]) for n in region.nodes)
-        entering = sorted({number[e.source] for e in region.inputs})
-        when = f"  (when {' or '.join(map(str, entering))} is)" if entering else ""
+        sources = sorted({e.source for e in region.inputs})
+        silent = [n for n in sources if graph.nodes[n].operator.may_be_silent()]
+        entering = sorted({number[n] for n in sources if n not in silent})
+        reasons = [f"{' or '.join(map(str, entering))} is"] if entering else []
+        reasons += [f"{label(graph, graph.nodes[n])} is not silent" for n in silent]
+        when = f"  (when {', or '.join(reasons)})" if reasons else ""
         yield f"{at:>{width}}  {names}{when}"
 
 
@@ -182,6 +186,7 @@ def _sinks(analysis: Analysis) -> Iterator[str]:
 _MEANING = {
     Verdict.NO_COORDINATION: "rows are only ever added, whoever has seen what",
     Verdict.DETERMINISTIC: "the same however the input is cut; rows may be taken back",
+    Verdict.GIVEN_TICKS: "the same for the same values in the same order",
     Verdict.GUARDED: "see its guards",
 }
 

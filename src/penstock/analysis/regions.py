@@ -1,7 +1,7 @@
 """Regions: maximal parts of a flow that are active together.
 
 A node that reads streams of one activation is active exactly when they are, so
-it belongs to their region. A node where different activations meet, one that
+it belongs to their region. Behind a node that may be silent a new one begins. A node where different activations meet, one that
 hears from the tick before or runs in each, and a loop are *junctions*: each heads a region.
 """
 
@@ -35,7 +35,7 @@ def find_activation(graph: FlowGraph, order: Order) -> tuple[int, ...]:
     activation = [node.id for node in graph.nodes]
     for node_id in sorted(activation, key=order.ranks.__getitem__):
         node = graph.nodes[node_id]
-        heads = {activation[i] for i in node.inputs}
+        heads = {i if graph.nodes[i].operator.may_be_silent() else activation[i] for i in node.inputs}
         delayed = any(port.delay is not Delay.NONE for port in node.operator.ports())
         if node_id in loop_head:
             activation[node_id] = loop_head[node_id]

@@ -17,6 +17,7 @@ class Verdict(Enum):
 
     NO_COORDINATION = "needs no coordination"
     DETERMINISTIC = "deterministic and live"
+    GIVEN_TICKS = "follows its ticks"
     GUARDED = "depends on the cut into ticks"
 
 
@@ -28,6 +29,8 @@ def find_verdicts(graph: FlowGraph, facts: Sequence[Facts]) -> dict[str, Verdict
 def _verdict(graph: FlowGraph, facts: Sequence[Facts], sink: int) -> Verdict:
     if not facts[sink].det:
         return Verdict.GUARDED
+    if any(graph.nodes[node].operator.begins_ticks for node in upstream(graph, sink)):
+        return Verdict.GIVEN_TICKS
     grows = all(facts[node].append and facts[node].det for node in upstream(graph, sink))
     return Verdict.NO_COORDINATION if grows else Verdict.DETERMINISTIC
 

@@ -15,6 +15,7 @@ from penstock.engine.change import Changes
 from penstock.engine.queue import PerSource, limit_of
 from penstock.errors import BadInput
 from penstock.expr.rows import to_user
+from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Batch, Call, Feed, Reader, SinkTarget, Source, Writer, open_sink, open_source
 from penstock.io.dead_letter import DeadLetters
@@ -108,12 +109,13 @@ def open_sources(
     for name, source in sources.items():
         node = engine.program.graph.nodes[engine.program.graph.sources[name]]
         operator = node.operator
-        assert isinstance(operator, SourceOperator)
+        assert isinstance(operator, SourceOperator | SignalSource)
+        bounded = isinstance(operator, SourceOperator) and operator.bounded
         feed = Feed(
             name,
             operator.schema,
             append=engine.program.source_append[name],
-            follow=follow and not operator.bounded,
+            follow=follow and not bounded,
             taken=positions[positions_slot(name)],
             from_user=partial(engine.internal_rows, name),
         )
@@ -122,8 +124,9 @@ def open_sources(
             given = source()
         reader = open_source(given, feed)
         closing.callback(reader.close)
-        rows = limit_of(tick_rows, name) or TICK_ROWS
-        opened.append(Intake(name, reader, operator.bounded, rows, dead_letters_of(name, source, durable)))
+        # Each value of a signal is a tick of its own.
+        rows = 1 if isinstance(operator, SignalSource) else limit_of(tick_rows, name) or TICK_ROWS
+        opened.append(Intake(name, reader, bounded, rows, dead_letters_of(name, source, durable)))
     return opened
 
 

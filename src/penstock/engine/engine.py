@@ -16,11 +16,11 @@ from penstock.engine.machine import Machine
 from penstock.engine.memory import StateInMemory, bytes_of
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program
-from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues
+from penstock.engine.queue import PerSource, QUEUE_ROWS, Queues, check_limits, limit_of
 from penstock.errors import BadInput, EngineStopped
 from penstock.expr.rows import from_user, to_user
 from penstock.engine.signals.running import RunsSignals
-from penstock.engine.signals.values import ValueCheck
+from penstock.engine.signals.values import rows_of_signal
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
 
@@ -46,7 +46,8 @@ class Engine(RunsSignals):
     `run_tick` and `run_available` make ticks of what is queued. One thread uses an engine.
 
     tick_rows:  how many queued rows a tick takes from each source at most: a number for
-           all, or one per name; by default whatever is queued. A bounded source is taken whole.
+           all, or one per name; by default whatever is queued. A bounded source is taken whole,
+           and of a signal always one value.
     queue_rows: how many rows of each source may wait for ticks, likewise. By default 100,000.
     max_iterations: bound of the rounds of every loop within one tick, instead of
            those that the flow gives its feedbacks.
@@ -118,7 +119,9 @@ class Engine(RunsSignals):
             name for name, node in graph.sources.items() if _is_bounded(graph.nodes[node].operator)
         }
         bounded = {name: name in self._bounded for name in graph.sources}
-        self._queues = Queues(bounded, tick_rows, queue_rows)
+        limits = {n: 1 if n in self._signals else limit_of(tick_rows, n) for n in graph.sources}
+        check_limits("tick_rows", tick_rows, graph.sources)
+        self._queues = Queues(bounded, {n: rows for n, rows in limits.items() if rows is not None}, queue_rows)
         self._outlets = [
             (name, self.program.sink_append[name], to_user(schema), schema)
             for name, schema in ((n, graph.nodes[at].schema) for n, at in graph.sinks.items())
@@ -187,7 +190,11 @@ class Engine(RunsSignals):
             if intake is None:
                 raise self._unknown_source(name)
             if name in self._signals:
-                given = (given,)
+                # A tick has one value of a signal; what is fed are values for as many ticks.
+                if in_columns:
+                    given = (given,)
+                else:
+                    _check_iterable(name, given)
             elif given.__class__ is not list:
                 if is_frame(given):
                     rows[name] = self._from_frame(name, given, in_columns=in_columns)
@@ -420,7 +427,7 @@ def _is_bounded(operator: object) -> bool:
 def _intake(operator: object, append: bool) -> Callable[[Iterable[Any]], Rows]:
     """From what users give to internal rows."""
     if isinstance(operator, SignalSource):
-        return ValueCheck(operator).rows
+        return rows_of_signal(operator)
     assert isinstance(operator, Source)
     what = f"source {operator.name!r}"
     return from_user(operator.schema, what=what, change=None if append else Change)

@@ -117,7 +117,9 @@ class Flow:
                 where=[Step(first, "first"), Step(place, "second")],
                 fix="give one of them another name, or let union() of both streams leave",
             )
-        node = self.add(Sink(name), stream.schema, (stream,), None, place)
+        shown_as_is = isinstance(stream, Signal) and not stream.schema.scalar
+        schema = schema_of(object) if shown_as_is else stream.schema
+        node = self.add(Sink(name), schema, (stream,), None, place)
         self._sinks[name] = node.node_id
 
     @overload

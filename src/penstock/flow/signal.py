@@ -125,7 +125,8 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         place = Place.of_caller()
         check_count("delay", count, place)
         initial = None if init is _NOT_GIVEN else Constant(init)
-        return self.add(DelaySignal(count, initial), place, schema=self._schema, name=name)
+        schema = self._schema if initial is None else ANY_VALUE
+        return self.add(DelaySignal(count, initial), place, schema=schema, name=name)
 
     def lag(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
         """Another name of `delay`, as statistics have it."""

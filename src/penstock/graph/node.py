@@ -34,6 +34,8 @@ class Operator(ABC):
     """Whether it has something to say in a tick in which nothing reaches it. It starts no tick."""
     runs_first_tick: ClassVar[bool] = False
     """Whether it has something to say in the first tick, whatever reaches it. It starts no tick."""
+    begins_ticks: ClassVar[bool] = False
+    """Whether each of its values is a tick of its own: then its ticks are part of the input."""
     linear: ClassVar[bool] = False
     """Whether it answers each row by itself and remembers nothing: a row that goes takes its answer along."""
     __slots__ = ()
@@ -60,6 +62,10 @@ class Operator(ABC):
         Such an operator must have a `guard`, unless the ticks of the flow are given.
         """
         return ""
+
+    def may_be_silent(self) -> bool:
+        """Whether it may have nothing to say in a tick in which it acts, so that those behind it do not run."""
+        return False
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
         """Which columns only grow while rows of its input are only added, given those of the inputs."""

@@ -30,6 +30,8 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.reduce import Reduce
 from penstock.flow.operators.reduce_keyed import ReduceKeyed
 from penstock.flow.operators.scan import Scan
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.state import State
 from penstock.flow.operators.unique import Unique
@@ -49,6 +51,12 @@ def not_on_spark(operator: Operator) -> str:
     if operator.depends_on_cut():
         return "It answers each tick for itself, and tasks keep neither ticks nor the order of rows."
     return ""
+
+
+@not_on_spark.register(SignalOperator)
+@not_on_spark.register(ValueRows)
+def _signal(operator: Operator) -> str:
+    return "What signals show depends on the order of values, which rows lose between tasks."
 
 
 @not_on_spark.register(Chain)

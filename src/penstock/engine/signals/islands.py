@@ -12,6 +12,7 @@ from penstock.expr.rows import from_user, to_user
 from penstock.expr.types import AnyType
 from penstock.flow.operators.signals.last_row import LastRow
 from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.signals.value_rows import ValueRows
 
 if TYPE_CHECKING:
@@ -71,8 +72,10 @@ class Island:
 
 def _entering(graph: FlowGraph, part: Part, node: int) -> list[tuple[int, Callable[[tuple[Any, ...]], Any]]]:
     """Which sources of signals take the rows of a node, and the value that each takes of a row."""
-    if isinstance(graph.nodes[node].operator, SignalOperator):
-        return [(node, _only)]
+    operator = graph.nodes[node].operator
+    if isinstance(operator, SignalOperator):
+        rows = isinstance(operator, SignalSource) and not operator.schema.scalar
+        return [(node, to_user(graph.nodes[node].schema) if rows else _only)]
     reading = (n for n in part.nodes if isinstance(graph.nodes[n].operator, LastRow))
     value = to_user(graph.nodes[node].schema)
     return [(n, value) for n in reading if node in graph.nodes[n].inputs]

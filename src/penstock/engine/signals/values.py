@@ -47,6 +47,10 @@ class ValueCheck:
         schema = self._source.schema
         return from_user(schema, what=f"signal {self._source.name!r}"), to_user(schema)
 
-    def rows(self, values: Iterable[Any]) -> Rows:
-        """The values as rows of one value each."""
-        return [(value,) for value in self(values)]
+
+def rows_of_signal(source: SignalSource) -> Callable[[Iterable[Any]], Rows]:
+    """From values of a signal to internal rows: of one value, or of the columns of its row class."""
+    if not source.schema.scalar:
+        return from_user(source.schema, what=f"signal {source.name!r}")
+    check = ValueCheck(source)
+    return lambda values: [(value,) for value in check(values)]

@@ -1,9 +1,10 @@
 """Kernels of exponentially weighted statistics.
 
 State is the mean, as a sum of two floats; `$q`, the weighted sum of squares of
-deviations from it (West's update); `$sum_w` and `$sum_w2`, the sums of the weights
-and of their squares, with that of the newest value as the unit. All of them decay
-by one factor before a value enters, so rounding decays with them.
+deviations from it (West's update); `$sum_w`, the sum of the weights, and `$pairs`, that
+of the products of two different ones: it is what the square of the sum is above the sum of
+squares, without the digits that this difference loses. All of them decay by one factor
+before a value enters, so rounding decays with them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _MEAN = (Variable("m", "0.0"), Variable("cut", "0.0"))
 _WEIGHTS = (Variable("n", "0"), Variable("sum_w", "0.0"))
-_SQUARES = (Variable("q", "0.0"), Variable("sum_w2", "0.0"))
+_SQUARES = (Variable("q", "0.0"), Variable("pairs", "0.0"))
 
 
 @kernel_of.register(EwmMean)
@@ -41,7 +42,7 @@ def _std(statistic: EwmStd, inputs: Inputs) -> Kernel:
 def _spread(statistic: EwmVar) -> str:
     if statistic.bias:
         return "($q / $sum_w if $n else $NAN)"
-    return "($q * $sum_w / ($sum_w * $sum_w - $sum_w2) if $n > 1 and $sum_w * $sum_w > $sum_w2 else $NAN)"
+    return "($q * $sum_w / $pairs if $pairs > 0 else $NAN)"
 
 
 def _kernel(statistic: Ewm, inputs: Inputs, value: str) -> Kernel:
@@ -50,32 +51,30 @@ def _kernel(statistic: Ewm, inputs: Inputs, value: str) -> Kernel:
     weight = 1.0 if decay.adjust else decay.alpha
     keep = "$keep" if by_time else repr(1.0 - (decay.alpha or 0.0))
     fade = (
-        *((f"$q *= {keep}", f"$sum_w2 *= {keep} * {keep}") if squares else ()),
+        *((f"$q *= {keep}", f"$pairs *= {keep} * {keep}") if squares else ()),
         f"$sum_w *= {keep}",
     )
     enter = (
+        *((f"$pairs += 2 * {weight} * $sum_w",) if squares else ()),
         f"$sum_w += {weight}",
         "$n += 1",
         "$d = ($x - $m) - $cut",
-        f"$w = $d * ({weight} / $sum_w) + $cut",
-        "$u = $m + $w",
-        "$cut = $w - ($u - $m)",
-        "$m = $u",
-        *(
-            (f"$q += {weight} * $d * (($x - $m) - $cut)", f"$sum_w2 += {weight} * {weight}")
-            if squares
-            else ()
-        ),
-        # The first value, and infinities: no way leads there from the mean before.
-        "if $n == 1 or $d - $d != 0:",
-        "    $m, $cut = ($x if $n == 1 else $m + $x), 0.0",
-        *(("    $q = 0.0 if $d - $d == 0 or $m - $m == 0 else $NAN",) if squares else ()),
+        "if $d - $d == 0:",
+        f"    $w = $d * ({weight} / $sum_w) + $cut",
+        "    $u = $m + $w",
+        "    $cut = $w - ($u - $m)",
+        "    $m = $u",
+        *((f"    $q += {weight} * $d * (($x - $m) - $cut)",) if squares else ()),
+        # No way leads from a mean to infinity, or back.
+        "else:",
+        "    $m, $cut = $m + $x, 0.0",
+        *(("    $q = $NAN",) if squares else ()),
     )
     if not decay.adjust:
         # The newest value weighs `alpha` to all others' rest, also after missing ones.
         enter = (
             *enter,
-            *(("$q /= $sum_w", "$sum_w2 /= $sum_w * $sum_w") if squares else ()),
+            *(("$q /= $sum_w", "$pairs /= $sum_w * $sum_w") if squares else ()),
             "$sum_w = 1.0",
         )
     if decay.ignore_na:

@@ -28,10 +28,6 @@ class SignalOperator(Operator):
         """Whether it is activated only when all of its inputs have a value."""
         return False
 
-    def may_be_silent(self) -> bool:
-        """Whether it may not fire although it was activated."""
-        return False
-
     def is_steady(self) -> bool:
         """Whether it fires whenever it is activated once it has fired."""
         return not self.may_be_silent()

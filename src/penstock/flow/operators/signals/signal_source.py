@@ -29,6 +29,7 @@ class SignalSource(SignalOperator):
     """
 
     kind: ClassVar[str] = "signal"
+    begins_ticks: ClassVar[bool] = True
     name: str
     schema: Schema
 
