@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped
 from penstock.errors import EvaluationError
+from penstock.flow.statistics.ewm import Decay, EwmMean, EwmVar
 from penstock.flow.statistics.inputs import Holes
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
 from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
@@ -202,8 +204,8 @@ def test_a_regression_is_the_line_of_least_squares(
             return NAN, NAN, NAN
         slope = vxy / vy
         mean = squares(values, [1.0] * len(by))  # 0: keeps the type
-        mean = sum(map(_fraction, values), mean) / len(by)
-        intercept = mean - slope * sum(map(_fraction, by), squares([], [])) / len(by)
+        mean = sum(map(Fraction, values), mean) / len(by)
+        intercept = mean - slope * sum(map(Fraction, by), squares([], [])) / len(by)
         return float(slope), float(intercept), float(vxy * vxy / (vx * vy)) if vx else NAN
 
     def rounding(there: list[Event]) -> tuple[float, float, float]:
@@ -225,12 +227,6 @@ def test_a_regression_is_the_line_of_least_squares(
             assert same(one, other) or (isinstance(one, tuple) and all(v != v for v in one))
 
 
-def _fraction(value: float) -> Any:
-    from fractions import Fraction
-
-    return Fraction(value)
-
-
 def test_of_equal_values_the_variance_is_0_and_nothing_correlates() -> None:
     events: list[Event] = [(0.1, 1e9, None)] * 50
     assert set(stepwise(Var(CountWindow(7, 2)), events)[1:]) == {0.0}
@@ -242,6 +238,48 @@ def test_sums_of_whole_numbers_are_exact() -> None:
     events: list[Event] = [(big + i, None, None) for i in range(9)]
     assert stepwise(Sum(CountWindow(3, 3)), events, Holes.NONE)[2:] == [3 * big + 3 * i for i in range(1, 8)]
     assert set(stepwise(Var(CountWindow(3, 3)), events, Holes.NONE)[2:]) == {1.0}
+
+
+@given(runs(st.one_of(FINITE, HOLES)), st.floats(0.001, 1.0), st.booleans())
+def test_weighted_statistics_keep_their_digits(events: list[Event], alpha: float, adjust: bool) -> None:
+    keep, weight = Fraction(1.0 - alpha), Fraction(1.0 if adjust else alpha)
+    means: list[Any] = []
+    variances: list[Any] = []
+    weights: list[Fraction] = []
+    values: list[Fraction] = []
+    for x, _, _ in events:
+        weights = [w * keep for w in weights]
+        if x is not None and x == x:
+            weights.append(weight)
+            values.append(Fraction(x))
+            if not adjust:
+                weights = [w / sum(weights) for w in weights]
+        if not values:
+            means.append(SILENT)
+            variances.append(SILENT)
+            continue
+        total = sum(weights)
+        mean = sum(w * v for w, v in zip(weights, values)) / total if total else values[-1]
+        square = sum(w * (v - mean) ** 2 for w, v in zip(weights, values))
+        pairs = total**2 - sum(w * w for w in weights)
+        means.append(float(mean))
+        variances.append(float(square * total / pairs) if pairs and alpha < 0.999 else NAN)
+    largest = max((abs(float(v)) for v in values), default=0.0)
+    check(stepwise(EwmMean(Decay(alpha=alpha, adjust=adjust), 1), events), means, largest * 1e-14)
+    got = stepwise(EwmVar(Decay(alpha=alpha, adjust=adjust), 1), events)
+    for one, other in zip(got, variances, strict=True):
+        if alpha < 0.999:
+            assert same(one, other, abs(other) * 1e-9 if other is not SILENT else 0.0)
+
+
+@pytest.mark.parametrize("adjust", [True, False])
+def test_a_weighted_mean_never_gets_rid_of_infinity(adjust: bool) -> None:
+    events: list[Event] = [(v, None, None) for v in (1.0, math.inf, 2.0, -math.inf, 1.0)]
+    found = stepwise(EwmMean(Decay(alpha=0.5, adjust=adjust), 1), events)
+    assert found[:3] == [1.0, math.inf, math.inf]
+    assert all(map(math.isnan, found[3:]))
+    first = stepwise(EwmVar(Decay(alpha=0.5, adjust=adjust), 1), [(math.inf, None, None)] * 2)
+    assert all(map(math.isnan, first))
 
 
 # -- order ---------------------------------------------------------------------------------------------

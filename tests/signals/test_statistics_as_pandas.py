@@ -108,7 +108,7 @@ def test_correlation_is_that_of_rolling(pairs: list[tuple[float, float]], size: 
 DECAYS = st.one_of(
     st.builds(
         Decay,
-        alpha=st.floats(0.01, 1.0),
+        alpha=st.floats(0.01, 0.9),
         adjust=st.booleans(),
         ignore_na=st.booleans(),
     )
