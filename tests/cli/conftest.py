@@ -42,6 +42,13 @@ def failing():
     return {}["nothing"]
 
 
+def minutes():
+    flow = ps.Flow("minutes")
+    sales = flow.source("sales", Sale).watermark(col.price, lateness=0)
+    flow.sink("minutes", sales.group_by(window=ps.tumbling(col.price, 2)).agg(sales=ps.count()))
+    return flow
+
+
 flow = totals()
 number = 7
 """

@@ -50,6 +50,18 @@ def test_a_checkpoint_makes_the_next_run_go_on(penstock: Run, folder: Path) -> N
     assert current(folder) == [("a", 14), ("b", 2)]
 
 
+def test_windows_stay_open_where_a_next_run_can_go_on(penstock: Run) -> None:
+    command = ("run", "flows.py:minutes", "--source", "sales=json:in")
+    closed, last = (
+        "1 minutes + window_start=0 window_end=2 sales=1",
+        "2 minutes + window_start=2 window_end=4 sales=2",
+    )
+    assert penstock(*command).stdout.splitlines() == [closed, last]
+    assert penstock(*command, "--keep-open").stdout.splitlines() == [closed]
+    assert penstock(*command, "--checkpoint", "state").stdout.splitlines() == [closed]
+    assert penstock(*command, "--checkpoint", "state", "--end").stdout.splitlines() == [last]
+
+
 def test_rows_that_are_set_aside_are_mentioned(penstock: Run, folder: Path) -> None:
     (folder / "in" / "2.json").write_text("?\n")
     done = penstock("run", "flows:flow", "--source", "sales=json:in?dead_letter=dead", "--sink", "totals=-")

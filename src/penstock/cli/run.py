@@ -25,6 +25,7 @@ class Options:
     on_tick: Callable[[Any], None]
     tick_rows: int | dict[str, int] | None
     max_iterations: int | None
+    end: bool | None
     shards: int | None
 
 
@@ -70,6 +71,15 @@ def run(
         int | None,
         typer.Option(min=1, help="Rounds of a loop within one tick at most, instead of the flow's own."),
     ] = None,
+    end: Annotated[
+        bool | None,
+        typer.Option(
+            "--end/--keep-open",
+            help="Whether sources that are read have ended, so that windows of event time close. "
+            "Without it they have, unless there is a checkpoint to go on from.",
+            show_default=False,
+        ),
+    ] = None,
     shards: Annotated[int | None, typer.Option(min=1, help="Parts of the state (Spark).")] = None,
 ) -> None:
     """Run a flow until its sources are read, or for ever with --follow.
@@ -85,7 +95,7 @@ def run(
     given_sinks = named("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
     sinks = {name: parse_sink(uri) for name, uri in given_sinks.items()}
     with shown_progress() as on_tick:
-        options = Options(checkpoint, follow, on_tick, limits(tick_rows or ()), max_iterations, shards)
+        options = Options(checkpoint, follow, on_tick, limits(tick_rows or ()), max_iterations, end, shards)
         result = _RUNS[on](loaded, sources, sinks, options)
     report(result, checkpoint)
 
@@ -133,6 +143,7 @@ def _run_here(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], 
         follow=options.follow,
         on_tick=options.on_tick,
         max_iterations=options.max_iterations,
+        end=options.end,
     )
 
 
@@ -149,6 +160,8 @@ def _run_on_spark(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, An
             "--max-iterations is for --on here",
             fix="give it to the flow: flow.feedback(..., max_iterations=N)",
         )
+    if options.end is not None:
+        raise BadInput("--end and --keep-open are for --on here: Spark has no event time", fix="leave it out")
     return run_on_spark(
         flow,
         sources=sources,
