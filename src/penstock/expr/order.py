@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import singledispatch
 from typing import Any
 
-from penstock.expr.types import DataType, Float64Type, ListType, StructType
+from penstock.errors import EvaluationError
+from penstock.expr.types import AnyType, DataType, Float64Type, ListType, StructType
 
 Key = Callable[[Any], Any]
 
@@ -85,3 +87,56 @@ def _struct(type: StructType) -> Key | None:
 def _list(type: ListType) -> Key | None:
     key = order_key(type.element, type.nullable)
     return None if key is None else lambda values: tuple(map(key, values))
+
+
+@_key.register(AnyType)
+def _any(type: AnyType) -> Key | None:
+    return any_key
+
+
+def any_key(value: Any) -> tuple[Any, ...]:
+    """An order of values of any type, in which equal values are equal.
+
+    None, numbers (NaN greatest), text, bytes, tuples part by part, sets by their sorted
+    members, then all others by the name of their class and as that class compares them.
+    """
+    if value is None:
+        return (0,)
+    if isinstance(value, int | float | Decimal):
+        return (1, *((False, value) if value == value else (True, 0)))
+    if isinstance(value, str):
+        return (2, value)
+    if isinstance(value, bytes):
+        return (3, value)
+    if isinstance(value, tuple):
+        return (4, tuple(map(any_key, value)))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, frozenset):
+        return (5, tuple(sorted(map(any_key, value))))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return (6, f"{type(value).__module__}.{type(value).__qualname__}", _Comparable(value))
+
+
+class _Comparable:
+    """A value of a user's class, compared as the class says. Raises `EvaluationError` if it does not."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Comparable) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __lt__(self, other: _Comparable) -> bool:
+        try:
+            return bool(self.value < other.value)
+        except TypeError:
+            raise EvaluationError(
+                f"values of {type(self.value).__name__} have no order",
+                fix="give the class an order (__lt__), or order by another column",
+            ) from None
+
+    def __gt__(self, other: _Comparable) -> bool:
+        return other < self

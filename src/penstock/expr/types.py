@@ -80,8 +80,9 @@ class AnyType(DataType):
     """Any hashable Python value, passed on as it is (annotated `object` or `Any`).
 
     Expressions may carry it, compare it for equality and ask whether it is null;
-    nothing else is known of it. It lives in this process: files, Arrow and Spark
-    refuse it.
+    nothing else is known of it. Where rows must have an order (`max`, ties of `top_k`),
+    values have the one of `expr.order.any_key`. It lives in this process: files, Arrow
+    and Spark refuse it.
     """
 
 
@@ -155,3 +156,10 @@ BYTES = BytesType()
 DATE = DateType()
 TIMESTAMP = TimestampType()
 ANY = AnyType()
+
+
+def holds_any(data_type: DataType) -> bool:
+    """Whether a value of a type may be, or hold, any Python object."""
+    if isinstance(data_type, StructType):
+        return any(holds_any(field.type) for field in data_type.fields)
+    return holds_any(data_type.element) if isinstance(data_type, ListType) else isinstance(data_type, AnyType)

@@ -18,6 +18,7 @@ from penstock.expr.types import (
     INT32,
     INT64,
     TIMESTAMP,
+    AnyType,
     DataType,
     DecimalType,
     ListType,
@@ -73,7 +74,10 @@ def wider(a: DataType, b: DataType) -> DataType:
         return ListType(a.element, a.nullable or b.nullable)
     if isinstance(a, StructType) and isinstance(b, StructType) and _same_columns(a, b):
         return a if any(f.nullable for f in a.fields) else b
-    raise Mismatch(f"{a} and {b} do not go together", fix="cast one of them")
+    fix = "cast one of them"
+    if isinstance(a, AnyType) or isinstance(b, AnyType):
+        fix = "give the column a type in the row class, or write a function: filter(lambda row: ...)"
+    raise Mismatch(f"{a} and {b} do not go together", fix=fix)
 
 
 def _same_columns(a: StructType, b: StructType) -> bool:

@@ -35,6 +35,7 @@ from penstock.io.arrow_needed import need_arrow
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 from penstock.io.source import WEIGHT
+from penstock.io.untyped import refuse_untyped
 
 TICK = "tick"
 
@@ -171,4 +172,5 @@ class ChangelogWriter(Writer):
 
 @open_sink.register
 def _(sink: Changelog, drain: Drain) -> Writer:
+    refuse_untyped(drain.schema, f"sink {drain.name!r}, a changelog")
     return ChangelogWriter(sink, drain)

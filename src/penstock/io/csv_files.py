@@ -25,6 +25,7 @@ from penstock.io.listing import Listing
 from penstock.io.source import WEIGHT, BadRecord, Feed, Reader, open_source
 from penstock.io.text_file import open_bytes
 from penstock.io.text_values import Unfit, parse, shortened
+from penstock.io.untyped import refuse_untyped
 
 
 @dataclass(frozen=True, init=False)
@@ -157,4 +158,5 @@ def field_parser(source: str, declared: Field) -> FromText:
 
 @open_source.register
 def _(source: CsvFiles, feed: Feed) -> Reader:
+    refuse_untyped(feed.schema, f"source {feed.name!r}, CSV files")
     return FilesReader(Listing(feed.name, source.path), CsvFormat(feed), feed, source)

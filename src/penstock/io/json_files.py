@@ -22,6 +22,7 @@ from penstock.io.listing import Listing
 from penstock.io.source import WEIGHT, BadRecord, Feed, Reader, open_source
 from penstock.io.text_file import open_bytes
 from penstock.io.text_values import Unfit, shortened
+from penstock.io.untyped import refuse_untyped
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -116,4 +117,5 @@ def holds_decimal(data_type: DataType) -> bool:
 
 @open_source.register
 def _(source: JsonFiles, feed: Feed) -> Reader:
+    refuse_untyped(feed.schema, f"source {feed.name!r}, JSON files")
     return FilesReader(Listing(feed.name, source.path), JsonFormat(feed), feed, source)

@@ -18,6 +18,7 @@ from penstock.io.file_reader import FileFormat, FilesReader, Record
 from penstock.io.files import Files
 from penstock.io.listing import Listing
 from penstock.io.source import Feed, Reader, open_source
+from penstock.io.untyped import refuse_untyped
 
 
 @dataclass(frozen=True, init=False)
@@ -40,4 +41,5 @@ class ParquetFormat(FileFormat):
 
 @open_source.register
 def _(source: ParquetFiles, feed: Feed) -> Reader:
+    refuse_untyped(feed.schema, f"source {feed.name!r}, Parquet files")
     return FilesReader(Listing(feed.name, source.path), ParquetFormat(feed), feed, source)

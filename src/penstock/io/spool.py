@@ -9,6 +9,7 @@ from typing import Any
 from penstock.io.arrow_needed import need_arrow
 from penstock.io.publish import move, sync_folder
 from penstock.io.sink import Drain, Writer
+from penstock.io.untyped import refuse_untyped
 
 Deliver = Callable[[int, list[tuple[Any, ...]]], object]
 
@@ -43,6 +44,7 @@ class Held(Writer):
 class Spool(Held):
     def __init__(self, drain: Drain, deliver: Deliver, folder: Path) -> None:
         need_arrow(f"sink {drain.name!r} with a checkpoint")
+        refuse_untyped(drain.schema, f"sink {drain.name!r} with a checkpoint")
         super().__init__(deliver)
         self._drain = drain
         self._folder = folder

@@ -36,6 +36,7 @@ from penstock.io.bucketing import Bucketing, bucketing
 from penstock.io.changelog import published_ticks, tick_folder
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
+from penstock.io.untyped import refuse_untyped
 
 VERSIONS = "versions"
 CURRENT = "current"
@@ -268,4 +269,5 @@ class TableWriter(Writer):
 
 @open_sink.register
 def _(sink: TableFiles, drain: Drain) -> Writer:
+    refuse_untyped(drain.schema, f"sink {drain.name!r}, table files")
     return TableWriter(sink, drain)

@@ -97,6 +97,9 @@ def _entry(source: DataType, target: DataType) -> _Cast | None:
     return _TABLE.get((type(source), type(target)))
 
 
+_NO_CAST = "give the column a type in the row class, or map() the rows with a function"
+
+
 def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     (argument,), (target,) = arguments, options
     assert isinstance(target, DataType)
@@ -105,7 +108,7 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         targets = sorted({t.__name__.removesuffix("Type").lower() for s, t in _TABLE if s is type(source)})
         raise Mismatch(
             f"{source} cannot be cast to {target}",
-            fix=f"it can be cast to {', '.join(targets)}" if targets else "",
+            fix=f"it can be cast to {', '.join(targets)}" if targets else _NO_CAST,
         )
     return Signature((source,), target)
 

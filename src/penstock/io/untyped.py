@@ -1,0 +1,21 @@
+"""Columns of any value: they live in the process, and files have a type for each column."""
+
+from __future__ import annotations
+
+from penstock.errors import BadInput
+from penstock.expr.types import Schema, holds_any
+
+
+def refuse_untyped(schema: Schema, end: str) -> None:
+    """Raises `BadInput` for a column that holds any value, also within a list or a nested row.
+
+    end: what should hold the rows, for the error: "source 'x', a JSON file".
+    """
+    for field in schema.fields:
+        if holds_any(field.type):
+            raise BadInput(
+                f"{end}: column {field.name!r} is {field.type}, which a file cannot hold",
+                why="A file has a type for each column, and this one may hold any Python object.",
+                fix="give the column a type in the row class, or map() the rows to a class that has one",
+                column=field.name,
+            )
