@@ -159,6 +159,12 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     Select: {"select": lambda x, y: y.select("b", c=col.a + 1)},
     Union: {"union": lambda x, y: x.union(y)},
     Join: {
+        "right": lambda x, y: x.join(y, on="a", how="right", suffix="_y"),
+        "full": lambda x, y: x.join(y, on="a", how="full", suffix="_y"),
+        "full with residual": lambda x, y: x.join(
+            y, on=(ps.left.a == ps.right.a) & (ps.left.b < ps.right.b), how="full", suffix="_y"
+        ),
+        "of all with all": lambda x, y: x.cross_join(y, suffix="_y"),
         **{how.value: lambda x, y, how=how: x.join(y, on="a", how=how.value, **_suffix(how)) for how in How},
         **{
             f"{how.value} with residual": lambda x, y, how=how: x.join(

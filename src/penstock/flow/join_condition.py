@@ -147,6 +147,31 @@ def plan_join(
     return operator, paired_schema("join", left, right, kept, suffix, place, may_lack=may_lack)
 
 
+def plan_outer_join(
+    left: Schema,
+    right: Schema,
+    on: Expr | str | Sequence[str],
+    may_lack: tuple[bool, bool],
+    suffix: str | None,
+    place: Place,
+) -> tuple[Join, Schema]:
+    """The left join of two sides, and the columns of an outer join of them. Raises what `plan_join` raises.
+
+    may_lack: per side, whether a row of the answer may lack its row. A key of one name
+    on both sides is there whichever row is.
+    """
+    operator, _ = plan_join(left, right, on, How.LEFT, suffix, place)
+    schema = paired_schema("join", left, right, operator.kept_right, suffix, place, may_lack=may_lack)
+    fields = list(schema.fields)
+    for at, field in enumerate(right.fields):
+        if at not in operator.kept_right:
+            # The key of a row is that of the left one, or of the right one where there is no left.
+            key = next(i for i, f in enumerate(left.fields) if f.name == field.name)
+            nullable = (may_lack[1] and left.fields[key].nullable) or (may_lack[0] and field.nullable)
+            fields[key] = replace(fields[key], nullable=nullable)
+    return operator, derived_schema(tuple(fields))
+
+
 def plan_product(left: Schema, right: Schema, suffix: str | None, place: Place) -> tuple[Join, Schema]:
     """The join of every row with every row, and its output schema. Raises `WrongType`."""
     kept = tuple(range(len(right.fields)))

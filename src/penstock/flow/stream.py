@@ -37,6 +37,7 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.with_columns import with_columns
+from penstock.flow.outer_joins import OUTER_JOINS, add_outer_join
 from penstock.flow.stream_base import B, G, O, T_co, check_reason, check_stream
 from penstock.flow.stream_folds import StreamFolds
 from penstock.flow.stream_pairs import StreamPairs
@@ -213,7 +214,7 @@ class Stream(
         self,
         other: Stream[Any, B2, Any, Any],
         on: Expr | str | Sequence[str],
-        how: Literal["left"],
+        how: Literal["left", "right", "full"],
         *,
         lifetime: Lifetimes = "static",
         nondet: str | None = None,
@@ -226,7 +227,7 @@ class Stream(
         self,
         other: Stream[Any, B2, Any, Any],
         on: Expr | str | Sequence[str],
-        how: Literal["left"],
+        how: Literal["left", "right", "full"],
         *,
         lifetime: Lifetimes = "static",
         nondet: str | None = None,
@@ -277,7 +278,7 @@ class Stream(
         on:     names of columns that both sides have, or a condition with at least
                 one equality between the sides: `ps.left.a == ps.right.b`; a column
                 that only one side has needs no side (`col.auction == col.id`).
-        how:    "inner", "left", "semi", or "anti".
+        how:    "inner", "left", "right", "full", "semi", or "anti".
         lifetime: "static", "tick", or one of them for each side: where a side is "tick", a tick
                 answers its own rows of it with all rows so far of the other.
         nondet: why it is right that answers depend on the cut into ticks, where a lifetime
@@ -287,14 +288,19 @@ class Stream(
         """
         place = Place.of_caller()
         check_stream(other, "join", place)
+        check_reason(nondet, place)
+        given = lifetimes(lifetime, 2, "join", place)
+        if how in OUTER_JOINS:
+            return add_outer_join(
+                OUTER_JOINS[how], self, other, on, (given, nondet), suffix, into, name, place
+            )
         try:
             kind = How(how)
         except ValueError:
-            options = ", ".join(repr(h.value) for h in How)
+            options = ", ".join(map(repr, (*(h.value for h in How), *OUTER_JOINS)))
             raise WrongType(f"there is no join {how!r}", where=[place], fix=f"one of {options}") from None
-        check_reason(nondet, place)
         operator, schema = plan_join(self._schema, other._schema, on, kind, suffix, place)
-        operator = replace(operator, lifetimes=lifetimes(lifetime, 2, "join", place), nondet=nondet)
+        operator = replace(operator, lifetimes=given, nondet=nondet)
         if into is not None:
             schema = as_class(schema, into, place)
         forgetting = add_inner_join(self, other, operator, schema, name, place)

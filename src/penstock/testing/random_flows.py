@@ -122,8 +122,8 @@ def _difference(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
 
 def _join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     other = draw(st.sampled_from(all_))
-    how = draw(st.sampled_from(["inner", "left", "semi", "anti"]))
-    pairs = how in ("inner", "left")
+    how = draw(st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]))
+    pairs = how not in ("semi", "anti")
     if pairs and (one.size * other.size > _LARGEST or len(one.schema.fields + other.schema.fields) > _WIDEST):
         how = "semi" if how == "inner" else "anti"
         pairs = False
@@ -132,7 +132,7 @@ def _join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
         return None
     suffix = f"_{len(one.stream.flow.nodes)}" if pairs else None
     joined = one.stream.join(other.stream, on=condition, how=how, suffix=suffix)  # type: ignore[call-overload]
-    return Grown(joined, one.size * max(1, other.size) if pairs else one.size)
+    return Grown(joined, one.size * max(1, other.size) + other.size if pairs else one.size)
 
 
 def _distinct(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:

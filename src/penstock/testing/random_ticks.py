@@ -80,8 +80,8 @@ def _difference(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
 
 def _join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     left, right, lifetimes = _lifetimes(draw, one, draw(st.sampled_from(all_)))
-    how = draw(st.sampled_from(["inner", "left", "semi", "anti"]))
-    pairs = how in ("inner", "left")
+    how = draw(st.sampled_from(["inner", "left", "right", "full", "semi", "anti"]))
+    pairs = how not in ("semi", "anti")
     wide = len(left.schema.fields) + len(right.schema.fields) > _WIDEST
     if pairs and (wide or left.size * right.size > _LARGEST):
         how, pairs = ("semi", False) if how == "inner" else ("anti", False)
@@ -90,7 +90,7 @@ def _join(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
         return None
     named: Any = {"suffix": suffix(one)} if pairs else {}
     joined = left.stream.join(right.stream, on=condition, how=how, lifetime=lifetimes, **named)  # type: ignore[call-overload]
-    return Grown(joined, left.size * max(1, right.size) if pairs else left.size * _TICKS)
+    return Grown(joined, (left.size + 1) * (right.size + 1) if pairs else left.size * _TICKS)
 
 
 def _single(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:

@@ -59,6 +59,8 @@ class Join(Operator):
     nondet:    why it is right that answers depend on the cut into ticks, where a
                lifetime is TICK.
 
+    Right and full joins are made of left and anti joins (`penstock.flow.outer_joins`).
+
     >>> from penstock import left, right
     >>> from penstock.testing import show
     >>> show(lambda a, b: a.join(b, on=left.value == right.value, how="semi"), a=[1, 2], b=[2, 2])
