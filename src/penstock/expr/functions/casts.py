@@ -16,6 +16,7 @@ from penstock.expr.functions.arithmetic import checked, shape_of
 from penstock.expr.runtime import EPOCH, overflow
 from penstock.expr.typed import NULL, CallTerm
 from penstock.expr.types import (
+    AnyType,
     BoolType,
     BytesType,
     DataType,
@@ -97,7 +98,10 @@ def _entry(source: DataType, target: DataType) -> _Cast | None:
     return _TABLE.get((type(source), type(target)))
 
 
-_NO_CAST = "give the column a type in the row class, or map() the rows with a function"
+def _instead(source: DataType) -> str:
+    if not isinstance(source, AnyType):
+        return ""
+    return "give the column a type in the row class, or map() the rows with a function"
 
 
 def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
@@ -108,7 +112,7 @@ def _rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
         targets = sorted({t.__name__.removesuffix("Type").lower() for s, t in _TABLE if s is type(source)})
         raise Mismatch(
             f"{source} cannot be cast to {target}",
-            fix=f"it can be cast to {', '.join(targets)}" if targets else _NO_CAST,
+            fix=f"it can be cast to {', '.join(targets)}" if targets else _instead(source),
         )
     return Signature((source,), target)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature, Strict
 from penstock.expr.emit import Code
 from penstock.expr.typed import NULL, CallTerm, LiteralTerm, Term
-from penstock.expr.types import BOOL, FLOAT64, DataType, ListType, StructType
+from penstock.expr.types import BOOL, FLOAT64, AnyType, DataType, ListType, StructType
 from penstock.expr.widening import common_type
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ def _ordering(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     common = _known(common_type(arguments))
     if isinstance(common, StructType | ListType):
         raise Mismatch(f"{common} has no order", fix="compare the parts")
+    if isinstance(common, AnyType):
+        raise Mismatch(
+            f"{common} has no order in an expression", fix="write a function: filter(lambda row: ...)"
+        )
     return Signature((common, common), BOOL)
 
 
@@ -44,6 +48,13 @@ def _compare(symbol: str, floats: Python) -> Python:
         if call.arguments[0].type == FLOAT64:
             return floats(emitter, call, operands)
         a, b = operands
+        if isinstance(call.arguments[0].type, AnyType) and symbol == "==":
+            # Of any values two may be NaN, which is one object.
+            (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+            return f"({first_a} == {first_b} or {a} is {b})"
+        if isinstance(call.arguments[0].type, AnyType):
+            (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)
+            return f"({first_a} != {first_b} and {a} is not {b})"
         return f"({a} {symbol} {b})"
 
     return python

@@ -13,7 +13,7 @@ from penstock.expr.emit import Code
 from penstock.expr.functions.arithmetic import RANGES, checked, shape_of
 from penstock.expr.runtime import overflow
 from penstock.expr.typed import NULL, CallTerm
-from penstock.expr.types import FLOAT64, INT64, DataType, DecimalType, ListType, StructType
+from penstock.expr.types import FLOAT64, INT64, AnyType, DataType, DecimalType, ListType, StructType
 from penstock.expr.widening import MAX_PRECISION, common_type, is_integer, is_number
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ def _extreme_rule(what: str) -> Callable[[Arguments, tuple[object, ...]], Signat
         common = common_type(arguments)
         if isinstance(common, StructType | ListType):
             raise Mismatch(f"{common} has no order")
+        if isinstance(common, AnyType):
+            raise Mismatch(f"{common} has no order in an expression", fix="map() the rows with a function")
         return Signature((common,) * len(arguments), common, all(a.nullable for a in arguments))
 
     return rule
