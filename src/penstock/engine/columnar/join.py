@@ -115,7 +115,7 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: 
     if operator.how is not How.INNER:
         raise NotLowered(f"a {operator.how.value} join works on rows")
     if Lifetime.TICK in operator.lifetimes:
-        raise NotLowered("the join answers each tick for itself")
+        raise NotLowered("it answers each tick for itself")
     if not operator.left_keys:
         raise NotLowered("a join without keys works on rows")
     one, other = (graph.nodes[source].schema for source in node.inputs)

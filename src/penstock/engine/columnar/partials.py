@@ -13,7 +13,7 @@ from functools import singledispatch
 
 import polars as pl
 
-from penstock.engine.columnar.lowered import Lowered, NotLowered
+from penstock.engine.columnar.lowered import Lowered
 from penstock.engine.steps.accumulator import (
     Accumulator,
     BestOnly,
@@ -52,9 +52,9 @@ class Partial:
 
 
 @singledispatch
-def partial_of(accumulator: Accumulator) -> Partial:
-    """The partial form of an accumulator. Raises `NotLowered` where there is none."""
-    raise NotLowered(f"{type(accumulator).__name__} needs every value of a group")
+def partial_of(accumulator: Accumulator) -> Partial | None:
+    """The partial form of an accumulator; None where it has none."""
+    return None
 
 
 class _Counted(Partial):

@@ -43,7 +43,7 @@ class Reduction:
 @singledispatch
 def reduction_of(operator: Operator, schema: Schema, append: bool) -> Reduction:
     """How the input of an operator, rows of `schema`, is reduced. Raises `NotLowered`."""
-    raise NotLowered(f"{operator.kind} needs every row")
+    raise NotLowered
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Copies(Reduction):
 @reduction_of.register(Distinct)
 def _distinct(operator: Distinct, schema: Schema, append: bool) -> Reduction:
     if operator.lifetime is Lifetime.TICK:
-        raise NotLowered("distinct answers each tick for itself")
+        raise NotLowered("it answers each tick for itself")
     return Copies()
 
 
@@ -120,10 +120,12 @@ def _key(lowered: Lowered, type: DataType) -> pl.Expr:
 @reduction_of.register(Aggregate)
 def _aggregate(operator: Aggregate, schema: Schema, append: bool) -> Reduction:
     if operator.lifetime is Lifetime.TICK:
-        raise NotLowered("aggregate answers each tick for itself")
+        raise NotLowered("it answers each tick for itself")
     parts: list[tuple[Expr | None, Partial]] = []
     for _, aggregation in operator.aggregations:
         partial = partial_of(accumulator_for(aggregation, schema, append))
+        if partial is None:
+            raise NotLowered(f"{aggregation} needs every value of a group")
         argument = next(iter(aggregation.arguments()), None)
         if argument is not None and not reads_columns(argument):
             raise NotLowered("the aggregate of a constant stays in rows")

@@ -117,6 +117,6 @@ def _feeds(
                 reasons.pop(reader.id, None)
             except NotLowered as reason:
                 reduction = None
-                reasons[reader.id] = str(reason)
+                reasons[reader.id] = str(reason) or reasons[reader.id]
         feeds.append(Feed(source, reduction))
     return tuple(feeds)

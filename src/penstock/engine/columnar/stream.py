@@ -99,14 +99,14 @@ def apply(operator: Operator, schema: Schema, append: bool, inputs: Sequence[Str
 
     schema, append: of the output.
     """
-    raise NotLowered(f"{operator.kind} works on rows")
+    raise NotLowered("it works on rows")
 
 
 @apply.register(Filter)
 def _filter(operator: Filter, schema: Schema, append: bool, inputs: Sequence[Stream]) -> Stream:
     (stream,) = inputs
     if not isinstance(operator.predicate, Expr):
-        raise NotLowered("filter calls a function on each row")
+        raise NotLowered("it calls a function on each row")
     lowered = stream.lower(operator.predicate)
     noted = stream.noting(lowered.fails)
     passes = lowered.value
@@ -120,7 +120,7 @@ def _select(operator: Select, schema: Schema, append: bool, inputs: Sequence[Str
     (stream,) = inputs
     lowered = [stream.lower(expr) for _, expr in operator.columns]
     if not any(reads_columns(expr) for _, expr in operator.columns):
-        raise NotLowered("select of constants alone stays in rows")
+        raise NotLowered("constants alone stay in rows")
     noted = stream.noting(*(one.fails for one in lowered))
     beside = [*([] if append else [WEIGHT]), *([FAILS] if noted.checked else [])]
     values = [one.value.alias(str(at)) for at, one in enumerate(lowered)]

@@ -1,0 +1,75 @@
+"""What `explain` says of large ticks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+pytest.importorskip("polars")
+
+import penstock as ps
+from penstock import col
+from penstock.analysis import explain
+from penstock.engine.columnar import told
+from penstock.engine.columnar.told import told_of_large_ticks
+
+
+class Bid(NamedTuple):
+    auction: int
+    price: int
+    tip: float
+
+
+def lines(*streams: ps.Stream) -> list[str]:
+    flow = streams[0].flow
+    for at, stream in enumerate(streams):
+        flow.sink(f"out{at}", stream)
+    return list(told_of_large_ticks(flow.graph()))
+
+
+def bids() -> ps.Stream:
+    return ps.Flow("bids").source("bids", Bid)
+
+
+def test_a_chain_into_groups_runs_on_frames() -> None:
+    stream = bids().filter(col.price > 3).group_by("auction").agg(most=ps.max(col.price))
+    assert lines(stream) == ["on frames: filter", "summed up on frames: aggregate"]
+
+
+def test_a_chain_alone_is_worth_it_only_for_frames() -> None:
+    assert lines(bids().filter(col.price > 3)) == [
+        "on frames: filter, sink 'out0' (where rows come in frames)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stream", "why"),
+    [
+        (lambda b: b.select(x=col.tip % 2), "in rows: select: % of floats has no columnar form"),
+        (lambda b: b.filter(lambda bid: True), "in rows: filter: it calls a function on each row"),
+        (
+            lambda b: b.group_by("auction").agg(tips=ps.sum(col.tip)),
+            "in rows: aggregate: sum(tip) needs every value of a group",
+        ),
+        (lambda b: b.top_k(1, by=col.price), "in rows: top_k: it works on rows"),
+        (
+            lambda b: b.join(b, on=ps.left.tip == ps.right.tip, suffix="_b"),
+            "in rows: join: a join on floats works on rows",
+        ),
+    ],
+)
+def test_what_stays_in_rows_has_a_reason(stream: object, why: str) -> None:
+    assert why in lines(stream(bids()))  # type: ignore[operator]
+
+
+def test_without_polars_nothing_runs_on_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told, "find_spec", lambda name: None)
+    assert lines(bids()) == ["none: Polars is not installed, every tick runs in rows"]
+
+
+def test_the_explanation_has_a_section_for_it() -> None:
+    flow = ps.Flow("bids")
+    flow.sink("out", flow.source("bids", Bid).filter(col.price > 3))
+    text = explain(flow, large_ticks=list(told_of_large_ticks(flow.graph())))
+    assert "\nLarge ticks\n  on frames: filter, sink 'out'" in text
