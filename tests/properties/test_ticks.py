@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +12,7 @@ from penstock.testing.strategies import Accumulated, Case, Tick, cases, cuts
 from penstock.testing.tick_oracle import TickOracle
 from penstock.testing.ticks import check_consolidated
 from tests.properties.effort import examples
+from tests.properties.test_state import restarted
 
 CUT = cases(ticks=True).flatmap(lambda case: st.tuples(st.just(case), cuts(case)))
 
@@ -37,3 +40,18 @@ def check_ticks_of(case: Case, ticks: list[Tick]) -> None:
 @given(CUT)
 def test_each_tick_gives_what_it_means(drawn: tuple[Case, list[Tick]]) -> None:
     check_ticks_of(*drawn)
+
+
+@examples(0.75)
+@given(CUT)
+def test_ticks_that_go_on_from_stored_state_give_the_same_rows_in_the_same_order(
+    drawn: tuple[Case, list[Tick]],
+) -> None:
+    case, ticks = drawn
+    straight = Engine(case.flow)
+    state: dict[str, Any] = {slot.name: {} for slot in straight.program.slots}
+    stopping = Engine(case.flow, state=state)
+    for tick in [*ticks, {}, {}]:
+        expected, found = straight.tick(**tick), stopping.tick(**tick)
+        assert {name: made.raw for name, made in found.items()} == {n: m.raw for n, m in expected.items()}
+        stopping, state = restarted(stopping, case.flow, state)
