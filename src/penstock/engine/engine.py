@@ -16,11 +16,11 @@ from penstock.engine.machine import Machine
 from penstock.engine.memory import StateInMemory, bytes_of
 from penstock.engine.plan import Schedule
 from penstock.engine.program import compile_program
-from penstock.engine.queue import PerSource, QUEUE_ROWS, Queues, check_limits, limit_of
-from penstock.errors import BadInput, EngineStopped
-from penstock.expr.rows import from_user, to_user
+from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_of
 from penstock.engine.signals.running import RunsSignals
 from penstock.engine.signals.values import rows_of_signal
+from penstock.errors import BadInput, EngineStopped
+from penstock.expr.rows import from_user, to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
 
@@ -118,10 +118,11 @@ class Engine(RunsSignals):
         self._bounded = {
             name for name, node in graph.sources.items() if _is_bounded(graph.nodes[node].operator)
         }
-        bounded = {name: name in self._bounded for name in graph.sources}
+        places = {name: graph.nodes[node].place for name, node in graph.sources.items()}
         limits = {n: 1 if n in self._signals else limit_of(tick_rows, n) for n in graph.sources}
         check_limits("tick_rows", tick_rows, graph.sources)
-        self._queues = Queues(bounded, {n: rows for n, rows in limits.items() if rows is not None}, queue_rows)
+        taken = {n: rows for n, rows in limits.items() if rows is not None}
+        self._queues = Queues(places, self._bounded, taken, queue_rows)
         self._outlets = [
             (name, self.program.sink_append[name], to_user(schema), schema)
             for name, schema in ((n, graph.nodes[at].schema) for n, at in graph.sinks.items())

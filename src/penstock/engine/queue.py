@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BadInput, QueueFull
+
+if TYPE_CHECKING:
+    from penstock.errors import Place
 
 Rows = list[tuple[Any, ...]]
 PerSource = int | Mapping[str, int] | None
@@ -19,11 +22,12 @@ QUEUE_ROWS = 100_000
 
 
 class SourceQueue:
-    """First in, first out. limit: how many rows may wait, None for any number."""
+    """First in, first out. limit: how many rows may wait, None for any number. place: of the source."""
 
-    def __init__(self, source: str, limit: int | None) -> None:
+    def __init__(self, source: str, limit: int | None, place: Place) -> None:
         self.source = source
         self.limit = limit
+        self._place = place
         self._rows: deque[tuple[Any, ...]] = deque()
 
     def __len__(self) -> int:
@@ -39,6 +43,7 @@ class SourceQueue:
         if self.limit is not None and len(self._rows) + len(rows) > self.limit:
             raise QueueFull(
                 f"source {self.source!r} has room for {self.room} more rows, and {len(rows)} were fed",
+                where=[self._place],
                 why=f"{len(self._rows)} rows wait for a tick, and queue_rows allows {self.limit}. "
                 "None of these rows was taken.",
                 fix="run a tick (run_tick, run_available), wait with `await engine.feed_when_free(...)`, "
@@ -87,20 +92,27 @@ def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> 
 class Queues:
     """The queues of an engine, by source. One thread uses them, and the event loop that runs in it.
 
-    bounded: per source whether its rows belong to one tick: then no limit holds.
+    sources: their places, by name. bounded: those whose rows belong to one tick: no limit holds for them.
     tick_rows, queue_rows: how many rows a tick takes, and how many may wait.
 
     Raises `BadInput` for limits that are none, or of no source.
     """
 
-    def __init__(self, bounded: Mapping[str, bool], tick_rows: PerSource, queue_rows: PerSource) -> None:
-        check_limits("tick_rows", tick_rows, bounded)
-        check_limits("queue_rows", queue_rows, bounded)
+    def __init__(
+        self,
+        sources: Mapping[str, Place],
+        bounded: Collection[str],
+        tick_rows: PerSource,
+        queue_rows: PerSource,
+    ) -> None:
+        check_limits("tick_rows", tick_rows, sources)
+        check_limits("queue_rows", queue_rows, sources)
         self._queues: dict[str, SourceQueue] = {}
         self._tick_rows: dict[str, int | None] = {}
-        for name, whole in bounded.items():
+        for name, place in sources.items():
+            whole = name in bounded
             waiting = None if whole else limit_of(queue_rows, name) or QUEUE_ROWS
-            self._queues[name] = SourceQueue(name, waiting)
+            self._queues[name] = SourceQueue(name, waiting, place)
             self._tick_rows[name] = None if whole else limit_of(tick_rows, name)
         self._waiting: list[asyncio.Future[None]] = []
 

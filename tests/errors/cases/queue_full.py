@@ -1,0 +1,8 @@
+import penstock as ps
+
+flow = ps.Flow("numbers")
+numbers = flow.source("numbers", int)
+flow.sink("out", numbers)
+engine = ps.Engine(flow, queue_rows=3)
+engine.feed(numbers=[1, 2])
+engine.feed(numbers=[3, 4])
