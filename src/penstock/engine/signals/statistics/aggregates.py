@@ -19,9 +19,10 @@ class Sliding:
 
     part:    variables of the growing part, each with its value for no values.
     add:     lines that add `$x` (and `$y`) to it.
-    fronts:  names of the lists with the answers for the end pieces; `$k` is the place in them.
-    remake:  source that makes the anchors, the fronts and, where there are anchors, their place
-             from the lists `$b0` (and `$b1`), of which `$gaps` values are None.
+    fronts:  names of the lists with the answers for the end pieces; `$k` is the length of the one that
+             is in the window.
+    remake:  the function that makes the anchors, the fronts and, where there are anchors, their place
+             from lists of values (see `suffixes.py`).
     anchors: names of the values that others are measured from.
     combine: lines from both parts to what statistics name: see `moments.py`, `ordering.py`.
     """
@@ -57,7 +58,7 @@ SUM = Aggregate(
         part=(Variable("p", "0"),),
         add=("$p += $x",),
         fronts=("f",),
-        remake="$sums($b0, $gaps)",
+        remake="sums",
         combine=("$sum = $f[$k] + $p",),
     ),
     Growing(
@@ -75,7 +76,7 @@ DEVIATIONS = Aggregate(
         part=(Variable("p1", "0"), Variable("p2", "0")),
         add=("$d = $x - $c0", "$p1 += $d", "$p2 += $d * $d"),
         fronts=("f1", "f2"),
-        remake="$deviations($b0, $gaps)",
+        remake="deviations",
         anchors=("c0",),
         combine=("$s1 = $f1[$k] + $p1", "$v = $n * ($f2[$k] + $p2) - $s1 * $s1"),
     ),
@@ -141,7 +142,7 @@ PAIRS = Aggregate(
         part=_PAIR_PARTS,
         add=_PAIR_ADD,
         fronts=("fx", "fy", "fxx", "fxy", "fyy"),
-        remake="$pair_deviations($b0, $b1, $gaps)",
+        remake="pair_deviations",
         anchors=("x0", "y0"),
         combine=_PAIR_COMBINE,
     ),
@@ -154,7 +155,7 @@ PAIRS_FROM_OLDEST = Aggregate(
         part=(*_PAIR_PARTS, Variable("po", "None")),
         add=(*_PAIR_ADD, "if $po is None:", "    $po = $y"),
         fronts=("fx", "fy", "fxx", "fxy", "fyy", "fo"),
-        remake="$pair_deviations_and_oldest($b0, $b1, $gaps)",
+        remake="pair_deviations_and_oldest",
         anchors=("x0", "y0"),
         combine=(*_PAIR_COMBINE, "$origin = $fo[$k] if $fo[$k] is not None else $po"),
     ),
@@ -171,7 +172,7 @@ LEAST = Aggregate(
         part=(Variable("p", "$INFINITY"),),
         add=("if $x < $p:", "    $p = $x"),
         fronts=("f",),
-        remake="$least($b0, $gaps)",
+        remake="least",
         combine=("$best = $f[$k] if $f[$k] < $p else $p",),
     ),
     Growing(part=(Variable("p", "$INFINITY"),), add=("if $x < $p:", "    $p = $x"), combine=("$best = $p",)),
@@ -183,7 +184,7 @@ GREATEST = Aggregate(
         part=(Variable("p", "-$INFINITY"),),
         add=("if $x > $p:", "    $p = $x"),
         fronts=("f",),
-        remake="$greatest($b0, $gaps)",
+        remake="greatest",
         combine=("$best = $f[$k] if $f[$k] > $p else $p",),
     ),
     Growing(part=(Variable("p", "-$INFINITY"),), add=("if $x > $p:", "    $p = $x"), combine=("$best = $p",)),
@@ -195,7 +196,7 @@ OLDEST = Aggregate(
         part=(Variable("p", "None"),),
         add=("if $p is None:", "    $p = $x"),
         fronts=("f",),
-        remake="$oldest($b0)",
+        remake="oldest",
         combine=("$best = $f[$k] if $f[$k] is not None else $p",),
     ),
     Growing(part=(Variable("p", "None"),), add=("if $p is None:", "    $p = $x"), combine=("$best = $p",)),
@@ -207,7 +208,7 @@ NEWEST = Aggregate(
         part=(Variable("p", "None"),),
         add=("$p = $x",),
         fronts=("f",),
-        remake="$newest($b0)",
+        remake="newest",
         combine=("$best = $p if $p is not None else $f[$k]",),
     ),
     Growing(part=(Variable("p", "None"),), add=("$p = $x",), combine=("$best = $p",)),

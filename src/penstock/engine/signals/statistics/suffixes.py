@@ -1,12 +1,12 @@
-"""Answers for every end piece of a list of values, computed from its end.
+"""Answers for the newest values of a list: for none, for the newest, for the two newest, ... for all.
 
 A window is an old piece, whose answers were computed all at once when it was
 complete, and a new piece, whose answer grows with each value. The old piece
-loses its oldest value by looking one place further: nothing is ever taken out
+loses its oldest value by looking one place before: nothing is ever taken out
 of a sum, so what has left a window leaves nothing behind in it, whatever it was.
 
-In each function `values[i]` may be None, a missing value; `gaps` says how many are. The
-lists have an answer more than there are values: that of the empty end piece.
+In each function `values` begin with the newest; one that is missing is None, and `gaps` says
+how many are. The lists that are made are longer by one: they begin with the answer for none.
 """
 
 from __future__ import annotations
@@ -21,83 +21,82 @@ List: TypeAlias = "list[Any]"
 
 
 def sums(values: List, gaps: int) -> List:
-    """Of each end piece, the sum."""
-    return _backwards(accumulate(_filled(values, gaps, 0), initial=0))
+    """Of the newest, the sum."""
+    return list(accumulate(_filled(values, gaps, 0), initial=0))
 
 
 def least(values: List, gaps: int) -> List:
-    """Of each end piece, the least value; infinity where there is none."""
-    return _backwards(accumulate(_filled(values, gaps, inf), min, initial=inf))
+    """Of the newest, the least value; infinity where there is none."""
+    return list(accumulate(_filled(values, gaps, inf), min, initial=inf))
 
 
 def greatest(values: List, gaps: int) -> List:
-    """Of each end piece, the greatest value; minus infinity where there is none."""
-    return _backwards(accumulate(_filled(values, gaps, -inf), max, initial=-inf))
+    """Of the newest, the greatest value; minus infinity where there is none."""
+    return list(accumulate(_filled(values, gaps, -inf), max, initial=-inf))
 
 
 def _filled(values: List, gaps: int, filling: float) -> Iterable[Any]:
-    """The values from the last to the first, with something else for those that are missing."""
+    """The values, with something else for those that are missing."""
     if not gaps:
-        return reversed(values)
-    return [filling if v is None else v for v in reversed(values)]
+        return values
+    return [filling if v is None else v for v in values]
 
 
-def oldest(values: List) -> List:
-    """Of each end piece, the first value that is not missing; None where there is none."""
-    return _backwards(accumulate([None, *reversed(values)], lambda found, v: found if v is None else v))
+def oldest(values: List, gaps: int) -> List:
+    """Of the newest, the first value that is not missing; None where there is none."""
+    return list(accumulate([None, *values], lambda found, v: found if v is None else v))
 
 
-def newest(values: List) -> List:
-    """Of each end piece, the last value that is not missing; None where there is none."""
-    return _backwards(accumulate([None, *reversed(values)], lambda found, v: v if found is None else found))
+def newest(values: List, gaps: int) -> List:
+    """Of the newest, the last value that is not missing; None where there is none."""
+    return list(accumulate([None, *values], lambda found, v: v if found is None else found))
 
 
-def anchor(values: List) -> tuple[Any, int]:
-    """A value to measure the others from, and the length of the list up to it: its place.
+def anchor(values: Iterable[Any]) -> tuple[Any, int]:
+    """A value to measure the others from, and its place among them.
 
     It is the newest finite one. Deviations from a value that is itself in the
     window cannot be large where the variance is small, so no digits are lost when
     the square of their sum is taken from the sum of their squares.
     """
-    newest_at = len(values)
-    for at in range(len(values) - 1, -1, -1):
-        value = values[at]
+    newest_at = None
+    for at, value in enumerate(values):
         if value is None:
             continue
         if value - value == 0:
-            return value, at + 1
-        if newest_at == len(values):
-            newest_at = at + 1
-    return 0, newest_at
+            return value, at
+        if newest_at is None:
+            newest_at = at
+    return 0, newest_at or 0
 
 
 def deviations(values: List, gaps: int) -> tuple[Any, List, List, int]:
-    """The anchor, of each end piece the sums of deviations from it and of their squares, and its place."""
-    at, length = anchor(values)
-    apart = _apart(values, gaps, at)
-    return at, _total(apart), _total(map(mul, apart, apart)), length
+    """The anchor; of the newest, the sums of deviations from it and of their squares; and its place."""
+    origin, place = anchor(values)
+    apart = _apart(values, gaps, origin)
+    return origin, _total(apart), _total(map(mul, apart, apart)), place
 
 
 Pairs: TypeAlias = "tuple[Any, Any, List, List, List, List, List, int]"
 
 
 def pair_deviations(xs: List, ys: List, gaps: int) -> Pairs:
-    """The anchors of pairs, then sums over each end piece: of x, y, xx, xy and yy; and the anchors' place.
+    """The anchors of pairs, then sums over the newest of x, y, xx, xy and yy; and the anchors' place.
 
     `xs[i]` and `ys[i]` are both None, or neither is.
     """
     # Of a pair that is not finite neither part is an anchor: infinity less itself is NaN.
-    _, length = anchor([x if x is None else (x - x) + (y - y) for x, y in zip(xs, ys, strict=True)])
-    x0, y0 = _finite_pair(xs[length - 1], ys[length - 1]) if xs else (0, 0)
+    _, place = anchor(x if x is None else (x - x) + (y - y) for x, y in zip(xs, ys, strict=True))
+    x0, y0 = _finite_pair(xs[place], ys[place]) if xs else (0, 0)
     dx, dy = _apart(xs, gaps, x0), _apart(ys, gaps, y0)
     squares = _total(map(mul, dx, dx)), _total(map(mul, dx, dy)), _total(map(mul, dy, dy))
-    return x0, y0, _total(dx), _total(dy), *squares, length
+    return x0, y0, _total(dx), _total(dy), *squares, place
 
 
 def pair_deviations_and_oldest(xs: List, ys: List, gaps: int) -> tuple[Any, ...]:
-    """`pair_deviations`, with the oldest y of each end piece before the place."""
-    *made, length = pair_deviations(xs, ys, gaps)
-    return *made, oldest(ys), length
+    """`pair_deviations`, with the oldest y of the newest before the place."""
+    *made, place = pair_deviations(xs, ys, gaps)
+    return *made, oldest(ys, gaps), place
 
 
 def _finite_pair(x: Any, y: Any) -> tuple[Any, Any]:
@@ -107,17 +106,11 @@ def _finite_pair(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _apart(values: List, gaps: int, origin: Any) -> List:
-    """From the last to the first, how far each value is from `origin`; 0 for a missing one."""
+    """How far each value is from `origin`; 0 for a missing one."""
     if not gaps:
-        return [v - origin for v in reversed(values)]
-    return [0 if v is None else v - origin for v in reversed(values)]
+        return [v - origin for v in values]
+    return [0 if v is None else v - origin for v in values]
 
 
 def _total(parts: Any) -> List:
-    return _backwards(accumulate(parts, initial=0))
-
-
-def _backwards(made: Any) -> List:
-    out = list(made)
-    out.reverse()
-    return out
+    return list(accumulate(parts, initial=0))

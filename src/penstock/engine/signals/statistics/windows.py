@@ -86,10 +86,10 @@ def windowed(window: Window, aggregate: Aggregate, inputs: Inputs, value: str) -
 
 # -- by count ------------------------------------------------------------------------------------------
 #
-# The last `size` values stand in a ring `$b0`, at `$k` the oldest; a missing one is None, and so is a place
-# that was never filled: `$gaps` counts both. The part before `$k` grows, that from `$k` on is the old one. At
-# `$edge`, mostly the end of the ring, the whole ring becomes the old part; before the end where the anchor
-# would leave the window.
+# The last `size` values stand in a ring `$b0` that is filled from its end to its beginning; a missing one is
+# None, and so is a place that was never filled: `$gaps` counts both. The part from `$k` on grows, the old one
+# is that before it, its newest value first. At `$edge`, mostly the beginning, the whole ring becomes the old
+# part; before the beginning where the anchor has just left the window.
 
 
 @windowed.register(CountWindow)
@@ -97,8 +97,8 @@ def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, value: str
     size, least, sliding = window.size, window.min_periods, aggregate.sliding
     rings = tuple(f"b{i}" for i in range(inputs.count))
     variables = (
-        Variable("k", "0"),
-        Variable("edge", str(size)),
+        Variable("k", str(size)),
+        *((Variable("edge", "0"),) if sliding.anchors else ()),
         Variable("gaps", str(size)),
         *inputs.variables,
         *_judged(least),
@@ -122,16 +122,15 @@ def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, value: str
         f"    $ok = $n >= {least}",
         *(f"    ${r}[$k] = None" for r in rings),
     )
-    # Before the end of the ring, the place after the growing part has the oldest value.
-    turned = (f"if $k != {size}:", *inside(f"${r} = ${r}[$k:] + ${r}[:$k]" for r in rings))
+    # The newest value is at `$k`, and goes first.
+    turned = ("if $k:", *inside(f"${r} = ${r}[$k:] + ${r}[:$k]" for r in rings))
     turn = (
-        "$k += 1",
-        "if $k == $edge:",
+        "if $k == $edge:" if sliding.anchors else "if not $k:",
         *inside(turned if sliding.anchors else ()),
-        "    $k = 0",
-        *inside(_remade(sliding, "$edge", gaps=True)),
+        f"    $k = {size}",
+        *inside(_remade(sliding, "$edge", rings, gaps=True)),
     )
-    lines = (*inputs.before, *inputs.guarded(enter, leave), *turn, *sliding.combine)
+    lines = (*inputs.before, "$k -= 1", *inputs.guarded(enter, leave), *turn, *sliding.combine)
     # Once full, a window in which nothing can be missing stays so.
     return Kernel(variables, lines, _checked(value) if inputs.missing else value, "$ready")
 
@@ -146,8 +145,8 @@ def _first_anchors(sliding: Sliding, inputs: Inputs) -> tuple[str, ...]:
 
 # -- by time -------------------------------------------------------------------------------------------
 #
-# The old part has times `$ft`, of which those before `$k` have left; the growing part has times `$bt` and
-# values `$b0`. When the old part is empty, the growing one takes its place.
+# The old part has times `$ft`, of which the last `$k` are still in the window; the growing part has times
+# `$bt` and values `$b0`. When the old part is empty, the growing one takes its place.
 
 
 @windowed.register(TimeWindow)
@@ -168,8 +167,8 @@ def _time(window: TimeWindow, aggregate: Aggregate, inputs: Inputs, value: str) 
         *in_order(),
         *inputs.before,
         f"$limit = $t - {inputs.span}",
-        "while $k < len($ft) and $ft[$k] <= $limit:",
-        "    $k += 1",
+        "while $k and $ft[-$k] <= $limit:",
+        "    $k -= 1",
         "    $n -= 1",
         *inputs.guarded(
             (
@@ -179,13 +178,13 @@ def _time(window: TimeWindow, aggregate: Aggregate, inputs: Inputs, value: str) 
                 *sliding.add,
             )
         ),
-        "if $k == len($ft) and $bt:",
+        "if not $k and $bt:",
         "    $gone = $bisect_right($bt, $limit)",
         "    if $gone:",
         "        $n -= $gone",
         f"        del $bt[:$gone], {', '.join(f'${b}[:$gone]' for b in lists)}",
-        *inside(_remade(sliding, "$gone", gaps=False)),
-        "    $ft, $bt, $k = $bt, [], 0",
+        *inside(_remade(sliding, "$gone", tuple(f"{b}[::-1]" for b in lists), gaps=False)),
+        "    $ft, $bt, $k = $bt, [], len($bt)",
         *(f"    ${b} = []" for b in lists),
         f"$ok = $n >= {window.min_periods}",
         "$ready = $ready or $ok",
@@ -245,12 +244,18 @@ def _kept(sliding: Sliding, size: int) -> tuple[Variable, ...]:
     )
 
 
-def _remade(sliding: Sliding, length: str, *, gaps: bool) -> tuple[str, ...]:
-    """Lines that make the growing part the old one, and a new one of no values."""
+def _remade(sliding: Sliding, place: str, lists: tuple[str, ...], *, gaps: bool) -> tuple[str, ...]:
+    """Lines that make the growing part, in `lists`, the old one, and a new one of no values.
+
+    place: what is assigned the place of the anchors. gaps: whether values in the lists may be missing.
+    """
     if not sliding.fronts:
         return ()
     names = [f"${n}" for n in (*sliding.anchors, *sliding.fronts)]
     if sliding.anchors:
-        names.append(length)
-    remake = sliding.remake if gaps else sliding.remake.replace("$gaps", "0")
-    return (f"{', '.join(names)} = {remake}", *(f"${v.name} = {v.start}" for v in sliding.part))
+        names.append(place)
+    arguments = ", ".join([*(f"${name}" for name in lists), "$gaps" if gaps else "0"])
+    return (
+        f"{', '.join(names)} = ${sliding.remake}({arguments})",
+        *(f"${v.name} = {v.start}" for v in sliding.part),
+    )
