@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,6 +15,13 @@ from penstock import col
 from penstock.errors import BadInput
 from tests.event_time.by_hand import Event
 
+
+class Stamped(NamedTuple):
+    key: int
+    at: datetime
+
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 EVENTS = [Event(1, 3, 1), Event(1, 12, 1), Event(2, 14, 1)]
 
 
@@ -97,6 +107,41 @@ def test_a_run_with_a_checkpoint_leaves_windows_open_for_the_next_run(tmp_path: 
     assert ended.ticks == 0
     with pytest.raises(BadInput, match="has ended"):
         ps.run(flow, {"a": [*EVENTS, *EVENTS]}, {"out": out}, checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [ps.tumbling(col.at, "10s"), ps.sliding(col.at, "10s", "5s"), ps.session(col.at, "4s")],
+    ids=["tumbling", "sliding", "session"],
+)
+@pytest.mark.parametrize("emit", ["close", "updates"])
+def test_windows_go_on_from_a_checkpoint_as_if_nothing_had_happened(
+    tmp_path: Path, windows: Any, emit: Any
+) -> None:
+    flow = ps.Flow("stamped")
+    stamped = flow.source("a", Stamped).watermark(col.at, lateness="5s")
+    groups = stamped.first_within("1s", by="key").distinct().group_by("key", window=windows, emit=emit)
+    flow.sink("out", groups.agg(rows=ps.count(), last=ps.last(col.key, by=col.at)))
+    rng = random.Random(1)
+    events = [Stamped(rng.randrange(3), BEGIN + timedelta(seconds=n - rng.randrange(9))) for n in range(60)]
+    once: list[Any] = []
+    ps.run(flow, {"a": events}, {"out": once}, tick_rows=7)
+    parts: list[Any] = []
+    for count in (20, 21, 43, 60):
+        ended = count == 60
+        ps.run(
+            flow, {"a": events[:count]}, {"out": parts}, tick_rows=7, checkpoint=tmp_path / "run", end=ended
+        )
+    if emit == "close":
+        assert parts == once
+    assert rows_of(parts) == rows_of(once)
+
+
+def rows_of(changes: list[Any]) -> list[Any]:
+    held: Counter[Any] = Counter()
+    for row, weight in changes:
+        held[tuple(row)] += weight
+    return sorted((row, weight) for row, weight in held.items() if weight)
 
 
 def test_rows_that_were_deferred_come_before_the_end() -> None:

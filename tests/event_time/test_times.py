@@ -116,6 +116,32 @@ def test_windows_of_windows_miss_none_of_them(
     assert found == [(at, at + size, *sums) for at, sums in sorted(expected.items())]
 
 
+@pytest.mark.parametrize("every", [1, 2, 3, 5])
+@pytest.mark.parametrize("more", [0, 1, 2, 4])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_windows_of_windows_close_as_early_as_they_can(every: int, more: int, offset: int) -> None:
+    """One row per tick and time: every border is passed by itself."""
+    flow = ps.Flow("windows of windows")
+    timed = flow.source("events", Event).watermark(col.at, lateness=0)
+    inner = timed.group_by(window=ps.sliding(col.at, every + more, every, offset=offset)).agg(n=ps.count())
+    flow.sink("inner", inner)
+    flow.sink("outer", inner.group_by(window=ps.tumbling(col.window_start, 1)).agg(n=ps.sum(col.n)))
+    engine = Engine(flow)
+    starts: list[int] = []
+    for at in range(-10, 40):
+        made = engine.tick(events=[Event(0, at, 0)])
+        starts += [change.row.window_start for change in made["inner"]]
+        closed = {change.row.window_start for change in made["outer"]}
+        # A window of length 1 is passed when no window will answer any more that begins in it.
+        still_to_come = min(
+            s for s in range(at - 50, at + 50) if (s - offset) % every == 0 and s + every + more > at
+        )
+        assert all(start < still_to_come for start in closed)
+        assert {start for start in starts if start < still_to_come} >= closed
+        assert not [start for start in starts if start < still_to_come and start not in closed]
+        starts = [start for start in starts if start not in closed]
+
+
 @examples(0.5)
 @given(st.data(), EVENTS, EVENTS, st.integers(0, 9), st.integers(1, 20))
 def test_windows_over_two_streams_count_all_that_is_on_time_in_either(

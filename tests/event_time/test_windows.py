@@ -105,6 +105,13 @@ def test_sessions_answer_once_and_in_order_whatever_the_cut(
     assert found["late"] == [(tuple(e), 1) for e in late]
 
 
+def test_a_session_of_several_is_as_old_as_the_first_of_them() -> None:
+    events = [Event(1, 1, None), Event(2, 9, None), Event(1, 9, None), Event(1, 5, None)]
+    for ticks in ([events], [[event] for event in events]):
+        found = run(flow_of(ps.session(col.at, 5), 10), ticks, end=True)
+        assert [row[:4] for row, _ in found["out"]] == [(1, 1, 14, 3), (2, 9, 14, 1)]
+
+
 @examples(1)
 @given(st.data(), EVENTS, st.integers(1, 15), st.integers(0, 20))
 def test_updates_of_sessions_add_up_to_what_they_answer_when_they_close(

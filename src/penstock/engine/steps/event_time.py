@@ -8,7 +8,7 @@ from penstock.engine.row import Row
 from penstock.engine.slot import Slot, as_dict
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.windows import before_all, mark_of
-from penstock.expr.types import FLOAT64, TIMESTAMP, Field, Schema
+from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, Field, Schema
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.least_watermark import LeastWatermark
 from penstock.flow.operators.on_time import OnTime
@@ -67,8 +67,11 @@ class Clockwork:
 
     def mark_source(self, time: str) -> str:
         """Source of the watermark that a greatest time makes."""
-        if self._field.type != TIMESTAMP and self._clock.every is None:
-            return f"{time} - {self._clock.lateness!r}"
+        passed, every = f"{time} - {self._clock.lateness!r}", self._clock.every
+        if self._field.type != TIMESTAMP and every is None:
+            return passed
+        if self._field.type in (INT32, INT64):
+            return f"({passed}) // {every!r} * {every!r}"
         return f"{self._writer.constant('mark', mark_of(self._clock, self._field.type))}({time})"
 
 

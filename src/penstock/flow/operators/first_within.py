@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.operators.on_time import NEEDS
 from penstock.flow.spans import shown_span
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import Operator
@@ -44,7 +43,20 @@ class FirstWithin(Operator):
         return (Port("rows"), Port("watermark"))
 
     def needs(self) -> tuple[Need, ...]:
-        return NEEDS
+        return (
+            Need(
+                0,
+                "append",
+                "the rows near to one that is taken back are forgotten",
+                "put it before what takes rows back",
+            ),
+            Need(
+                0,
+                "ordered",
+                "of rows near to each other the one that came first is kept",
+                "put it before what loses the order: union(), joins, distinct()",
+            ),
+        )
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0]
