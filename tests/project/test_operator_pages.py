@@ -1,4 +1,4 @@
-"""The programs of the page on operators print what stands below them."""
+"""The programs of these pages print what stands below them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-PAGES = [Path(__file__).resolve().parents[2] / "docs" / "operators-streams.md"]
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = [DOCS / "operators-streams.md", DOCS / "ticks-and-conformance.md"]
 PROGRAMS = [
     pytest.param(program, output, id=f"{page.stem} {at}")
     for page in PAGES
