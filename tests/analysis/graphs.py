@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 
 from penstock.errors import Place
 from penstock.expr.types import INT64, Field, Schema
 from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
@@ -18,10 +18,20 @@ from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
-from penstock.graph.facts import Delay, Facts
+from penstock.graph.facts import Delay, Facts, Port
 from penstock.graph.node import Edge, FlowGraph, Node, Operator
 
 ROW = Schema((Field("value", INT64),), scalar=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Remembering(Operator):
+    """An operator that says nothing of loops."""
+
+    kind: ClassVar[str] = "remembering"
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
 
 
 class Draft:
@@ -59,8 +69,8 @@ class Draft:
     def feedback(self) -> int:
         return self.add(Feedback(()))
 
-    def bag_feedback(self) -> int:
-        return self.add(BagFeedback())
+    def remembering(self, read: int) -> int:
+        return self.add(Remembering(), read)
 
     def close(self, feedback: int, closing: int) -> None:
         self.inputs[feedback] = [closing]

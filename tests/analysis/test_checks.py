@@ -158,27 +158,31 @@ def test_a_delay_round_a_loop_whose_rows_may_be_taken_back_needs_a_reason_too() 
     assert error.value.facts["cycle"] == ("defer_tick_2", "union_3", "feedback_1")
 
 
-def test_a_bag_that_goes_round_is_refused_with_the_way_from_where_rows_begin_to_be_taken_back() -> None:
-    draft = Draft()
-    table, again = draft.source(append=False), draft.bag_feedback()
-    shown = draft.distinct(table)
-    draft.close(again, draft.union(again, shown))
+def test_what_keeps_no_rounds_is_refused_with_the_way_from_where_rows_begin_to_be_taken_back() -> None:
+    def walk(*, append: bool) -> FlowGraph:
+        draft = Draft()
+        table, again = draft.source(append=append), draft.feedback()
+        shown = draft.distinct(table)
+        draft.close(again, draft.remembering(draft.union(again, shown)))
+        return draft.graph()
+
+    analyse(walk(append=True))
     with pytest.raises(NeedNotMet) as error:
-        analyse(draft.graph())
+        analyse(walk(append=False))
     assert error.value.facts["way"] == ("source_0", "distinct_2", "union_3")
     assert [step.note for step in error.value.where] == [
         "from here on rows may be taken back",
         "",
         "",
-        "'closing' must be append-only",
+        "is in a loop, whose rows then may be, too",
     ]
 
 
 def test_the_way_begins_at_the_operator_that_makes_rows_be_taken_back() -> None:
     draft = Draft()
-    source, again = draft.source(), draft.bag_feedback()
+    source, again = draft.source(), draft.feedback()
     counted = draft.aggregate(draft.distinct(source))
-    draft.close(again, draft.union(again, counted))
+    draft.close(again, draft.remembering(draft.union(again, counted)))
     with pytest.raises(NeedNotMet) as error:
         analyse(draft.graph())
     assert error.value.facts["way"] == ("aggregate_3", "union_4")

@@ -193,7 +193,10 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         "of all": lambda x, y: y.top_k(2, by=col.a),
     },
     DeferTick: {"defer_tick": lambda x, y: y.defer_tick()},
-    Feedback: {"fixpoint": lambda x, y: x.flow.fixpoint(down, x)},
+    Feedback: {
+        "fixpoint": lambda x, y: x.flow.fixpoint(down, x),
+        "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(down, y),
+    },
     FilterMap: {"filter_map": lambda x, y: y.filter_map(small)},
     Flatten: {"flatten": lambda x, y: y.map(numbers, returns=list[int]).flatten()},
     Inspect: {"inspect": lambda x, y: y.inspect(repr)},

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.nested import write_nested
+from penstock.engine.loops.netting import NettedStep, may_meet_what_never_was
 from penstock.engine.loops.rounds import write_rounds
 from penstock.engine.loops.step import NestedStep, nested_step_for
 from penstock.engine.row import Only, Row, tuple_source
@@ -100,7 +101,9 @@ class RegionWriter:
     def _step_for(self, node: Node) -> Step:
         if node.id in self._nested:
             loop = self._loop_of[node.id]
-            return nested_step_for(node.operator, node, self, [source in loop for source in node.inputs])
+            varies = [source in loop for source in node.inputs]
+            step = nested_step_for(node.operator, node, self, varies)
+            return NettedStep(step, varies) if may_meet_what_never_was(self, node, loop) else step
         return step_for(node.operator, node, self)
 
     def reads_buffer(self, edge: Edge) -> bool:

@@ -50,7 +50,7 @@ def must_take_back_first(
     while waiting:
         for edge in consumers[waiting.pop()]:
             target = graph.nodes[edge.target]
-            if _looks_closely(graph, target):
+            if looks_closely(graph, target):
                 return True
             if edge.target not in seen and not isinstance(target.operator, NETTING):
                 seen.add(edge.target)
@@ -66,7 +66,7 @@ def pair_schema(graph: FlowGraph, node: Node, operator: Operator) -> Schema:
     return Schema(tuple(replace(f, name=name) for f, name in named))
 
 
-def _looks_closely(graph: FlowGraph, node: Node) -> bool:
+def looks_closely(graph: FlowGraph, node: Node) -> bool:
     """Whether a node computes something on each row that can fail."""
     if next(node.operator.callables(), None) is not None:
         return True

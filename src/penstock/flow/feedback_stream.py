@@ -45,11 +45,7 @@ class FeedbackStream(_Open[T_co, Append]):
 
 
 class ChangingFeedbackStream(_Open[T_co, Changes]):
-    """A stream whose rows may be taken back, read before it is defined; `close` defines it.
-
-    Every way from it to what closes it must pass a `defer_tick`: within a tick
-    a loop runs only over rows that stay.
-    """
+    """A stream whose rows may be taken back, read before it is defined; `close` defines it."""
 
     __slots__ = ()
 

@@ -29,7 +29,8 @@ from penstock.graph.loops import inside_loops
 from penstock.graph.node import FlowGraph, Node, Operator
 
 T = TypeVar("T")
-B = TypeVar("B", bound=Unbounded)
+G = TypeVar("G", bound=Changes)
+G2 = TypeVar("G2", bound=Changes)
 
 
 class Flow:
@@ -150,8 +151,8 @@ class Flow:
     ) -> FeedbackStream[T] | ChangingFeedbackStream[T]:
         """A stream to be read now and defined by `close` later, for recursion (see `operators.feedback`).
 
-        changes: rows may be taken back; then every way round must pass `defer_tick()`.
-                 (It is for type checkers; whether rows are taken back is found by analysis.)
+        changes: rows may be taken back. It is for type checkers; whether they are is found
+                 by analysis.
         distinct: it carries each row once; else a row goes round as often as it comes
                  (see `operators.bag_feedback`).
         max_iterations: bound of the rounds within one tick.
@@ -162,16 +163,25 @@ class Flow:
 
     def fixpoint(
         self,
-        body: Callable[[Stream[T, Unbounded, Append, NoOrder]], Stream[T, Any, Append, Any]],
-        seed: Stream[T, B, Append, Any],
+        body: Callable[[Stream[T, Unbounded, G, NoOrder]], Stream[T, Any, G2, Any]],
+        seed: Stream[T, Any, G, Any],
         *,
         max_iterations: int = 10_000,
-    ) -> Stream[T, Unbounded, Append, NoOrder]:
-        """The least set that holds `seed` and, with its own rows, what `body` makes of them."""
+    ) -> Stream[T, Unbounded, G | G2, NoOrder]:
+        """The least set that holds `seed` and, with its own rows, what `body` makes of them.
+
+        Where rows of `seed`, or of what `body` reads, are taken back, so is what followed
+        from them alone. max_iterations: bound of the rounds within one tick.
+        """
         place = Place.of_caller()
-        reached: FeedbackStream[T] = FeedbackStream(*self._feedback(seed.schema, max_iterations, place))
-        reached.close(seed.union(cast("Stream[T, B, Append, Any]", body(reached))))
-        return reached
+        schema = seed.schema
+        # Whether its rows may be taken back is known once it is closed.
+        reached: ChangingFeedbackStream[Any] = ChangingFeedbackStream(
+            *self._feedback(schema, max_iterations, place)
+        )
+        same = cast("Stream[T, Unbounded, Any, NoOrder]", reached)
+        reached.close(seed.union(body(same)))
+        return same
 
     def _feedback(
         self, schema: Schema, max_iterations: int, place: Place, *, distinct: bool = True

@@ -183,7 +183,7 @@ def _defer_tick(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
 def _countdown(draw: st.DrawFn, one: Grown, all_: list[Grown], deferred: bool = False) -> Grown | None:
     """A loop that makes new rows: each number down to -2."""
     numbers = [f.name for f in one.schema.fields if f.type == INT64]
-    if not numbers or one.size > _LARGEST or not one.append:
+    if not numbers or one.size > _LARGEST or (deferred and not one.append):
         return None
     n = draw(st.sampled_from(numbers))
 
@@ -215,14 +215,14 @@ def _closure(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     """Paths along edges: a linear rule, or one that joins paths with paths."""
     for type_ in column_types(one.schema):
         names = [f.name for f in one.schema.fields if f.type == type_]
-        if one.append and len(names) > 1 and one.size <= _LARGEST:
+        if len(names) > 1 and one.size <= _LARGEST:
             break
     else:
         return None
     edges = one.stream.select(x=Column(names[0]), y=Column(names[1]))
     linear = draw(st.booleans())
     refined = draw(st.lists(st.sampled_from(["distinct", "edge", "edge unlike", "path", "copy", "known"])))
-    known = [g.stream for g in all_ if g.append and g.bounded and g.schema.fields[0].type == type_]
+    known = [g.stream for g in all_ if g.schema.fields[0].type == type_]
 
     def refine(further: AnyStream, paths: AnyStream, how: str) -> AnyStream:
         """The same paths, or some of them: what a loop may do with its rows."""
@@ -255,10 +255,10 @@ def _closure(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
 def _mutual(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     """Two feedbacks that feed each other: even and odd distances below a number."""
     numbers = [f.name for f in one.schema.fields if f.type == INT64 and not f.nullable]
-    if not one.append or not numbers:
+    if not numbers:
         return None
     flow = one.stream.flow
-    even, odd = flow.feedback(int), flow.feedback(int)
+    even, odd = flow.feedback(int, changes=True), flow.feedback(int, changes=True)
     seed = one.stream.select(value=lit(0) + Column(draw(st.sampled_from(numbers))), into=int)
     small = seed.filter(col.value < 6)
 

@@ -135,6 +135,16 @@ assert_type(
 )
 
 
+def halved(found: ps.Table[Bid]) -> ps.Table[Bid]:
+    return found.map(halve)
+
+
+assert_type(flow.fixpoint(halved, corrections), ps.Table[Bid])
+assert_type(
+    flow.fixpoint(lambda found: found.map(halve).difference(bids), bids),
+    ps.Stream[Bid, ps.Unbounded, ps.Append | ps.Changes, ps.NoOrder],
+)
+
 # Order and folds.
 assert_type(auctions.sort(), ps.Stream[Auction, ps.Bounded, ps.Append, ps.Ordered])
 assert_type(auctions.sort([col.id.desc(), "category"]), ps.Stream[Auction, ps.Bounded, ps.Append, ps.Ordered])

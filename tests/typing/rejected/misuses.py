@@ -144,9 +144,7 @@ flow.feedback(Bid).close(corrections)  # rejected
 flow.feedback(Bid).close(bids.difference(bids))  # rejected
 flow.feedback(Bid).close(auctions)  # rejected
 flow.feedback(Bid, changes=True).close(auctions)  # rejected
-flow.fixpoint(lambda found: found, corrections)  # rejected
 flow.fixpoint(lambda found: found.map(to_auction), bids)  # rejected
-flow.fixpoint(lambda found: found.difference(bids), bids)  # rejected
 bids.close(bids)  # rejected
 
 # Guards.

@@ -10,11 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.express import Express, express_from
+from penstock.engine.loops.netting import Netting
 from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.round_side import KnownSide, RankSide, RoundSide, round_side
 from penstock.engine.loops.step import NestedStep
 from penstock.engine.row import Row, times
 from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.engine.transients import pair_schema
+from penstock.expr.fallible import can_fail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +38,13 @@ class NestedInnerJoinStep(NestedStep):
         super().__init__(node, writer, varies)
         self._rows = JoinedRows(node, writer, operator)
         self._express: Express | None = None
+        # A residual that can fail is asked of pairs that were there: once all of a round are known.
+        pairs, residual = pair_schema(writer.graph, node, operator), operator.residual
+        self._netting = (
+            Netting(node.id, writer, "pairs", pairs)
+            if residual is not None and can_fail(residual, pairs)
+            else None
+        )
         keys = (operator.left_keys, operator.right_keys)
         self._sides: list[OutsideSide | RoundSide] = []
         for port, what in enumerate(SIDES):
@@ -54,6 +64,10 @@ class NestedInnerJoinStep(NestedStep):
                 if self._express is not None:
                     self._express.to.gathers = True
                     outside.tells_odd = True
+
+    def begin_loop(self) -> None:
+        if self._netting is not None:
+            self._netting.begin_loop()
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(slot for side in self._sides for slot in side.slots())
@@ -119,5 +133,16 @@ class NestedInnerJoinStep(NestedStep):
 
     def _emit_pair(self, port: int, row: Row, partner: Row) -> None:
         pair = row.columns + partner.columns if port == 0 else partner.columns + row.columns
-        with self._rows.where_residual(pair):
-            self.emit(Row(self._rows.output(pair), None, times(row.weight, partner.weight)))
+        found = Row(pair, None, times(row.weight, partner.weight))
+        if self._netting is None:
+            self._answer(found)
+        else:
+            self._netting.add(found)
+
+    def _answer(self, pair: Row) -> None:
+        with self._rows.where_residual(pair.columns):
+            self.emit(Row(self._rows.output(pair.columns), None, pair.weight))
+
+    def turn(self) -> None:
+        if self._netting is not None:
+            self._netting.turn(self._answer)

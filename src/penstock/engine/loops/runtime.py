@@ -11,6 +11,7 @@ RANK = -1
 
 History = dict[int, int]
 Pending = dict[int, dict[Any, None]]
+Sums = dict[int, dict[Any, int]]
 
 
 def total(history: History, upto: int) -> int:
@@ -55,11 +56,24 @@ def counted(came: list[Any], went: list[Any]) -> dict[Any, int]:
     return found
 
 
+def sum_by_round(pending: Sums, times: list[int], now: int, at: int, row: Any, weight: int) -> None:
+    """Add `weight` copies of a row to those of round `at`, which is not over."""
+    rows = pending.get(at)
+    if rows is None:
+        pending[at] = {row: weight}
+        if at > now:
+            heappush(times, at)
+    else:
+        rows[row] = rows.get(row, 0) + weight
+
+
 RUNTIME: dict[str, Any] = {
     "x_counted": counted,
     "x_heappop": heappop,
     "x_heappush": heappush,
     "x_later": later,
+    "x_no_rows": {},
     "x_schedule": schedule,
+    "x_sum_by_round": sum_by_round,
     "x_total": total,
 }

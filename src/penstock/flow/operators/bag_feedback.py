@@ -16,7 +16,8 @@ class BagFeedback(Operator):
 
     So something in the cycle must end it: a filter, a distinct, rows that run out.
     It remembers nothing, and a tick that brings no row makes no round. Rows of one
-    round keep their order. `max_iterations` bounds the rounds of one tick.
+    round keep their order, unless rows may be taken back; then what followed from
+    them is, too. `max_iterations` bounds the rounds of one tick.
 
     Where every way back passes a `defer_tick`, it hands on what it gets.
 
@@ -49,12 +50,16 @@ class BagFeedback(Operator):
             Need(
                 0,
                 "append",
-                "a row that went round cannot be taken back:\nnobody counts how often it went round",
-                "let the feedback carry a set (without distinct=False),\n"
-                "or feed the loop from streams that only grow",
+                "a row that went round a tick later cannot be taken back:\n"
+                "what it met there may be gone",
+                "let it go round within the tick, or feed the loop from streams that only grow",
                 only_in_loop=True,
+                across_ticks=True,
             ),
         )
+
+    def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
+        return ""
 
     def placement(self) -> Placement:
         return WHOLE

@@ -1,0 +1,141 @@
+"""Rows of a loop, summed by round before they go on.
+
+A join in a loop meets changes one by one, and of different rounds. Some pairs that it makes
+are taken back again in the same tick, and were never there. Where an expression or
+function could fail on such a pair, changes wait until all of their round are known:
+what is then left was there, in an earlier tick or in this one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.engine.loops.step import NestedStep
+from penstock.engine.row import Row
+from penstock.engine.transients import looks_closely
+from penstock.flow.operators.difference import Difference
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.join import Join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.slot import Slot
+    from penstock.engine.steps.step import Step
+    from penstock.expr.types import Schema
+    from penstock.graph.node import Node
+
+
+class Netting:
+    """Writes the code that sums rows by round.
+
+    shift: how many rounds later than it comes a row goes on.
+    """
+
+    def __init__(self, node: int, writer: RegionWriter, what: str, schema: Schema, shift: int = 0) -> None:
+        self._node = node
+        self._writer = writer
+        self._schema = schema
+        self._shift = shift
+        self._pending = writer.named(what, node)
+
+    def begin_loop(self) -> None:
+        self._writer.code.line(f"{self._pending} = {{}}")
+
+    def add(self, row: Row) -> None:
+        """Write that a row comes or goes at the writer's present `at`."""
+        writer = self._writer
+        at = f"{writer.at} + {self._shift}" if self._shift else writer.at
+        now, times = writer.round(self._node), writer.times(self._node)
+        sums = f"{self._pending}, {times}, {now}, {at}, {row.source}, {row.copies}"
+        writer.code.line(f"x_sum_by_round({sums})")
+
+    def turn(self, emit: Callable[[Row], None]) -> None:
+        """Write what is done with the rows of this round."""
+        writer, code = self._writer, self._writer.code
+        row, weight = writer.fresh("row"), writer.fresh("weight")
+        rows = f"{self._pending}.pop({writer.round(self._node)}, x_no_rows)"
+        with code.block(f"for {row}, {weight} in {rows}.items():"), code.block(f"if {weight}:"):
+            emit(Row(writer.unpack(self._schema, row), row, weight))
+
+
+class NettedStep(NestedStep):
+    """An operator that may fail, behind a join: what reaches it in a round is summed first."""
+
+    heavy = True
+
+    def __init__(self, step: Step, varies: Sequence[bool]) -> None:
+        super().__init__(step.node, step.writer, varies)
+        self._step = step
+        self.sites = step.sites
+        self._inputs = {
+            port: Netting(
+                step.node.id, step.writer, f"input{port}", step.writer.input_schema(step.node, port)
+            )
+            for port, goes_round in enumerate(varies)
+            if goes_round
+        }
+
+    def slots(self) -> tuple[Slot, ...]:
+        return self._step.slots()
+
+    def prepare(self) -> None:
+        if isinstance(self._step, NestedStep):
+            self._step.prepare()
+
+    def begin_loop(self) -> None:
+        for netting in self._inputs.values():
+            netting.begin_loop()
+        if isinstance(self._step, NestedStep):
+            self._step.begin_loop()
+
+    def enter(self, port: int) -> None:
+        if isinstance(self._step, NestedStep):
+            self._step.enter(port)
+        else:
+            super().enter(port)
+
+    def begin_round(self) -> None:
+        if isinstance(self._step, NestedStep):
+            self._step.begin_round()
+
+    def consume(self, port: int, row: Row) -> None:
+        if port in self._inputs:
+            self._inputs[port].add(row)
+        else:
+            self._step.consume(port, row)
+
+    def turn(self) -> None:
+        for port, netting in self._inputs.items():
+
+            def consume(row: Row, port: int = port) -> None:
+                with self.code.working_for(self.node.id, row.columns):
+                    self._step.consume(port, row)
+
+            netting.turn(consume)
+        if isinstance(self._step, NestedStep):
+            self._step.turn()
+
+    def end_round(self) -> None:
+        if isinstance(self._step, NestedStep):
+            self._step.end_round()
+
+
+def may_meet_what_never_was(writer: RegionWriter, node: Node, loop: Sequence[int]) -> bool:
+    """Whether a node of a loop computes something that can fail on what a join of the loop makes."""
+    if not looks_closely(writer.graph, node):
+        return False
+    seen = {node.id}
+    waiting = [node]
+    while waiting:
+        for source in waiting.pop().inputs:
+            read = writer.graph.nodes[source]
+            if source not in loop or source in seen or isinstance(read.operator, Feedback | Distinct):
+                continue
+            if isinstance(read.operator, Join | Difference):
+                return True
+            seen.add(source)
+            waiting.append(read)
+    return False
