@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.errors import BrokenClaim, WrongType
+from penstock.expr.runtime import NAN
 from penstock.lattice import BoolOr, Lattice, MapUnion, Max, Merging, Min, Pair, SetUnion
 from penstock.testing import Backend, check_lattice, check_ticks
 
@@ -38,7 +39,7 @@ def run(build: Build, *ticks: dict[str, Any]) -> list[list[Any]]:
     return [[change.row for change in engine.tick(**tick)["out"]] for tick in ticks]
 
 
-numbers = st.none() | st.integers(-3, 3) | st.sampled_from([0.5, float("inf")])
+numbers = st.none() | st.integers(-3, 3) | st.sampled_from([0.5, float("inf"), NAN])
 sets = st.frozensets(st.integers(0, 3), max_size=3)
 VALUES: dict[str, tuple[Lattice, st.SearchStrategy[Any]]] = {
     "max": (Max(), numbers),
@@ -78,7 +79,8 @@ def test_merging_all_at_once_is_merging_one_by_one(name: str, data: st.DataObjec
     merged = lattice.bottom
     for item in items:
         merged = lattice.absorb(merged, item)
-    assert lattice.absorb_all(lattice.bottom, items) == merged
+    # As parts of tuples, NaN is NaN.
+    assert (lattice.absorb_all(lattice.bottom, items),) == (merged,)
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,24 @@ def test_a_lattice_fold_per_key_has_a_row_per_key(backend: Backend) -> None:
         1    | a 3; b 7; a 9 | + a 3; + b 7
         2    | b 9           |
         3    | b 1           | - b 7; + b 1
+    """,
+    )
+
+
+def test_nan_is_the_greatest_number_of_all(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> None:
+        numbers = flow.source("x", float)
+        flow.sink("max", numbers.lattice_reduce(Max()))
+        flow.sink("min", numbers.lattice_reduce(Min()))
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | x        | max            | min
+        1    | nan      | + nan          | + nan
+        2    | 2.0; nan |                | - nan; + 2.0
+        3    | 1.0      |                | - 2.0; + 1.0
     """,
     )
 

@@ -218,9 +218,17 @@ def test_where_order_meant_nothing_before_equal_rows_are_ordered_by_all_columns(
     assert run(build, {"words": words}) == [[("a", 1), ("a", 2), ("aa", 3), ("bb", 1)]]
 
 
+def test_values_of_any_type_are_sorted_kind_by_kind() -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("things", object).sort(lifetime="tick")
+
+    assert run(build, {"things": ["b", 2, None, (1, "x"), "a", 1.5]}) == [[None, 1.5, 2, "a", "b", (1, "x")]]
+
+
 def test_rows_that_cannot_be_compared_are_refused_by_name() -> None:
     flow = ps.Flow("failing", ticks="given")
-    flow.sink("out", flow.source("things", object).sort(lifetime="tick", name="sorted things"))
+    things = flow.source("things", object)
+    flow.sink("out", things.sort_by(lambda thing: thing, lifetime="tick", name="sorted things"))
     with pytest.raises(EvaluationError, match="cannot be put in order") as failed:
         ps.Engine(flow).tick(things=[1, "a"])
     assert failed.value.operator == "sorted things"  # type: ignore[attr-defined]

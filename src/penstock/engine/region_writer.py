@@ -240,6 +240,16 @@ class RegionWriter:
         self.code.line(f"{name} = {parts[0] if len(parts) == 1 else tuple_source(parts) if parts else '()'}")
         return [i for i, t in enumerate(typed) if t.nullable]
 
+    def key(self, name: str, exprs: Sequence[Expr], schema: Schema, columns: tuple[str, ...]) -> str:
+        """A variable with the key of a row: that of a column which is the key as it stands, or a new one."""
+        if len(exprs) == 1:
+            typed, source = check(exprs[0], schema), self.value(exprs[0], schema, columns)
+            if source.isidentifier() and self.key_source(typed.type, source) == source and not typed.nullable:
+                return source
+        key = self.fresh(name)
+        self.assign_key(key, exprs, schema, columns)
+        return key
+
     def null_key_test(
         self, exprs: Sequence[Expr], node: Node, port: int, columns: tuple[str, ...]
     ) -> str | None:
@@ -287,9 +297,12 @@ class RegionWriter:
         schema = self.graph.nodes[source].schema
         buffer = self.buffer(source)
         if self.is_append(source):
-            row = self.fresh("row")
+            row, at = self.fresh("row"), len(self.code.lines)
             with self.code.block(f"for {row} in {buffer}:"):
-                yield Row(self.unpack(schema, row), row)
+                columns = self.unpack(schema, row)
+                yield Row(columns, row)
+            names = ", ".join(columns) + "," * (len(columns) == 1)
+            self.code.drop_unused(at, row, f"for {names} in {buffer}:")
             return
         names = tuple(self.fresh(f.name) for f in schema.fields)
         weight = self.fresh("weight")

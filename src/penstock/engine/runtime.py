@@ -251,7 +251,7 @@ def sort(pending: list[tuple[Any, Any]]) -> None:
     except TypeError as error:
         raise EvaluationError(
             f"rows cannot be put in order: {error}",
-            fix="sort by a function that gives values of one kind: sort_by(str), say",
+            fix="sort by a function whose values are of one kind: sort_by(str), say; or by columns, sort()",
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -42,6 +43,18 @@ class SourceCode:
         """Add the lines of `other`, this much deeper, with what each is for."""
         self.lines.extend(INDENT * self._depth + line for line in other.lines)
         self.purposes.extend(other.purposes)
+
+    def drop_unused(self, at: int, name: str, header: str) -> None:
+        """Let the loop at line `at` have this header, if `name` is used in the first line of its body alone.
+
+        That line, which unpacks `name` as the header then does, goes.
+        """
+        used = re.compile(rf"\b{name}\b")
+        body = self.lines[at + 2 :]
+        noted = (source for purpose in self.purposes[at + 2 :] for source in purpose.row)
+        if body and not any(used.search(text) for text in (*body, *noted)):
+            self.lines[at] = self.lines[at][: -len(self.lines[at].lstrip())] + header
+            del self.lines[at + 1], self.purposes[at + 1]
 
     @contextmanager
     def block(self, header: str) -> Generator[None]:

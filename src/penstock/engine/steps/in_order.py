@@ -99,16 +99,14 @@ class EnumerateStep(Step):
             code.line(f"{self.count} += 1")
             number = self.count
         else:
-            key, number = writer.fresh("key"), writer.fresh("n")
-            writer.assign_key(key, self.operator.per, writer.input_schema(self.node, 0), row.columns)
-            code.line(f"{number} = ({writer.slot_get(self.node.id, 'count')}({key}) or 0) + 1")
-            code.line(f"{writer.slot(self.node.id, 'count')}[{key}] = {number}")
+            number = writer.fresh("n")
+            key = writer.key("key", self.operator.per, writer.input_schema(self.node, 0), row.columns)
+            before = f"{writer.slot_get(self.node.id, 'count')}({key}) or 0"
+            code.line(f"{number} = {writer.slot(self.node.id, 'count')}[{key}] = ({before}) + 1")
         index = number
         if start != 1:
             index = writer.fresh("index")
-            code.line(
-                f"{index} = {number} + {start - 1}" if start > 1 else f"{index} = {number} - {1 - start}"
-            )
+            code.line(f"{index} = {number} {'+' if start > 1 else '-'} {abs(start - 1)}")
         elif not self.operator.per:
             # A buffer keeps the row, and the counter goes on.
             index = writer.fresh("index")

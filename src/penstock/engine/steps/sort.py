@@ -10,7 +10,6 @@ from penstock.engine.steps.user_rows import users_view
 from penstock.expr.check import check
 from penstock.expr.order import order_key
 from penstock.expr.tree import Ordering
-from penstock.expr.types import AnyType
 from penstock.flow.operators.sort import Sort
 
 if TYPE_CHECKING:
@@ -51,14 +50,12 @@ class SortStep(Step):
                 user = users_view(writer, schema, row)
                 yield f"{writer.constant('by', one)}({user})"
         unordered = not writer.analysis.facts[self.node.inputs[0]].ordered
-        comparable = not any(isinstance(f.type, AnyType) for f in schema.fields)
         # Where order of arrival means nothing, it must not show in rows that `by` holds equal.
-        if not self.operator.by or (unordered and comparable):
+        if not self.operator.by or unordered:
             for field, column in zip(schema.fields, row.columns, strict=True):
                 yield self._comparable(column, field.type, field.nullable, False)
 
     def _comparable(self, source: str, dtype: DataType, nullable: bool, descending: bool) -> str:
-        # A value of any type may be one that Python compares with its like, None apart.
         key = order_key(dtype, nullable, descending)
         return source if key is None else f"{self.writer.constant('order', key)}({source})"
 
