@@ -343,25 +343,26 @@ class SignalMachine:
             self._queue.clear()
             yield from (at for at in range(len(self._parts)) if self._flags[at])
 
-    def run_events(self, events: Iterable[tuple[int, Any]], first: int) -> None:
+    def run_events(self, sources: Iterable[int], values: Iterable[Any], first: int) -> None:
         """A tick per event: a source and its value. first: the number of the first tick."""
         tick = first - 1
-        variables, sources = self.module.variables, self._sources
+        variables = self.module.variables
+        events = zip(map(self._sources.__getitem__, sources), values, strict=False)
         try:
             if self._queued:
                 # As `run`, without its calls: most events reach few parts.
                 parts, queue, queued, pop = self._parts, self._queue, self._flags, heapq.heappop
-                for tick, (source, value) in enumerate(events, first):
+                for tick, (fire, value) in enumerate(events, first):
                     variables["tick"] = tick
-                    sources[source](value)
+                    fire(value)
                     while queue:
                         at = pop(queue)
                         queued[at] = 0
                         parts[at]()
             else:
-                for tick, (source, value) in enumerate(events, first):
+                for tick, (fire, value) in enumerate(events, first):
                     variables["tick"] = tick
-                    sources[source](value)
+                    fire(value)
                     self._run_parts()
         except Exception as error:
             raise explained(error, self.module, self.nodes, tick) from error

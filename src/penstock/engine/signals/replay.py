@@ -84,30 +84,29 @@ class Replay:
     def events(self, events: Iterable[Any], first: int) -> tuple[int, dict[str, Emissions]]:
         """A tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
         given = list(events)
-        if all(type(event) is tuple and len(event) == 2 for event in given):
-            if len({name for name, _ in given}) == 1:
-                return self.columns({given[0][0]: [value for _, value in given]}, first)
-            self._machine.run_events(self._checked(given), first)
+        if set(map(type, given)) <= {tuple} and set(map(len, given)) <= {2}:
+            names, values = zip(*given, strict=True) if given else ((), ())
+            if len(set(names)) == 1:
+                return self.columns({names[0]: values}, first)
+            self._machine.run_events(*self._checked(names, values), first)
         elif columns := _columns(given):
             return self.columns(columns, first)
         else:
             self._run_ticks([self._together(event) for event in given], first)
         return len(given), self._emissions(self._machine.taken())
 
-    def _checked(self, events: list[tuple[str, Any]]) -> list[tuple[int, Any]]:
+    def _checked(self, names: Sequence[str], values: Sequence[Any]) -> tuple[Iterable[int], Iterable[Any]]:
         """The same events, with nodes for names."""
-        sources, exact = self._graph.sources, self._exact
-        try:
-            if all(value.__class__ is exact[name] for name, value in events):
-                return [(sources[name], value) for name, value in events]
-        except KeyError:
-            pass  # no such source, or one that takes more than one class
-        values: dict[str, list[Any]] = {}
-        for name, value in events:
+        for name in set(names):
             self._check_source(name)
-            values.setdefault(name, []).append(value)
-        checked = {name: iter(self._check[name](column)) for name, column in values.items()}
-        return [(sources[name], next(checked[name])) for name, _ in events]
+        nodes = map(self._graph.sources.__getitem__, names)
+        if list(map(type, values)) == list(map(self._exact.get, names)):
+            return nodes, values
+        columns: dict[str, list[Any]] = {}
+        for name, value in zip(names, values, strict=True):
+            columns.setdefault(name, []).append(value)
+        checked = {name: iter(self._check[name](column)) for name, column in columns.items()}
+        return nodes, [next(checked[name]) for name in names]
 
     def _run_ticks(self, ticks: list[dict[int, Any]], first: int) -> None:
         for tick, values in enumerate(ticks, first):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,8 @@ class RunsSignals:
             )
         if self._subscriptions:
             return self._replay_told(replay, ticks_of(events, columns))
+        collects = gc.isenabled()
+        gc.disable()
         try:
             if events is None:
                 count, shown = replay.columns(columns, self._ticks)
@@ -70,6 +73,9 @@ class RunsSignals:
         except BaseException as error:
             self._failure = error
             raise
+        finally:
+            if collects:
+                gc.enable()
         self._ticks += count
         for island in self._machine.islands.values():
             island.save_all()

@@ -24,23 +24,29 @@ def _pct_change(statistic: PctChange, inputs: Inputs) -> Kernel:
 
 def _to_before(count: int, inputs: Inputs, value: str) -> Kernel:
     """`value` of `$x` and `$old`, which came `count` before it. A missing one of them makes it NaN."""
-    variables = (
-        Variable("k", "0"),
-        Variable("full", "False"),
-        Variable("next_full", "False"),
-        Variable("ring", f"[None] * {count}", lists=1),
-    )
+    variables, place, turn = _one_before() if count == 1 else _ring(count)
     lines = (
         "$full = $next_full",
-        "$old = $ring[$k]",
-        *(f"{line}" for line in inputs.guarded(("$ring[$k] = $x",), ("$ring[$k] = $NAN",))),
-        "$k += 1",
-        f"if $k == {count}:",
-        "    $k = 0",
-        "    $next_full = True",
+        f"$old = {place}",
+        *inputs.guarded((f"{place} = $x",), (f"{place} = $NAN",)),
+        *turn,
     )
+    full = (Variable("full", "False"), Variable("next_full", "False"))
     shown = f"$NAN if {inputs.missing} else {value}" if inputs.missing else value
-    return Kernel(variables, lines, shown, "$full")
+    return Kernel((*full, *variables), lines, shown, "$full")
+
+
+_History = tuple[tuple[Variable, ...], str, tuple[str, ...]]
+"""State, the place of the oldest value, which is that of the next, and the lines from one to the next."""
+
+
+def _one_before() -> _History:
+    return (Variable("before", "None"),), "$before", ("$next_full = True",)
+
+
+def _ring(count: int) -> _History:
+    turn = ("$k += 1", f"if $k == {count}:", "    $k = 0", "    $next_full = True")
+    return (Variable("k", "0"), Variable("ring", f"[None] * {count}", lists=1)), "$ring[$k]", turn
 
 
 @kernel_of.register(Crossed)
