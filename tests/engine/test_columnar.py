@@ -74,10 +74,13 @@ def _plain(value: object) -> object:
 
 
 def _bag(value: object) -> object:
-    if isinstance(value, list) and value and all(isinstance(v, tuple) for v in value):
-        return Counter(map(_shown, value))
+    """A piece of state without the order in which its parts came."""
     if isinstance(value, dict):
-        return Counter({_shown(k): v if isinstance(v, int) else _shown(v) for k, v in value.items()})
+        return {_shown(k): _bag(v) for k, v in value.items()}
+    if isinstance(value, list):
+        if value and all(isinstance(v, tuple) for v in value):
+            return Counter(map(_shown, value))
+        return [_bag(v) for v in value]
     return _shown(value)
 
 
