@@ -28,6 +28,10 @@ def swapped(pair: Pair) -> Pair:
     return Pair(pair.b, pair.a)
 
 
+def downhill(pair: Pair) -> Pair | None:
+    return pair if pair.a > pair.b else None
+
+
 def both_ways(pair: Pair) -> list[Pair]:
     return [pair, swapped(pair), pair]
 
@@ -81,6 +85,7 @@ RULES: dict[str, Rule] = {
     "filter": lambda rows, given: rows.filter(col.a != col.b),
     "filter by function": lambda rows, given: rows.filter(is_small),
     "map": lambda rows, given: rows.map(swapped),
+    "filter map": lambda rows, given: rows.filter_map(downhill, returns=Pair),
     "flat map": lambda rows, given: rows.flat_map(both_ways),
     "distinct": lambda rows, given: rows.distinct(),
     "union with edges": lambda rows, given: rows.union(given.edges),
@@ -325,3 +330,13 @@ def test_nothing_in_a_loop_is_computed_on_a_pair_that_was_never_there(
             gone = [ps.delete(Road(a, b, 2 * at - 3)) for a, b in dict.fromkeys(ticks[at - 1])] if at else []
             before = [ps.delete(Trip(0, 2 * at - 1))] if at else []
             engine.tick(roads=[*now, *gone], trips=[ps.insert(Trip(0, 2 * at + 1)), *before])
+
+
+def test_a_large_tick_is_read_by_a_loop_too() -> None:
+    flow = ps.Flow("reachability")
+    edges, start = flow.table("edges", Pair), flow.table("start", Pair)
+    flow.sink("out", flow.fixpoint(lambda found: along(found, edges), start))
+    engine = Engine(flow)
+    path = [ps.insert(Pair(n, n + 1)) for n in range(3_000)]
+    assert len(engine.tick(edges=path, start=[Pair(0, 0)])["out"]) == 3_001
+    assert len(engine.tick(edges=[ps.delete(Pair(1_000, 1_001))])["out"]) == 2_000

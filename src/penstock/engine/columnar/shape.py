@@ -107,9 +107,11 @@ def _feeds(
             if source not in rest:
                 readers.setdefault(source, []).append(graph.nodes[node_id])
     feeds: list[Feed] = []
+    in_loop = {n for loop in analysis.loops for n in loop}
     for source, reading in readers.items():
         reduction = None
-        if source in streams and len(reading) == 1:
+        # In a loop rows are read round by round.
+        if source in streams and len(reading) == 1 and reading[0].id not in in_loop:
             (reader,) = reading
             try:
                 reduction = reduction_of(reader.operator, streams[source].schema, streams[source].append)
