@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.engine.program import compile_program
 from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 from penstock.flow.signal import Signal
+from penstock.state.codec import decode, value_encoder
 from tests.properties.effort import examples
 
 Make = Callable[[Signal[float], Signal[float], Signal[float]], Signal[Any]]
@@ -135,6 +137,41 @@ def test_a_replay_of_columns_is_one_of_events(name: str) -> None:
     found = list(ps.Engine(flow).replay(**columns)["out"])
     assert found
     assert repr(found) == repr(tick_by_tick(flow, events))
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@examples(0.05)
+@given(history=histories(), cut=st.integers(0, 25))
+def test_an_engine_that_goes_on_from_stored_state_shows_no_seam(
+    name: str, history: list[Event], cut: int
+) -> None:
+    flow = flow_of(STATISTICS[name])
+    encode = value_encoder()
+    state: dict[str, dict[Any, Any]] = {s.name: {} for s in compile_program(flow.graph()).slots}
+    found = list(ps.Engine(flow, state=state).replay(history[:cut])["out"])
+    state = {n: {k: decode(encode(v)) for k, v in slot.items()} for n, slot in state.items()}
+    engine = ps.Engine(flow, state=state, first_tick=len(history[:cut]))
+    found += engine.replay(history[cut:])["out"]
+    assert repr(found) == repr(in_one_replay(flow, history))
+
+
+def test_statistics_have_types_where_these_are_known() -> None:
+    flow = ps.Flow("types")
+    a, n, any_ = flow.signal("a", float), flow.signal("n", int), flow.signal("any", object)
+    types = {
+        "float64": [
+            a.moving(3).mean(),
+            n.expanding().std(),
+            any_.ewm(span=2).var(),
+            a.moving(2).max(),
+            a.diff(),
+        ],
+        "bool": [a.crossed(n)],
+        "int64": [n.every(2)],
+        "any": [n.moving(2).max(), any_.diff(), n.moving(2).sum(), a.ohlc(3), any_.every(3)],
+    }
+    for name, signals in types.items():
+        assert [str(s.schema.fields[0].type) for s in signals] == [name] * len(signals)
 
 
 def test_a_statistic_is_silent_until_it_has_enough_values_and_nan_afterwards() -> None:

@@ -14,6 +14,7 @@ from penstock.flow.statistic_arguments import (
     choice_of,
     ddof_of,
     holes_of,
+    schema_of_result,
     times_of,
 )
 from penstock.flow.statistics.ewm import Decay, EwmMean, EwmStd, EwmVar
@@ -47,7 +48,9 @@ def statistic_of(
     inputs = values if at is None else (*values, at)
     holes = max((holes_of(v.schema) for v in values), key=list(Holes).index, default=Holes.NONE)
     times = Times.EITHER if at is None else times_of(at.schema)
-    return inputs[0].add(StatisticSignal(statistic, holes, times), place, inputs[1:], name=name)
+    schema = schema_of_result(statistic.result, inputs[0].schema)
+    operator = StatisticSignal(statistic, holes, times)
+    return inputs[0].add(operator, place, inputs[1:], schema=schema, name=name)
 
 
 def signal_of(what: str, given: Any, place: Place) -> Signal[Any]:

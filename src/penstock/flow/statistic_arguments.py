@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import Place, WrongType
 from penstock.expr.durations import duration, short
+from penstock.expr.rows import schema_of
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, AnyType, BoolType, DataType
 from penstock.flow.columns import shown
 from penstock.flow.statistics.ewm import Decay
-from penstock.flow.statistics.inputs import Holes, Times
+from penstock.flow.statistics.inputs import Holes, Result, Times
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -68,6 +69,21 @@ def check_times(schema: Schema, place: Place) -> None:
             where=[place],
             fix="take the time from each value: ps.lift(lambda row: row.time)(signal)",
         )
+
+
+def schema_of_result(result: Result, given: Schema) -> Schema:
+    """The type of a statistic's values, from that of the values it is of."""
+    match result:
+        case Result.FLOAT:
+            return schema_of(float)
+        case Result.BOOL:
+            return schema_of(bool)
+        case Result.AS_GIVEN:
+            return given
+        case Result.FLOAT_OF_FLOATS if type_of(given) == FLOAT64 and holes_of(given) is Holes.NAN:
+            return given
+        case _:
+            return schema_of(object)
 
 
 # -- numbers and words ---------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.expr.durations import short
+from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Statistic
 
 
@@ -50,6 +51,7 @@ class EwmMean(Ewm):
     """The weighted mean."""
 
     kind = "ewm_mean"
+    result = Result.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class EwmVar(Ewm):
 
     bias: bool = False
     kind = "ewm_var"
+    result = Result.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +68,4 @@ class EwmStd(EwmVar):
     """The square root of the weighted variance."""
 
     kind = "ewm_std"
+    result = Result.FLOAT

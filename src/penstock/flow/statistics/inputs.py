@@ -18,6 +18,16 @@ class Holes(Enum):
     NAN_NONE = "NaN and None are missing"
 
 
+class Result(Enum):
+    """What a statistic is of: a float, a bool, a value as it came, a float where those are, or anything."""
+
+    FLOAT = "float"
+    BOOL = "bool"
+    AS_GIVEN = "as given"
+    FLOAT_OF_FLOATS = "float of floats"
+    ANY = "any"
+
+
 class Times(Enum):
     """What a time signal gives: `datetime`s, numbers of seconds, or either, as is seen when they come."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Windowed
 from penstock.flow.statistics.window import TimeWindow
 
@@ -29,6 +30,7 @@ class Mean(Windowed):
     """The arithmetic mean."""
 
     kind = "mean"
+    result = Result.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Var(Windowed):
 
     ddof: int = 1
     kind = "var"
+    result = Result.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Std(Windowed):
 
     ddof: int = 1
     kind = "std"
+    result = Result.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Cov(Windowed):
 
     ddof: int = 1
     kind = "cov"
+    result = Result.FLOAT
     inputs = 2
 
 
@@ -61,6 +66,7 @@ class Corr(Windowed):
     """Pearson's correlation of two signals."""
 
     kind = "corr"
+    result = Result.FLOAT
     inputs = 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Windowed
 
 
@@ -13,6 +14,7 @@ class Min(Windowed):
     """The least value."""
 
     kind = "min"
+    result = Result.FLOAT_OF_FLOATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class Max(Windowed):
     """The greatest value."""
 
     kind = "max"
+    result = Result.FLOAT_OF_FLOATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class First(Windowed):
     """The oldest value that is not missing."""
 
     kind = "first"
+    result = Result.FLOAT_OF_FLOATS
     numbers = False
 
 
@@ -35,6 +39,7 @@ class Last(Windowed):
     """The newest value that is not missing."""
 
     kind = "last"
+    result = Result.FLOAT_OF_FLOATS
     numbers = False
 
 
@@ -55,9 +60,10 @@ class Quantile(Windowed):
     q: float = 0.5
     interpolation: Interpolation = Interpolation.LINEAR
     kind = "quantile"
+    result = Result.FLOAT_OF_FLOATS
 
     def describe(self) -> str:
-        return f"{self.q:g} of {self.window}"
+        return f"{self.q:g}, {self.window}"
 
 
 class Ties(Enum):
@@ -75,3 +81,4 @@ class Rank(Windowed):
     ties: Ties = Ties.AVERAGE
     pct: bool = False
     kind = "rank"
+    result = Result.FLOAT

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.expr.durations import short
+from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Statistic
 
 
@@ -26,6 +27,7 @@ class EveryNth(Fewer):
 
     count: int
     kind = "every_nth"
+    result = Result.AS_GIVEN
 
     def describe(self) -> str:
         return f"{self.count}"
@@ -50,6 +52,7 @@ class Throttle(Paced):
     """The first value, then each that is not within `span` of the last one let through."""
 
     kind = "throttle"
+    result = Result.AS_GIVEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Debounce(Paced):
     """The newest value, once `span` has passed without another."""
 
     kind = "debounce"
+    result = Result.AS_GIVEN
 
     @property
     def waits_for_time(self) -> bool:

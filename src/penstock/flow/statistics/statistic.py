@@ -6,6 +6,7 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import ClassVar
 
+from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.window import TimeWindow, Window
 
 
@@ -16,11 +17,13 @@ class Statistic(ABC):
     kind:     its name, as users write it.
     inputs:   how many signals of values it reads; a signal of times comes after them.
     numbers:  whether those values must be numbers.
+    result:   what its own values are.
     """
 
     kind: ClassVar[str]
     inputs: ClassVar[int] = 1
     numbers: ClassVar[bool] = True
+    result: ClassVar[Result] = Result.ANY
 
     @property
     def reads_time(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Statistic
 
 
@@ -14,6 +15,7 @@ class Diff(Statistic):
 
     count: int
     kind = "diff"
+    result = Result.FLOAT_OF_FLOATS
     numbers = False
 
     def describe(self) -> str:
@@ -26,6 +28,7 @@ class PctChange(Statistic):
 
     count: int
     kind = "pct_change"
+    result = Result.FLOAT
 
     def describe(self) -> str:
         return f"to {self.count} before"
@@ -50,6 +53,7 @@ class Crossed(Statistic):
     direction: Direction
     level: float | None = None
     kind = "crossed"
+    result = Result.BOOL
 
     @property
     def inputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -53,4 +53,4 @@ class StatisticSignal(SignalOperator):
 
     def describe(self) -> str:
         described = self.statistic.describe()
-        return f"{self.statistic.kind} of {described}" if described else self.statistic.kind
+        return f"{self.statistic.kind}: {described}" if described else self.statistic.kind
