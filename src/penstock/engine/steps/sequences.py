@@ -49,7 +49,8 @@ class ChainFirstNStep(Step):
         self.sites = len(node.inputs)
 
     def begin(self) -> None:
-        self.code.line(f"{self.left} = {self.count}")
+        with self.writer.in_first_round(self.node.id):
+            self.code.line(f"{self.left} = {self.count}")
 
     def finish(self) -> None:
         for port in range(len(self.node.inputs)):
@@ -72,7 +73,8 @@ class CrossSingletonStep(Step):
         self.single = writer.named("single", node.id)
 
     def begin(self) -> None:
-        self.code.line(f"{self.single} = None")
+        with self.writer.in_first_round(self.node.id):
+            self.code.line(f"{self.single} = None")
 
     def finish(self) -> None:
         writer, code = self.writer, self.code

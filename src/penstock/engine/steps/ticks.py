@@ -44,7 +44,9 @@ class EveryTickStep(Step):
         code.line(f"{own}.extend({fresh})")
         in_loop = writer.is_in_loop(self.node.id)
         # Later rounds show what is new in them: the first has shown all the rest.
-        code.line(f"{shown} = {fresh} if {writer.round(self.node.id)} else {own}" if in_loop else f"{shown} = {own}")
+        code.line(
+            f"{shown} = {fresh} if {writer.round(self.node.id)} else {own}" if in_loop else f"{shown} = {own}"
+        )
         with code.block(f"for {row} in {shown}:"):
             self.emit(Row(writer.unpack(self.node.schema, row), row))
 
@@ -81,8 +83,9 @@ class MultisetDeltaStep(Step):
 
     def begin(self) -> None:
         node = self.node.id
-        self.code.line(f"{self.before} = {self.writer.slot_get(node, 'rows')}(()) or {{}}")
-        self.code.line(f"{self.now} = {self.writer.slot(node, 'rows')}[()] = {{}}")
+        with self.writer.in_first_round(node):
+            self.code.line(f"{self.before} = {self.writer.slot_get(node, 'rows')}(()) or {{}}")
+            self.code.line(f"{self.now} = {self.writer.slot(node, 'rows')}[()] = {{}}")
 
     def consume(self, port: int, row: Row) -> None:
         writer, code = self.writer, self.code

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.lattice import Merging
-from penstock.testing.conformance.site import Outputs, Rows, Site, in_order, pairs, unpaired
+from penstock.testing.conformance.site import Outputs, Rows, Site, grown, in_order, pairs, unpaired
 from penstock.testing.conformance.values import frozen
 
 
@@ -82,10 +82,14 @@ def _lattice(site: Site) -> Merging:
 
 
 def _lattice_fold(site: Site) -> Outputs:
+    if site.on_cycle and site.lifetime() == "tick":
+        return grown(site.input, site.function("init")(), site.function("fn"))
     return site.shown(site.input.lattice_fold(_lattice(site), lifetime=site.lifetime()))
 
 
 def _lattice_reduce(site: Site) -> Outputs:
+    if site.on_cycle and site.lifetime() == "tick":
+        return grown(site.input, None, site.function("fn"))
     return site.shown(site.input.lattice_reduce(_lattice(site), lifetime=site.lifetime()))
 
 

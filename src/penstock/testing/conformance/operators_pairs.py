@@ -7,7 +7,17 @@ from typing import Any
 
 import penstock as ps
 from penstock.lattice import Merging
-from penstock.testing.conformance.site import Outputs, Pair, Rows, Site, in_order, keys, pairs, rows_function
+from penstock.testing.conformance.site import (
+    Outputs,
+    Pair,
+    Rows,
+    Site,
+    grown,
+    in_order,
+    keys,
+    pairs,
+    rows_function,
+)
 
 _SUFFIX = "_other"
 """Of the right side's columns, where both sides have them."""
@@ -69,8 +79,8 @@ def _without(site: Site, rows: Rows) -> Rows:
     held_back, on = keys(site.at("neg")), ps.left.key == ps.right.value
     if site.lifetimes != ("static", "static"):
         return rows.anti_join(held_back, on=on, lifetime=site.lifetimes)
-    if site.on_cycle:  # nothing on a cycle can wait to be sorted
-        return rows.anti_join(held_back, on=on).every_tick()
+    if site.on_cycle:  # nothing on a cycle can wait to be sorted, nor take back what it showed
+        return rows.every_tick().anti_join(held_back, on=on, lifetime=("tick", "static"))
     # A table has no order, and copies in it are one. Pairs that are numbered have one, and differ.
     numbered = in_order(rows).enumerate(index="number")
     left = numbered.anti_join(held_back, on=on).every_tick().sort("number", lifetime="tick")
@@ -109,9 +119,11 @@ def _aggregated(site: Site, port: str) -> Rows:
 
 def _merged(site: Site, port: str) -> Rows:
     """One row per key of an input whose values grow in a lattice."""
-    lattice = Merging(None, rows_function(site.node.arguments[port]["fn"]))
-    lifetime: Any = site.lifetime(int(port))
-    return pairs(site.at(port)).lattice_reduce(lattice, per="key", value="value", lifetime=lifetime)
+    function, lifetime = rows_function(site.node.arguments[port]["fn"]), site.lifetime(int(port))
+    rows = pairs(site.at(port))
+    if site.on_cycle and lifetime == "tick":
+        return grown(rows, None, function, per_key=True)
+    return rows.lattice_reduce(Merging(None, function), per="key", value="value", lifetime=lifetime)
 
 
 def _side(site: Site, port: str) -> Rows:
@@ -122,8 +134,11 @@ def _joining(
     left: Callable[[Site, str], Rows], right: Callable[[Site, str], Rows]
 ) -> Callable[[Site], Outputs]:
     def build(site: Site) -> Outputs:
-        both = left(site, "0").join(right(site, "1"), on="key", lifetime=site.lifetimes, suffix=_SUFFIX)
-        return _joined(site.shown_if_both(both))
+        one, other = left(site, "0"), right(site, "1")
+        if site.on_cycle:  # an aggregate takes back, which nothing on a cycle can: it is shown instead
+            one, other = site.shown(one), site.shown(other, 1)
+            return _joined(one.join(other, on="key", lifetime="tick", suffix=_SUFFIX))
+        return _joined(site.shown_if_both(one.join(other, on="key", lifetime=site.lifetimes, suffix=_SUFFIX)))
 
     return build
 

@@ -64,9 +64,9 @@ class Site:
         """The lifetimes of the inputs 0 and 1."""
         return (self.node.lifetime(0), self.node.lifetime(1))
 
-    def shown(self, stream: Rows) -> Rows:
+    def shown(self, stream: Rows, port: int = 0) -> Rows:
         """What a static operator of a case shows: all of its answer, in each tick."""
-        return stream.every_tick() if self.lifetime() == "static" else stream
+        return stream.every_tick() if self.lifetime(port) == "static" else stream
 
     def shown_if_both(self, stream: Rows) -> Rows:
         """Likewise for two inputs. Where one is of the tick, so is the answer."""
@@ -96,3 +96,23 @@ def unpaired(stream: Rows) -> Rows:
 def in_order(stream: Rows) -> Rows:
     """The stream, for an operator that reads the order of rows: in a case it is given, as the ticks are."""
     return stream.assume_ordered()
+
+
+def grown(stream: Rows, least: Any, function: Callable[[Any, Any], Any], *, per_key: bool = False) -> Rows:
+    """The values of this tick that merging has grown to, each when it has; of pairs per key.
+
+    This is a lattice fold on a cycle, where it waits for nothing. `least` None: the first item is a value.
+    """
+
+    def step(value: Any, row: Any) -> Any:
+        item = row.value if per_key else row
+        merged = item if value is None else function(value, item)
+        return merged, (merged != value, Pair(row.key, merged) if per_key else merged)
+
+    flagged = in_order(stream).scan(
+        lambda: least, step, per="key" if per_key else (), lifetime="tick", returns=object
+    )
+    news = flagged.filter(lambda made: bool(made[0]))
+    if per_key:
+        return news.map(lambda made: Pair(*made[1]), returns=Pair)
+    return news.map(lambda made: made[1], returns=object)
