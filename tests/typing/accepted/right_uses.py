@@ -191,3 +191,23 @@ closed = on_time.group_by("auction", window=windows, big=col.price > 100).agg(n=
 assert_type(closed, ps.Stream[Any, ps.Unbounded, ps.Append, ps.Ordered])
 updated = on_time.group_by(window=windows, emit="updates").agg(n=ps.count())
 assert_type(updated, ps.Stream[Any, ps.Unbounded, ps.Changes, ps.NoOrder])
+
+# Rows, several streams, ticks.
+why = "as it comes"
+assert_type(bids.zip(numbers), ps.Stream[Any, ps.Unbounded, ps.Append, ps.Ordered])
+assert_type(bids.chain(auctions.map(lambda a: Bid(a.id, "", 0.0), returns=Bid)).flow, ps.Flow)
+assert_type(bids.inspect(print), ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered])
+assert_type(corrections.every_tick(nondet=why), ps.Stream[Bid, ps.Unbounded, ps.Append, ps.NoOrder])
+assert_type(corrections.persist(), ps.Table[Bid])
+assert_type(bids.union(bids).assume_ordered(nondet=why), ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered])
+assert_type(bids.defer_signal(numbers, nondet=why), ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered])
+low, high = bids.partition(lambda bid: int(bid.price > 3), 2)
+assert_type(low, ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered])
+assert_type(
+    bids.demux(col.bidder, ["ann", "bob"])["ann"], ps.Stream[Bid, ps.Unbounded, ps.Append, ps.Ordered]
+)
+assert_type(flow.null(Bid), ps.Stream[Bid, ps.Bounded, ps.Append, ps.Ordered])
+assert_type(
+    bids.join(corrections, on="auction", how="full", suffix="_c"),
+    ps.Stream[Any, ps.Unbounded, ps.Changes, ps.NoOrder],
+)

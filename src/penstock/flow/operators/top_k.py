@@ -69,4 +69,5 @@ class TopK(Operator):
     def describe(self) -> str:
         by = ", ".join(str(o) for o in self.by)
         per = f" per {', '.join(str(e) for e in self.per)}" if self.per else ""
-        return with_lifetimes(f"{self.count} by {by}{per}", (self.lifetime,))
+        which = f"{self.count} by {by}" if by else f"the {self.count} least"
+        return with_lifetimes(f"{which}{per}", (self.lifetime,))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, with_lifetimes
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, meet
 from penstock.graph.node import ALTERABLE, Operator
 
@@ -55,7 +55,7 @@ class Zip(Operator):
         return WHOLE
 
     def describe(self) -> str:
-        return ", ".join(lifetime.value for lifetime in self.lifetimes)
+        return with_lifetimes("", self.lifetimes)
 
 
 def position_needs(port: int) -> tuple[Need, ...]:
