@@ -16,7 +16,7 @@ from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.properties.effort import examples
 
 SCHEDULES: tuple[ScheduleName, ...] = ("hybrid", "dynamic", "static")
-ONE_CUT = cases(deferred=True).flatmap(lambda case: st.tuples(st.just(case), cuts(case)))
+ONE_CUT = cases(deferred=True, folds=True).flatmap(lambda case: st.tuples(st.just(case), cuts(case)))
 
 
 class Pair(NamedTuple):
