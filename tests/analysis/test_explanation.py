@@ -51,3 +51,9 @@ def test_every_legal_flow_has_a_report_with_a_line_per_operator(graph: FlowGraph
     assert [v.value in report for v in verdicts.values()] == [True] * len(verdicts)
     assert ("Guards: none" in report) == all(node.operator.guard() is None for node in graph.nodes)
     assert {v for v in Verdict if f"  {v.value}:" in report} == set(verdicts.values())
+
+
+def test_what_runs_in_every_tick_is_told() -> None:
+    flow = ps.Flow("screen", ticks="given")
+    flow.sink("out", flow.source("n", int).every_tick())
+    assert "every_tick, sink 'out'  (in every tick)" in ps.explain(flow)

@@ -149,6 +149,8 @@ def _regions(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
         reasons = [f"{' or '.join(map(str, entering))} is"] if entering else []
         reasons += [f"{label(graph, graph.nodes[n])} is not silent" for n in silent]
         when = f"  (when {', or '.join(reasons)})" if reasons else ""
+        if any(graph.nodes[n].operator.runs_each_tick for n in region.nodes):
+            when = "  (in every tick)"
         yield f"{at:>{width}}  {names}{when}"
 
 
