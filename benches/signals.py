@@ -90,10 +90,12 @@ def sparse(events: int) -> None:
 
     def ours() -> list[tuple[int, int]]:
         shown = ps.Engine(flow).replay(history)  # built anew: it must not know the values before
-        return summed((int(name[1:]), value) for name, emissions in shown.items() for value in emissions.values)
+        return summed(
+            (int(name[1:]), value) for name, emissions in shown.items() for value in emissions.values
+        )
 
     medians = race(
-        f"{INPUTS:,} inputs, sums per {PER_SUM}; {events:,} events of one input, engine built and compiled each time",
+        f"{INPUTS:,} inputs, sums per {PER_SUM}; {events:,} events of one input, built each time",
         {"by hand": by_hand, "penstock": ours},
         repeats=3,
     )
@@ -178,7 +180,8 @@ def activity(cycles: int) -> None:
     for inputs in (1, 3, 9, 20, 35, LANES - 1):
         rng = random.Random(inputs)
         history = [
-            {f"i{at}": rng.randrange(10_000) for at in rng.sample(range(LANES), inputs)} for _ in range(cycles)
+            {f"i{at}": rng.randrange(10_000) for at in rng.sample(range(LANES), inputs)}
+            for _ in range(cycles)
         ]
         found = {schedule: activated(engine, history) for schedule, engine in counted.items()}
         assert found["hybrid"] == found["dynamic"] == found["static"]

@@ -43,6 +43,9 @@ ANY_VALUE: Schema = schema_of(object)
 
 _NOT_GIVEN: Any = object()
 
+# The stubs of these functions have no types that a strict checker accepts.
+python: Any = operator
+
 
 class Signal(Output, SignalStatistics, Generic[T_co]):
     """A value over time: in each tick it fires once with a value, or it does not and keeps the last one.
@@ -81,7 +84,8 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         """
         place = Place.of_caller()
         if isinstance(predicate, Signal):
-            return self.add(When(), place, (predicate,), schema=self._schema, name=name)
+            condition = cast("Signal[Any]", predicate)
+            return self.add(When(), place, (condition,), schema=self._schema, name=name)
         check_function("filter", predicate, place)
         return self.add(FilterSignal(predicate), place, schema=self._schema, name=name)
 
@@ -165,115 +169,115 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Signal[bool]:  # type: ignore[override]
-        return apply(operator.eq, self, other)
+        return apply(python.eq, self, other)
 
     def __ne__(self, other: object) -> Signal[bool]:  # type: ignore[override]
-        return apply(operator.ne, self, other)
+        return apply(python.ne, self, other)
 
     def __lt__(self, other: object) -> Signal[bool]:
-        return apply(operator.lt, self, other)
+        return apply(python.lt, self, other)
 
     def __le__(self, other: object) -> Signal[bool]:
-        return apply(operator.le, self, other)
+        return apply(python.le, self, other)
 
     def __gt__(self, other: object) -> Signal[bool]:
-        return apply(operator.gt, self, other)
+        return apply(python.gt, self, other)
 
     def __ge__(self, other: object) -> Signal[bool]:
-        return apply(operator.ge, self, other)
+        return apply(python.ge, self, other)
 
     def __add__(self, other: object) -> Signal[Any]:
-        return apply(operator.add, self, other)
+        return apply(python.add, self, other)
 
     def __radd__(self, other: object) -> Signal[Any]:
-        return apply(operator.add, other, self)
+        return apply(python.add, other, self)
 
     def __sub__(self, other: object) -> Signal[Any]:
-        return apply(operator.sub, self, other)
+        return apply(python.sub, self, other)
 
     def __rsub__(self, other: object) -> Signal[Any]:
-        return apply(operator.sub, other, self)
+        return apply(python.sub, other, self)
 
     def __mul__(self, other: object) -> Signal[Any]:
-        return apply(operator.mul, self, other)
+        return apply(python.mul, self, other)
 
     def __rmul__(self, other: object) -> Signal[Any]:
-        return apply(operator.mul, other, self)
+        return apply(python.mul, other, self)
 
     def __truediv__(self, other: object) -> Signal[Any]:
-        return apply(operator.truediv, self, other)
+        return apply(python.truediv, self, other)
 
     def __rtruediv__(self, other: object) -> Signal[Any]:
-        return apply(operator.truediv, other, self)
+        return apply(python.truediv, other, self)
 
     def __floordiv__(self, other: object) -> Signal[Any]:
-        return apply(operator.floordiv, self, other)
+        return apply(python.floordiv, self, other)
 
     def __rfloordiv__(self, other: object) -> Signal[Any]:
-        return apply(operator.floordiv, other, self)
+        return apply(python.floordiv, other, self)
 
     def __mod__(self, other: object) -> Signal[Any]:
-        return apply(operator.mod, self, other)
+        return apply(python.mod, self, other)
 
     def __rmod__(self, other: object) -> Signal[Any]:
-        return apply(operator.mod, other, self)
+        return apply(python.mod, other, self)
 
     def __pow__(self, other: object) -> Signal[Any]:
-        return apply(operator.pow, self, other)
+        return apply(python.pow, self, other)
 
     def __rpow__(self, other: object) -> Signal[Any]:
-        return apply(operator.pow, other, self)
+        return apply(python.pow, other, self)
 
     def __matmul__(self, other: object) -> Signal[Any]:
-        return apply(operator.matmul, self, other)
+        return apply(python.matmul, self, other)
 
     def __rmatmul__(self, other: object) -> Signal[Any]:
-        return apply(operator.matmul, other, self)
+        return apply(python.matmul, other, self)
 
     def __lshift__(self, other: object) -> Signal[Any]:
-        return apply(operator.lshift, self, other)
+        return apply(python.lshift, self, other)
 
     def __rlshift__(self, other: object) -> Signal[Any]:
-        return apply(operator.lshift, other, self)
+        return apply(python.lshift, other, self)
 
     def __rshift__(self, other: object) -> Signal[Any]:
-        return apply(operator.rshift, self, other)
+        return apply(python.rshift, self, other)
 
     def __rrshift__(self, other: object) -> Signal[Any]:
-        return apply(operator.rshift, other, self)
+        return apply(python.rshift, other, self)
 
     def __and__(self, other: object) -> Signal[Any]:
-        return apply(operator.and_, self, other)
+        return apply(python.and_, self, other)
 
     def __rand__(self, other: object) -> Signal[Any]:
-        return apply(operator.and_, other, self)
+        return apply(python.and_, other, self)
 
     def __or__(self, other: object) -> Signal[Any]:
-        return apply(operator.or_, self, other)
+        return apply(python.or_, self, other)
 
     def __ror__(self, other: object) -> Signal[Any]:
-        return apply(operator.or_, other, self)
+        return apply(python.or_, other, self)
 
     def __xor__(self, other: object) -> Signal[Any]:
-        return apply(operator.xor, self, other)
+        return apply(python.xor, self, other)
 
     def __rxor__(self, other: object) -> Signal[Any]:
-        return apply(operator.xor, other, self)
+        return apply(python.xor, other, self)
 
     def __invert__(self) -> Signal[Any]:
-        return apply(operator.invert, self)
+        return apply(python.invert, self)
 
     def __neg__(self) -> Signal[Any]:
-        return apply(operator.neg, self)
+        return apply(python.neg, self)
 
     def __pos__(self) -> Signal[Any]:
-        return apply(operator.pos, self)
+        return apply(python.pos, self)
 
     def __abs__(self) -> Signal[Any]:
         return apply(builtins.abs, self)
 
     def __getitem__(self, key: object) -> Signal[Any]:
-        return apply(operator.getitem, self, key)
+        return apply(python.getitem, self, key)
 
 
 def apply(
@@ -284,7 +288,7 @@ def apply(
 ) -> Signal[Any]:
     """The signal of `function` on signals and constants, one of which at least is a signal."""
     place = Place.of_caller()
-    signals = [g for g in given if isinstance(g, Signal)]
+    signals = [cast("Signal[Any]", g) for g in given if isinstance(g, Signal)]
     if not signals:
         raise WrongType(
             "lift needs a signal among its arguments",
@@ -335,13 +339,13 @@ def lift(
     return lifted
 
 
-def check_function(what: str, function: object, place: Place) -> None:
+def check_function(what: str, function: Any, place: Place) -> None:
     """Raises `WrongType` for what cannot be called."""
     if not callable(function) or isinstance(function, Signal):
-        raise WrongType(f"{what} needs a function of values, got {shown(function)}", where=[place])
+        raise WrongType(f"{what} needs a function of values, got {shown(cast(Any, function))}", where=[place])
 
 
-def check_signal(what: str, signal: object, place: Place) -> None:
+def check_signal(what: str, signal: Any, place: Place) -> None:
     """Raises `WrongType` for what is no signal."""
     if not isinstance(signal, Signal):
         raise WrongType(
@@ -351,7 +355,7 @@ def check_signal(what: str, signal: object, place: Place) -> None:
         )
 
 
-def check_count(what: str, count: object, place: Place) -> None:
+def check_count(what: str, count: Any, place: Place) -> None:
     """Raises `WrongType` for what is no whole number of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise WrongType(f"{what} needs a count of at least 1, got {shown(count)}", where=[place])

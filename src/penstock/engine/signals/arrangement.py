@@ -78,7 +78,7 @@ class Block:
 
     def chain(self) -> list[Block]:
         """It and the blocks around it, inside out."""
-        found = [self]
+        found: list[Block] = [self]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
         return found

@@ -6,10 +6,10 @@ of a tick for the operators of the parts that ran, read once before the first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engine.signals.part_writer import cell_name, value_name
 from penstock.engine.slot import Slot
@@ -103,7 +103,7 @@ class Forms:
 
     def frozen(self, value: Any) -> Any:
         """The stored form of a value. Raises `NoPlainData`."""
-        kind = type(value)
+        kind = cast("type[Any]", type(value))
         if kind in _PLAIN:
             return value
         if kind is list or kind is tuple:
@@ -111,7 +111,7 @@ class Forms:
         if kind is dict:
             return ("dict", *((self.frozen(k), self.frozen(v)) for k, v in value.items()))
         if self._classes.get(kind.__qualname__) is kind:
-            fields = value if isinstance(value, tuple) else vars(value).values()
+            fields: Iterable[Any] = value if issubclass(kind, tuple) else vars(cast("object", value)).values()
             return (f"row {kind.__qualname__}", *map(self.frozen, fields))
         raise NoPlainData(kind.__name__)
 
@@ -119,8 +119,7 @@ class Forms:
         """The value whose stored form this is."""
         if not isinstance(kept, list | tuple):
             return kept
-        kind: str = kept[0]  # pyright: ignore[reportUnknownVariableType]
-        items: Any = kept[1:]  # pyright: ignore[reportUnknownVariableType]
+        kind, *items = cast("Sequence[Any]", kept)
         if kind == "dict":
             return {self.thawed(k): self.thawed(v) for k, v in items}
         values = [self.thawed(item) for item in items]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engine.signals.values import ValueCheck
 from penstock.errors import BadInput
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from penstock.engine.signals.islands import Island
     from penstock.engine.signals.machine import Leaving
     from penstock.graph.node import FlowGraph
-
-Event = "tuple[str, Any] | Mapping[str, Any]"
-"""A source and its value, or several sources that fire together, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,8 @@ class Replay:
         """A tick per event. How many ticks there were, and what each sink showed. Raises as `columns`."""
         given = list(events)
         if set(map(type, given)) <= {tuple} and set(map(len, given)) <= {2}:
-            names, values = zip(*given, strict=True) if given else ((), ())
+            names: Sequence[str] = [name for name, _ in given]
+            values: Sequence[Any] = [value for _, value in given]
             if len(set(names)) == 1:
                 return self.columns({names[0]: values}, first)
             self._machine.run_events(*self._checked(names, values), first)
@@ -113,15 +111,15 @@ class Replay:
             self._machine.run(values, tick)
 
     def _together(self, event: Any) -> dict[int, Any]:
-        if type(event) is tuple and len(event) == 2:
-            event = dict([event])
+        if type(event) is tuple and len(event) == 2:  # pyright: ignore[reportUnknownArgumentType]
+            event = dict([cast("tuple[str, Any]", event)])
         if not isinstance(event, Mapping):
             raise BadInput(
-                f"an event is a source and its value, or several of them by name, got {shown(event)}",
+                f"an event is a source and its value, or several of them by name, got {shown(cast('object', event))}",
                 fix='replay([("a", 1), {"a": 2, "b": 3}])',
             )
         values: dict[int, Any] = {}
-        for name, value in event.items():
+        for name, value in cast("Mapping[str, Any]", event).items():
             self._check_source(name)
             (values[self._graph.sources[name]],) = self._check[name]([value])
         return values
@@ -157,4 +155,5 @@ def ticks_of(events: Iterable[Any] | None, columns: Mapping[str, Iterable[Any]])
     if events is None:
         names = list(columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    return [dict(event) if isinstance(event, Mapping) else dict([event]) for event in events]
+    given = cast("Iterable[tuple[str, Any] | Mapping[str, Any]]", events)
+    return [dict(event) if isinstance(event, Mapping) else dict([event]) for event in given]

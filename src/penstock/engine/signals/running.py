@@ -105,7 +105,7 @@ class RunsSignals:
     # -- while it runs -------------------------------------------------------------------------
 
     def subscribe(self, signal: Signal[Any], callback: Callable[[Any], object]) -> Subscription:
-        """Let `callback(value)` hear of `signal`: its current value at once, if it has one, then each new one.
+        """Let `callback(value)` hear of `signal`: its current value now, if it has one, then each new one.
 
         signal: of the flow that runs; also an expression that was built after the engine was made.
                 Its operators are compiled and start as if what they read had fired just now: a

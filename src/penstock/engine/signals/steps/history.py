@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from copy import deepcopy
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from penstock.engine.signals.step import Cell, Outcome, SignalStep, signal_step
 from penstock.engine.signals.steps.lifts import constant_source
@@ -22,8 +25,8 @@ class ScanSignalStep(SignalStep):
         self.scan = scan
 
     def cells(self) -> tuple[Cell, ...]:
-        initial = self.scan.initial
-        return (Cell("accumulator", lambda: initial),)
+        # A function may alter a list or dict that it is given, and the operator is any number of engines'.
+        return (Cell("accumulator", partial(deepcopy, self.scan.initial)),)
 
     def write(self, writer: PartWriter, *inputs: str) -> Outcome:
         accumulator = writer.cell(self.node, "accumulator")
@@ -70,7 +73,11 @@ class DelayStep(SignalStep):
 
 def history(size: int) -> Cell:
     """The last `size` values, oldest first."""
-    return Cell("history", lambda: deque(maxlen=size), tuple, lambda kept: deque(kept, maxlen=size))
+    return Cell("history", partial(_last, (), size=size), tuple, partial(_last, size=size))
+
+
+def _last(values: Iterable[Any], *, size: int) -> deque[Any]:
+    return deque(values, maxlen=size)
 
 
 @signal_step.register(ScanSignal)

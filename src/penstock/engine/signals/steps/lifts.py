@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.engine.signals.step import Cell, Outcome, SignalStep, signal_step
 from penstock.flow.operators.signals.lift import Align, Constant, Lift
@@ -14,31 +14,34 @@ if TYPE_CHECKING:
     from penstock.engine.signals.part_writer import PartWriter
     from penstock.graph.node import Node
 
+# The stubs of these functions have no types that a strict checker accepts.
+_python: Any = operator
+
 INLINE: dict[Callable[..., object], str] = {
-    operator.add: "{} + {}",
-    operator.sub: "{} - {}",
-    operator.mul: "{} * {}",
-    operator.truediv: "{} / {}",
-    operator.floordiv: "{} // {}",
-    operator.mod: "{} % {}",
-    operator.pow: "{} ** {}",
-    operator.matmul: "{} @ {}",
-    operator.lshift: "{} << {}",
-    operator.rshift: "{} >> {}",
-    operator.and_: "{} & {}",
-    operator.or_: "{} | {}",
-    operator.xor: "{} ^ {}",
-    operator.eq: "{} == {}",
-    operator.ne: "{} != {}",
-    operator.lt: "{} < {}",
-    operator.le: "{} <= {}",
-    operator.gt: "{} > {}",
-    operator.ge: "{} >= {}",
-    operator.invert: "~{}",
-    operator.neg: "-{}",
-    operator.pos: "+{}",
-    operator.getitem: "{}[{}]",
-    operator.not_: "not {}",
+    _python.add: "{} + {}",
+    _python.sub: "{} - {}",
+    _python.mul: "{} * {}",
+    _python.truediv: "{} / {}",
+    _python.floordiv: "{} // {}",
+    _python.mod: "{} % {}",
+    _python.pow: "{} ** {}",
+    _python.matmul: "{} @ {}",
+    _python.lshift: "{} << {}",
+    _python.rshift: "{} >> {}",
+    _python.and_: "{} & {}",
+    _python.or_: "{} | {}",
+    _python.xor: "{} ^ {}",
+    _python.eq: "{} == {}",
+    _python.ne: "{} != {}",
+    _python.lt: "{} < {}",
+    _python.le: "{} <= {}",
+    _python.gt: "{} > {}",
+    _python.ge: "{} >= {}",
+    _python.invert: "~{}",
+    _python.neg: "-{}",
+    _python.pos: "+{}",
+    _python.getitem: "{}[{}]",
+    _python.not_: "not {}",
     builtins.abs: "abs({})",
 }
 
