@@ -57,3 +57,9 @@ def test_what_runs_in_every_tick_is_told() -> None:
     flow = ps.Flow("screen", ticks="given")
     flow.sink("out", flow.source("n", int).every_tick())
     assert "every_tick, sink 'out'  (in every tick)" in ps.explain(flow)
+
+
+def test_what_leads_to_a_null_is_used() -> None:
+    flow = ps.Flow("watched")
+    flow.source("n", int).inspect(print).null()
+    assert "Unused" not in ps.explain(flow)

@@ -194,7 +194,8 @@ _MEANING = {
 
 
 def _unused(graph: FlowGraph) -> Iterator[str]:
-    used = {node for sink in graph.sinks.values() for node in upstream(graph, sink)}
+    ends = (*graph.sinks.values(), *(n.id for n in graph.nodes if n.operator.ends_streams))
+    used = {node for end in ends for node in upstream(graph, end)}
     for node in graph.nodes:
         if node.id not in used:
             yield f"{label(graph, node)} at {node.place}: no sink depends on it"

@@ -14,12 +14,11 @@ from penstock.flow.operators.flat_map import FlatMap
 from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.late_rows import LateRows
 from penstock.flow.operators.map import Map
-from penstock.flow.operators.null import Null
 from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
-from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.signals.signal_source import SignalSource
+from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.graph.facts import Delay
 
@@ -112,7 +111,7 @@ def _part_from_signals(
 
 def live_consumers(graph: FlowGraph) -> Consumers:
     """Per node, the edges that leave it towards an end. A node that leads to no sink and no null has none."""
-    live = {*graph.sinks.values(), *(n.id for n in graph.nodes if isinstance(n.operator, Null))}
+    live = {*graph.sinks.values(), *(n.id for n in graph.nodes if n.operator.ends_streams)}
     waiting = list(live)
     while waiting:
         for source in graph.nodes[waiting.pop()].inputs:
@@ -150,7 +149,7 @@ def _own_homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> di
 
 
 def _is_compiled(node: Node, consumers: Consumers) -> bool:
-    leads_somewhere = consumers[node.id] or isinstance(node.operator, Sink | Null)
+    leads_somewhere = consumers[node.id] or isinstance(node.operator, Sink) or node.operator.ends_streams
     return bool(leads_somewhere) and not is_given(node)
 
 

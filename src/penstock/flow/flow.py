@@ -292,4 +292,4 @@ class Flow:
 
 
 def _is_end(operator: Operator) -> bool:
-    return isinstance(operator, Null) and operator.swallows
+    return operator.ends_streams and bool(operator.ports())

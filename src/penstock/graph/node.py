@@ -36,6 +36,8 @@ class Operator(ABC):
     """Whether it has something to say in the first tick, whatever reaches it. It starts no tick."""
     begins_ticks: ClassVar[bool] = False
     """Whether each of its values is a tick of its own: then its ticks are part of the input."""
+    ends_streams: ClassVar[bool] = False
+    """Whether what leads to it runs, although nothing of it leaves the flow."""
     linear: ClassVar[bool] = False
     """Whether it answers each row by itself and remembers nothing: a row that goes takes its answer along."""
     __slots__ = ()

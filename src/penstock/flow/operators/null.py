@@ -26,6 +26,7 @@ class Null(Operator):
     """
 
     kind: ClassVar[str] = "null"
+    ends_streams: ClassVar[bool] = True
     swallows: bool
 
     def ports(self) -> tuple[Port, ...]:
