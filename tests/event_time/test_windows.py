@@ -134,3 +134,14 @@ def test_updates_add_up_to_what_windows_answer_when_they_close(
     assert summed(found["out"]) == Counter(on_grid(on_time, places))
     closed = run(flow_of(windows, lateness, "close", every), data.draw(cut(events)), end=True)
     assert summed(closed["out"]) == summed(found["out"])
+
+
+def test_a_large_tick_answers_as_many_small_ones() -> None:
+    events = [Event(n % 3, n - n % 7, n) for n in range(1_000)]
+    for shape in (ps.tumbling(col.at, 10), ps.session(col.at, 4)):
+        flow = flow_of(shape, 5)
+        large = ps.Engine(flow, columnar="always")
+        made = [large.tick(events=events), large.end()]
+        rows = [(row[:-1], row[-1]) for changes in made for row in changes["out"].raw]
+        small = run(flow, [events[at : at + 10] for at in range(0, 1_000, 10)], end=True)
+        assert rows == small["out"]

@@ -254,3 +254,41 @@ def test_a_watermark_alone_tells_nothing_of_windows_without_rows(backend: Backen
         2    | b 200       |
     """,
     )
+
+
+def test_of_rows_near_to_each_other_the_first_is_kept(backend: Backend) -> None:
+    def first(flow: ps.Flow) -> AnyStream:
+        return flow.source("bids", Bid).watermark(col.at, lateness=5).first_within(10, by="who")
+
+    check_ticks(
+        backend,
+        first,
+        """
+        tick | bids             | out
+        1    | a 0; a 9; a 12   | + a 0; + a 12
+        2    | a 8; b 25        | + b 25
+        3    | a 20; a 22       | + a 22
+        4    | b 31; a 31; b 40 | + b 40
+    """,
+    )
+
+
+def test_a_join_of_times_pairs_what_is_near_enough_however_late(backend: Backend) -> None:
+    def answered(flow: ps.Flow) -> AnyStream:
+        asked = flow.source("asked", Bid).watermark(col.at, lateness=5)
+        given = flow.source("given", Bid).watermark(col.at, lateness=5)
+        soon = ps.right.at.between(ps.left.at, ps.left.at + 3)
+        return asked.join(given, on=(ps.left.who == ps.right.who) & soon, suffix="_given")
+
+    check_ticks(
+        backend,
+        answered,
+        """
+        tick | asked       | given      | out
+        1    | a 1; b 2    | a 4        | + a 1 4
+        2    | a 7         | b 6        |
+        3    | a 3         | b 5        | + a 3 4; + b 2 5
+        4    | a 30; b 26  | b 30; b 29 | + b 26 29
+        5    |             | a 33; b 33 | + a 30 33
+    """,
+    )

@@ -119,6 +119,7 @@ def _feeds(
                 reasons.pop(reader.id, None)
             except NotLowered as reason:
                 reduction = None
-                reasons[reader.id] = str(reason) or reasons[reader.id]
+                if str(reason):
+                    reasons[reader.id] = str(reason)
         feeds.append(Feed(source, reduction))
     return tuple(feeds)
