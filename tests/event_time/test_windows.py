@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Literal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -136,12 +137,15 @@ def test_updates_add_up_to_what_windows_answer_when_they_close(
     assert summed(closed["out"]) == summed(found["out"])
 
 
-def test_a_large_tick_answers_as_many_small_ones() -> None:
+@pytest.mark.parametrize("shape", [ps.tumbling(col.at, 10), ps.session(col.at, 4)], ids=["grid", "session"])
+@pytest.mark.parametrize("late", [None, "late"])
+def test_a_large_tick_answers_as_many_small_ones(shape: Windows, late: str | None) -> None:
     events = [Event(n % 3, n - n % 7, n) for n in range(1_000)]
-    for shape in (ps.tumbling(col.at, 10), ps.session(col.at, 4)):
-        flow = flow_of(shape, 5)
-        large = ps.Engine(flow, columnar="always")
-        made = [large.tick(events=events), large.end()]
-        rows = [(row[:-1], row[-1]) for changes in made for row in changes["out"].raw]
-        small = run(flow, [events[at : at + 10] for at in range(0, 1_000, 10)], end=True)
-        assert rows == small["out"]
+    flow = ps.Flow("large")
+    timed = flow.source("events", Event).watermark(col.at, lateness=5, late=late)
+    flow.sink("out", timed.group_by("key", window=shape).agg(n=ps.count(), sum=ps.sum(col.value)))
+    large, small = ps.Engine(flow, columnar="always"), ps.Engine(flow)
+    at_once = [large.tick(events=events), large.end()]
+    bit_by_bit = [small.tick(events=events[at : at + 10]) for at in range(0, 1_000, 10)] + [small.end()]
+    one, other = ([row for made in ticks for row in made["out"].raw] for ticks in (at_once, bit_by_bit))
+    assert one == other
