@@ -30,7 +30,9 @@ def test_all_cases_of_the_systems_that_penstock_follows_pass(kind: str, shared: 
     assert problems(kind, shared / "conformance" / f"{kind}.json") == {}
 
 
-@pytest.mark.parametrize(("kind", "file"), [("ticks", "ticks"), ("ticks", "cycles"), ("errors", "errors")])
+@pytest.mark.parametrize(
+    ("kind", "file"), [("ticks", "ticks"), ("ticks", "cycles"), ("errors", "errors"), ("propagation", "propagation")]
+)
 def test_our_own_cases_pass(kind: str, file: str) -> None:
     assert problems(kind, CASES / f"{file}.json") == {}
 
@@ -40,7 +42,7 @@ def test_every_operator_has_a_signature_a_builder_and_a_case() -> None:
     assert set(BUILDERS) - operators("ticks.json") - {"source", "sink"} == set()
 
 
-@pytest.mark.parametrize("kind", ["ticks", "errors"])
+@pytest.mark.parametrize("kind", ["ticks", "errors", "propagation"])
 def test_a_case_that_fails_says_what_was_expected_and_what_was_found(kind: str) -> None:
     path = CASES / f"failing_{kind}.json"
     found = problems(kind, path)

@@ -1,0 +1,135 @@
+"""Signals beside streams, and from one to the other; every operator has a step, a reason on Spark, and a place."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.engine.signals import steps  # noqa: F401
+from penstock.engine.signals.step import signal_step
+from penstock.errors import BadRow, NotOnSpark
+from penstock.flow.operators import signals
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.graph.node import Operator
+from penstock.spark.refusals import check_runs_on_spark, not_on_spark
+from penstock.view import picture_of
+from penstock.view.dot import to_dot
+from penstock.view.mermaid import to_mermaid
+
+
+class Trade(NamedTuple):
+    symbol: str
+    price: float
+
+
+def rows(changes: ps.Changes) -> list[Any]:
+    return [(change.row, change.weight) for change in changes]
+
+
+def test_rows_become_a_signal_and_its_values_rows_again() -> None:
+    flow = ps.Flow("there and back", ticks="given")
+    trades = flow.source("trades", Trade)
+    factor = flow.signal("factor", float)
+    priced = ps.lift(lambda trade, factor: trade.price * factor)(trades.latest(), factor)
+    flow.sink("highest", priced.stream(float).group_by().agg(top=ps.max(col.value)))
+    flow.sink("count", trades.group_by("symbol").agg(n=ps.count()))
+    engine = ps.Engine(flow)
+    first = engine.tick(trades=[Trade("x", 1.0), Trade("y", 2.0)])
+    assert rows(first["highest"]) == []
+    assert len(first["count"]) == 2
+    assert rows(engine.tick(factor=10.0)["highest"]) == [((20.0,), 1)]
+    assert rows(engine.tick(trades=[Trade("x", 3.0)], factor=1.0)["highest"]) == []
+    assert rows(engine.tick(factor=9.0)["highest"]) == [((20.0,), -1), ((27.0,), 1)]
+
+
+def test_signals_on_both_sides_of_a_stream_meet_with_the_values_of_one_tick() -> None:
+    flow = ps.Flow("round", ticks="given")
+    a = flow.signal("a", int)
+    doubled = (a * 2).stream(int).select(value=col.value + 1, into=int).latest()
+    flow.sink("both", ps.lift(lambda x, y: (x, y))(a, doubled))
+    engine = ps.Engine(flow)
+    assert [rows(engine.tick(a=value)["both"]) for value in (1, 5)] == [[((1, 3), 1)], [((5, 11), 1)]]
+
+
+@pytest.mark.parametrize("schedule", ["hybrid", "dynamic", "static"])
+def test_a_filter_that_is_silent_gives_no_rows(schedule: Any) -> None:
+    flow = ps.Flow("some")
+    up = flow.signal("a", int).filter(lambda v: v > 0)
+    flow.sink("seen", up.stream().group_by().agg(n=ps.count()))
+    engine = ps.Engine(flow, schedule=schedule)
+    assert [len(engine.tick(a=value)["seen"]) for value in (-1, 1, -1, 2)] == [0, 1, 0, 2]
+
+
+def test_values_that_are_fed_are_a_tick_each() -> None:
+    flow = ps.Flow("sum")
+    flow.sink("sum", flow.signal("a", int).scan(0, lambda sum, v: sum + v))
+    engine = ps.Engine(flow)
+    engine.feed(a=[1, 2, 3])
+    assert [rows(tick["sum"]) for tick in engine.run_available()] == [[(1, 1)], [(3, 1)], [(6, 1)]]
+
+
+def test_a_run_gives_each_value_a_tick_of_its_own() -> None:
+    flow = ps.Flow("sum")
+    flow.sink("sum", flow.signal("a", int).scan(0, lambda sum, v: sum + v))
+    seen: list[Any] = []
+    assert ps.run(flow, sources={"a": [1, 2, 3]}, sinks={"sum": seen}).ticks == 3
+    assert [change.row for change in seen] == [1, 3, 6]
+
+
+def test_a_signal_that_goes_back_into_a_stream_of_a_type_is_checked() -> None:
+    flow = ps.Flow("typed")
+    flow.sink("out", (flow.signal("a", int) + 0.5).stream(int))
+    with pytest.raises(BadRow, match="a row made by"):
+        ps.Engine(flow).tick(a=1)
+
+
+def test_the_last_row_needs_a_reason_unless_it_comes_from_a_signal() -> None:
+    flow = ps.Flow("own ticks")
+    flow.sink("out", flow.signal("a", int).stream().latest())
+    assert rows(ps.Engine(flow).tick(a=1)["out"]) == [(1, 1)]
+
+
+def test_signals_are_drawn_and_explained_with_what_is_silent() -> None:
+    flow = ps.Flow("drawn")
+    a = flow.signal("a", int)
+    flow.sink("out", a.filter(lambda v: v > 0, name="positive") + 1)
+    picture = picture_of(flow)
+    assert "positive" in to_mermaid(picture)
+    assert "positive" in to_dot(picture)
+    assert "(when filter_signal 'positive' is not silent)" in ps.explain(flow)
+    assert "follows its ticks" in ps.explain(flow)
+
+
+def operator_classes() -> list[type[Operator]]:
+    found: list[type[Operator]] = []
+    for module in pkgutil.iter_modules(signals.__path__):
+        members = vars(importlib.import_module(f"{signals.__name__}.{module.name}"))
+        found += [
+            value
+            for value in members.values()
+            if isinstance(value, type)
+            and issubclass(value, Operator)
+            and value not in (Operator, SignalOperator)
+            and value.__module__ == f"{signals.__name__}.{module.name}"
+        ]
+    return found
+
+
+@pytest.mark.parametrize("operator", operator_classes())
+def test_every_operator_on_signals_has_a_step_and_a_reason_not_to_run_on_spark(operator: type[Operator]) -> None:
+    assert signal_step.dispatch(operator) is not signal_step.dispatch(object)
+    assert not_on_spark.dispatch(operator) is not not_on_spark.dispatch(object)
+    assert operator.__doc__
+    assert ">>>" in operator.__doc__
+
+
+def test_a_flow_with_signals_is_refused_on_spark_with_the_reason() -> None:
+    flow = ps.Flow("here only")
+    flow.sink("out", flow.signal("a", int) + 1)
+    with pytest.raises(NotOnSpark, match="order of values"):
+        check_runs_on_spark(flow.graph())
