@@ -121,7 +121,9 @@ def operator_classes() -> list[type[Operator]]:
 
 
 @pytest.mark.parametrize("operator", operator_classes())
-def test_every_operator_on_signals_has_a_step_and_a_reason_not_to_run_on_spark(operator: type[Operator]) -> None:
+def test_every_operator_on_signals_has_a_step_and_a_reason_not_to_run_on_spark(
+    operator: type[Operator],
+) -> None:
     assert signal_step.dispatch(operator) is not signal_step.dispatch(object)
     assert not_on_spark.dispatch(operator) is not not_on_spark.dispatch(object)
     assert operator.__doc__
@@ -133,3 +135,17 @@ def test_a_flow_with_signals_is_refused_on_spark_with_the_reason() -> None:
     flow.sink("out", flow.signal("a", int) + 1)
     with pytest.raises(NotOnSpark, match="order of values"):
         check_runs_on_spark(flow.graph())
+
+
+def test_a_value_of_another_type_is_refused_before_the_first_tick_with_its_place_in_the_history() -> None:
+    flow = ps.Flow("typed")
+    flow.sink("out", flow.signal("a", float) + flow.signal("b", float))
+    engine = ps.Engine(flow)
+    with pytest.raises(BadRow, match="signal 'a', row 1: 'value' must be float64, got str 'x'"):
+        engine.replay(a=[1.0, "x"], b=[1.0, 2.0])
+    with pytest.raises(BadRow, match="signal 'b'"):
+        engine.replay([("a", 1.0), ("b", "x")])
+    with pytest.raises(BadRow, match="signal 'a'"):
+        engine.tick(a=None)
+    assert engine.ticks == 0
+    assert list(engine.replay(a=[1], b=[2])["out"]) == [(0, 3.0)]

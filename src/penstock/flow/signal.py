@@ -161,7 +161,11 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         )
 
     def __iter__(self) -> NoReturn:
-        raise WrongType(f"a signal cannot be iterated: {self!r}", where=[Place.of_caller()])
+        raise WrongType(
+            f"a signal cannot be iterated: {self!r}",
+            where=[Place.of_caller()],
+            fix="index it, signal[0], or take it apart in a function: ps.lift(function)(signal)",
+        )
 
     def __contains__(self, value: object) -> NoReturn:
         self.__bool__()
@@ -342,7 +346,11 @@ def lift(
 def check_function(what: str, function: Any, place: Place) -> None:
     """Raises `WrongType` for what cannot be called."""
     if not callable(function) or isinstance(function, Signal):
-        raise WrongType(f"{what} needs a function of values, got {shown(cast(Any, function))}", where=[place])
+        raise WrongType(
+            f"{what} needs a function of values, got {shown(cast(Any, function))}",
+            where=[place],
+            fix="give a function, which is called with values and not with signals",
+        )
 
 
 def check_signal(what: str, signal: Any, place: Place) -> None:
@@ -358,7 +366,11 @@ def check_signal(what: str, signal: Any, place: Place) -> None:
 def check_count(what: str, count: Any, place: Place) -> None:
     """Raises `WrongType` for what is no whole number of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise WrongType(f"{what} needs a count of at least 1, got {shown(count)}", where=[place])
+        raise WrongType(
+            f"{what} needs a count of at least 1, got {shown(count)}",
+            where=[place],
+            fix="give a whole number",
+        )
 
 
 def _refuse_streams(value: object, place: Place) -> None:

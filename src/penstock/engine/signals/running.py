@@ -57,6 +57,7 @@ class RunsSignals:
         if (events is None) is not bool(columns):
             raise BadInput(
                 "a replay takes either events or columns",
+                where=[Place.of_caller()],
                 fix='replay([("a", 1.0), ("b", 2.0)]), or replay(a=[1.0, 2.0])',
             )
         if self._subscriptions:
@@ -86,6 +87,7 @@ class RunsSignals:
         if len(parts) != 1 or not parts[0].signals:
             raise BadInput(
                 f"flow {self.program.graph.name!r} cannot replay: not all of its operators are signals",
+                where=[Place.of_caller()],
                 fix="call tick(...) for each event",
             )
         (island,) = self._machine.islands.values()

@@ -39,7 +39,7 @@ class ValueCheck:
         if self._takes_all or (self.exact is not None and set(map(type, given)) <= {self.exact}):
             return given
         row, user = self._made_right
-        return [v if type(v) is self.exact else user(row([v])[0]) for v in given]
+        return [user(made) for made in row(given)]
 
     @cached_property
     def _made_right(self) -> tuple[Callable[[Iterable[Any]], Rows], Callable[[tuple[Any, ...]], Any]]:
