@@ -46,10 +46,10 @@ class Ewm(Statistic):
         return str(self.decay)
 
 
-@dataclass(frozen=True, slots=True)
 class EwmMean(Ewm):
     """The weighted mean."""
 
+    __slots__ = ()
     kind = "ewm_mean"
     result = Result.FLOAT
 
@@ -63,9 +63,9 @@ class EwmVar(Ewm):
     result = Result.FLOAT
 
 
-@dataclass(frozen=True, slots=True)
 class EwmStd(EwmVar):
     """The square root of the weighted variance."""
 
+    __slots__ = ()
     kind = "ewm_std"
     result = Result.FLOAT

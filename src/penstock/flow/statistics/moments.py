@@ -10,25 +10,25 @@ from penstock.flow.statistics.statistic import Windowed
 from penstock.flow.statistics.window import TimeWindow
 
 
-@dataclass(frozen=True, slots=True)
 class Count(Windowed):
     """How many values are not missing."""
 
+    __slots__ = ()
     kind = "count"
     numbers = False
 
 
-@dataclass(frozen=True, slots=True)
 class Sum(Windowed):
     """The sum; that of no values is 0."""
 
+    __slots__ = ()
     kind = "sum"
 
 
-@dataclass(frozen=True, slots=True)
 class Mean(Windowed):
     """The arithmetic mean."""
 
+    __slots__ = ()
     kind = "mean"
     result = Result.FLOAT
 
@@ -61,10 +61,10 @@ class Cov(Windowed):
     inputs = 2
 
 
-@dataclass(frozen=True, slots=True)
 class Corr(Windowed):
     """Pearson's correlation of two signals."""
 
+    __slots__ = ()
     kind = "corr"
     result = Result.FLOAT
     inputs = 2

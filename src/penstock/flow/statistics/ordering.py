@@ -9,35 +9,35 @@ from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Windowed
 
 
-@dataclass(frozen=True, slots=True)
 class Min(Windowed):
     """The least value."""
 
+    __slots__ = ()
     kind = "min"
     result = Result.FLOAT_OF_FLOATS
 
 
-@dataclass(frozen=True, slots=True)
 class Max(Windowed):
     """The greatest value."""
 
+    __slots__ = ()
     kind = "max"
     result = Result.FLOAT_OF_FLOATS
 
 
-@dataclass(frozen=True, slots=True)
 class First(Windowed):
     """The oldest value that is not missing."""
 
+    __slots__ = ()
     kind = "first"
     result = Result.FLOAT_OF_FLOATS
     numbers = False
 
 
-@dataclass(frozen=True, slots=True)
 class Last(Windowed):
     """The newest value that is not missing."""
 
+    __slots__ = ()
     kind = "last"
     result = Result.FLOAT_OF_FLOATS
     numbers = False

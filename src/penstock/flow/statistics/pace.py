@@ -10,10 +10,10 @@ from penstock.flow.statistics.inputs import Result
 from penstock.flow.statistics.statistic import Statistic
 
 
-@dataclass(frozen=True, slots=True)
 class Fewer(Statistic):
     """Base of what fires now and then."""
 
+    __slots__ = ()
     numbers = False
 
     @property
@@ -47,18 +47,18 @@ class Paced(Fewer):
         return short(self.span)
 
 
-@dataclass(frozen=True, slots=True)
 class Throttle(Paced):
     """The first value, then each that is not within `span` of the last one let through."""
 
+    __slots__ = ()
     kind = "throttle"
     result = Result.AS_GIVEN
 
 
-@dataclass(frozen=True, slots=True)
 class Debounce(Paced):
     """The newest value, once `span` has passed without another."""
 
+    __slots__ = ()
     kind = "debounce"
     result = Result.AS_GIVEN
 
@@ -67,10 +67,10 @@ class Debounce(Paced):
         return True
 
 
-@dataclass(frozen=True, slots=True)
 class Timer(Paced):
     """The latest multiple of `span` that has passed, once for each tick in which one did."""
 
+    __slots__ = ()
     kind = "timer"
     inputs = 0
 
@@ -94,10 +94,10 @@ class BarsByCount(Fewer):
         return f"of {self.count} values"
 
 
-@dataclass(frozen=True, slots=True)
 class BarsByTime(Paced):
     """Of the values in each multiple of `span` (start, open, high, low, close), when a later one begins."""
 
+    __slots__ = ()
     kind = "ohlc"
     numbers = True
 
