@@ -140,6 +140,63 @@ def test_a_fixpoint_finds_all_that_follows_within_the_tick(backend: Backend) -> 
     )
 
 
+def test_what_was_reached_over_a_row_alone_goes_with_it_and_a_cycle_does_not_hold_itself_up(
+    backend: Backend,
+) -> None:
+    def reachable_while_it_lasts(flow: ps.Flow) -> AnyStream:
+        edges, start = flow.table("edges", Edge), flow.table("start", str)
+
+        def step(reached: AnyStream) -> AnyStream:
+            return reached.join(edges, on=ps.left.value == ps.right.a).select(value=col.b, into=str)
+
+        return flow.fixpoint(step, start)
+
+    check_ticks(
+        backend,
+        reachable_while_it_lasts,
+        """
+        tick | edges                | start | out
+        1    | a b; b c; c d; d b   | a     | + a; + b; + c; + d
+        2    | a c                  |       |
+        3    | - a b                |       |
+        4    | - a c                |       | - b; - c; - d
+        5    | a d                  |       | + d; + b; + c
+        6    |                      | - a   | - a; - b; - c; - d
+        7    | - c d; d e           | c     | + c
+        8    | c d; - d b           |       | + d; + e
+        9    | - c d; c e           |       | - d
+    """,
+    )
+
+
+def test_a_loop_over_rows_that_come_and_go_may_ask_for_absence_outside_of_it(backend: Backend) -> None:
+    def passable(flow: ps.Flow) -> AnyStream:
+        edges, closed = flow.table("edges", Edge), flow.source("closed", str)
+        open_ = flow.source("opened", str)
+
+        def longer(path: AnyStream) -> AnyStream:
+            further = path.select(via=col.a, end=col.b)
+            both = path.join(further, on=ps.left.b == ps.right.via).select(a=col.a, via=col.b, b=col.end)
+            free = both.join(closed.difference(open_), on=ps.left.via == ps.right.value, how="anti")
+            return free.select("a", "b")
+
+        return flow.fixpoint(longer, edges)
+
+    check_ticks(
+        backend,
+        passable,
+        """
+        tick | edges         | closed | opened | out
+        1    | a b; b c; c d |        |        | + a b; + b c; + c d; + a c; + b d; + a d
+        2    |               | b      |        | - a c; - a d
+        3    | a c           |        |        | + a c; + a d
+        4    | - b c         | c      |        | - b c; - b d; - a d
+        5    | - a c         |        | b; c   | - a c
+        6    | b c           |        |        | + b c; + a c; + b d; + a d
+    """,
+    )
+
+
 def test_a_join_of_a_loop_with_itself_finds_all_paths(backend: Backend) -> None:
     def paths(flow: ps.Flow) -> AnyStream:
         edges = flow.source("edges", Edge)
@@ -286,6 +343,16 @@ def test_a_loop_without_end_is_an_error_that_names_the_bound() -> None:
     )
     with pytest.raises(NoFixpoint, match="50"):
         ps.Engine(flow).tick(seed=[0])
+
+
+def test_a_loop_without_end_over_rows_that_come_and_go_is_an_error_too() -> None:
+    flow = ps.Flow("up")
+    seed = flow.table("seed", int)
+    up = flow.fixpoint(lambda n: n.select(value=col.value + 1, into=int), seed, max_iterations=50)
+    flow.sink("out", up)
+    with pytest.raises(NoFixpoint, match="50") as error:
+        ps.Engine(flow).tick(seed=[0, 7])
+    assert error.value.facts["growth"][-1] == 1
 
 
 def test_a_bounded_source_takes_rows_in_the_first_tick_only() -> None:
