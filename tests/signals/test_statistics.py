@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped
+from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped, suffixes
 from penstock.errors import EvaluationError
 from penstock.flow.statistics.ewm import Decay, EwmMean, EwmVar
 from penstock.flow.statistics.inputs import Holes
@@ -370,6 +370,30 @@ def test_a_value_beyond_all_bounds_leaves_nothing_behind() -> None:
         for statistic in (Sum, Mean, Var, Min, Max):
             got = stepwise(statistic(CountWindow(3, 3)), events)
             assert got[-4:] == stepwise(statistic(CountWindow(3, 3)), quiet)[-4:]
+
+
+def test_what_others_were_measured_from_leaves_nothing_behind_either() -> None:
+    # Others are measured from 1e17, the newest value before the holes, which leaves before these do.
+    values = [5.0, 1e17, NAN, NAN, 1.0, 2.0, 4.0]
+    events: list[Event] = [(v, v, None) for v in values]
+    assert stepwise(Var(CountWindow(4, 2)), events)[5] == 0.5
+    assert stepwise(Cov(CountWindow(4, 2)), events)[5] == 0.5
+    assert stepwise(Regression(CountWindow(4, 2)), events)[5] == (1.0, 1.0, 1.0)
+
+
+def test_old_parts_are_made_about_once_per_window() -> None:
+    made = 0
+
+    def counting(*given: Any) -> Any:
+        nonlocal made
+        made += 1
+        return suffixes.deviations(*given)
+
+    kernel = kernel_of(Var(CountWindow(50, 50)), Inputs())
+    state, step = kernel.start(FUNCTIONS), stepped(kernel, {**FUNCTIONS, "deviations": counting})
+    for value in range(1_000):
+        step(state, float(value % 13) if value % 5 else NAN)
+    assert made <= 2 * 1_000 / 50
 
 
 def test_the_state_is_as_large_as_the_window() -> None:

@@ -52,27 +52,20 @@ def newest(values: List, gaps: int) -> List:
     return list(accumulate([None, *values], lambda found, v: v if found is None else found))
 
 
-def anchor(values: Iterable[Any]) -> tuple[Any, int]:
-    """A value to measure the others from, and its place among them.
+def anchor(values: List) -> int:
+    """The place of the value to measure the others from: the newest that is there; 0 if none is.
 
-    It is the newest finite one. Deviations from a value that is itself in the
-    window cannot be large where the variance is small, so no digits are lost when
-    the square of their sum is taken from the sum of their squares.
+    Deviations from a value that is itself in the window cannot be large where the
+    variance is small, so no digits are lost when the square of their sum is taken from
+    the sum of their squares. From an infinite one they are NaN, as the variance is.
     """
-    newest_at = None
-    for at, value in enumerate(values):
-        if value is None:
-            continue
-        if value - value == 0:
-            return value, at
-        if newest_at is None:
-            newest_at = at
-    return 0, newest_at or 0
+    return next((at for at, value in enumerate(values) if value is not None), 0)
 
 
 def deviations(values: List, gaps: int) -> tuple[Any, List, List, int]:
     """The anchor; of the newest, the sums of deviations from it and of their squares; and its place."""
-    origin, place = anchor(values)
+    place = anchor(values)
+    origin = _value_at(values, place)
     apart = _apart(values, gaps, origin)
     return origin, _total(apart), _total(map(mul, apart, apart)), place
 
@@ -85,9 +78,8 @@ def pair_deviations(xs: List, ys: List, gaps: int) -> Pairs:
 
     `xs[i]` and `ys[i]` are both None, or neither is.
     """
-    # Of a pair that is not finite neither part is an anchor: infinity less itself is NaN.
-    _, place = anchor(x if x is None else (x - x) + (y - y) for x, y in zip(xs, ys, strict=True))
-    x0, y0 = _finite_pair(xs[place], ys[place]) if xs else (0, 0)
+    place = anchor(xs)
+    x0, y0 = _value_at(xs, place), _value_at(ys, place)
     dx, dy = _apart(xs, gaps, x0), _apart(ys, gaps, y0)
     squares = _total(map(mul, dx, dx)), _total(map(mul, dx, dy)), _total(map(mul, dy, dy))
     return x0, y0, _total(dx), _total(dy), *squares, place
@@ -99,10 +91,9 @@ def pair_deviations_and_oldest(xs: List, ys: List, gaps: int) -> tuple[Any, ...]
     return *made, oldest(ys, gaps), place
 
 
-def _finite_pair(x: Any, y: Any) -> tuple[Any, Any]:
-    if x is None or x - x != 0 or y - y != 0:
-        return 0, 0
-    return x, y
+def _value_at(values: List, place: int) -> Any:
+    found = values[place] if values else None
+    return 0 if found is None else found
 
 
 def _apart(values: List, gaps: int, origin: Any) -> List:

@@ -137,10 +137,7 @@ def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, value: str
 
 def _first_anchors(sliding: Sliding, inputs: Inputs) -> tuple[str, ...]:
     """Lines that measure from the first value of a window in which there was none."""
-    return tuple(
-        f"if not $n: ${anchor} = ${x} if ${x} - ${x} == 0 else 0"
-        for anchor, x in zip(sliding.anchors, inputs.names)
-    )
+    return tuple(f"if not $n: ${anchor} = ${x}" for anchor, x in zip(sliding.anchors, inputs.names))
 
 
 # -- by time -------------------------------------------------------------------------------------------
