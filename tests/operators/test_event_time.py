@@ -292,3 +292,23 @@ def test_a_join_of_times_pairs_what_is_near_enough_however_late(backend: Backend
         5    |             | a 33; b 33 | + a 30 33
     """,
     )
+
+
+def test_a_join_of_times_keeps_what_a_row_may_still_look_back_at(backend: Backend) -> None:
+    def before(flow: ps.Flow) -> AnyStream:
+        asked = flow.source("asked", Bid).watermark(col.at, lateness=5)
+        given = flow.source("given", Bid).watermark(col.at, lateness=5)
+        recently = ps.right.at.between(ps.left.at - 10, ps.left.at)
+        return asked.join(given, on=(ps.left.who == ps.right.who) & recently, suffix="_given")
+
+    check_ticks(
+        backend,
+        before,
+        """
+        tick | asked | given | out
+        1    |       | a 10  |
+        2    | b 25  |       |
+        3    | a 20  | b 40  | + a 20 10
+        4    | a 21  | a 36  |
+    """,
+    )
