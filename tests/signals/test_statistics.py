@@ -240,6 +240,15 @@ def test_sums_of_whole_numbers_are_exact() -> None:
     assert set(stepwise(Var(CountWindow(3, 3)), events, Holes.NONE)[2:]) == {1.0}
 
 
+def test_an_expanding_variance_keeps_its_digits_in_a_long_run() -> None:
+    steps = [at * 7919 % 1009 for at in range(20_000)]
+    events: list[Event] = [(1e9 + step / 2**20, 3e9 - step / 2**20, None) for step in steps]
+    n, square = len(steps), len(steps) * sum(s * s for s in steps) - sum(steps) ** 2
+    exact = square / (n * (n - 1)) / 2**40
+    assert stepwise(Var(Expanding(2)), events)[-1] == pytest.approx(exact, rel=1e-12, abs=0)
+    assert stepwise(Cov(Expanding(2)), events)[-1] == pytest.approx(-exact, rel=1e-12, abs=0)
+
+
 @given(runs(st.one_of(FINITE, HOLES)), st.floats(0.001, 1.0), st.booleans())
 def test_weighted_statistics_keep_their_digits(events: list[Event], alpha: float, adjust: bool) -> None:
     keep, weight = Fraction(1.0 - alpha), Fraction(1.0 if adjust else alpha)
