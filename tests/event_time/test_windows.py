@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Literal
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -135,6 +136,35 @@ def test_updates_add_up_to_what_windows_answer_when_they_close(
     assert summed(found["out"]) == Counter(on_grid(on_time, places))
     closed = run(flow_of(windows, lateness, "close", every), data.draw(cut(events)), end=True)
     assert summed(closed["out"]) == summed(found["out"])
+
+
+class Sample(NamedTuple):
+    at: int
+    whole: int | None
+    real: float
+    exact: Decimal
+
+
+def test_sessions_that_become_one_have_the_aggregates_of_all_their_rows() -> None:
+    aggregates = {
+        "count": ps.count(col.whole), "sum": ps.sum(col.whole), "real": ps.sum(col.real),
+        "exact": ps.mean(col.exact), "mean": ps.mean(col.whole), "min": ps.min(col.whole),
+        "max": ps.max(col.real), "several": ps.count_distinct(col.whole), "all": ps.collect(col.whole),
+        "first": ps.first(col.whole, by=col.at), "last": ps.last(col.real, by=col.at),
+    }  # fmt: skip
+    early = [Sample(1, 7, 0.1, Decimal("0.5")), Sample(2, None, 0.25, Decimal("1.5"))]
+    later = [Sample(9, 3, 1e16, Decimal("2.5")), Sample(10, 7, -1e16, Decimal("0.1"))]
+    between = [Sample(5, 5, 3.5, Decimal("9.5"))]
+    for order in (early + later + between, later + early + between, early + between + later):
+        flow = ps.Flow("aggregates")
+        timed = flow.source("samples", Sample).watermark(col.at, lateness=100)
+        flow.sink("in_windows", timed.group_by(window=ps.session(col.at, 5)).agg(**aggregates))
+        flow.sink("at_once", timed.group_by().agg(**aggregates))
+        engine = ps.Engine(flow)
+        (expected,) = engine.tick(samples=order)["at_once"].raw
+        (found,) = engine.end()["in_windows"].raw
+        assert found[:2] == (1, 15)
+        assert found[2:-1] == expected[:-1]
 
 
 @pytest.mark.parametrize("shape", [ps.tumbling(col.at, 10), ps.session(col.at, 4)], ids=["grid", "session"])
