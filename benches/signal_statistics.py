@@ -247,7 +247,8 @@ def each_statistic(count: int, repeats: int) -> None:
     xs = [rng.gauss(50, 10) for _ in range(count)]
     ys = [x + rng.gauss(0, 10) for x in xs]
     ts = [float(i) for i in range(count)]
-    a, b = pd.Series(xs), pd.Series(ys)
+    a: Any = pd.Series(xs)
+    b: Any = pd.Series(ys)
     columns = {"a": xs, "b": ys, "t": ts}
     # The cost of taking the values in and letting one of them out, which is in all the others.
     bare, _ = nanoseconds(lambda: _replay(flow_of(lambda a, b, t: a), {"a": xs}), count, repeats)
