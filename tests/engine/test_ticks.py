@@ -254,6 +254,22 @@ def test_who_waits_for_room_hears_that_the_engine_failed() -> None:
     asyncio.run(session())
 
 
+def test_who_waits_for_room_hears_of_a_failure_in_a_tick_that_took_nothing() -> None:
+    flow = ps.Flow("failing")
+    flow.sink("out", flow.source("n", int).map(lambda n: 1 // n, returns=int))
+    engine = ps.Engine(flow, queue_rows=1)
+
+    async def session() -> None:
+        feeding = asyncio.create_task(engine.feed_when_free(n=[1, 2]))
+        await asyncio.sleep(0)
+        with pytest.raises(UserFunctionFailed):
+            engine.tick(n=[0])
+        with pytest.raises(EngineStopped):
+            await feeding
+
+    asyncio.run(session())
+
+
 def test_who_is_cancelled_while_it_waits_leaves_what_was_queued() -> None:
     engine = numbers(queue_rows=2)
 

@@ -113,9 +113,14 @@ def test_a_source_is_read_no_further_ahead_than_a_tick_takes() -> None:
 
 
 def test_a_bounded_async_source_is_whole_in_the_first_tick() -> None:
+    async def slowly() -> AsyncIterator[int]:
+        async for n in count_to(20):
+            await asyncio.sleep(0)
+            yield n
+
     seen: list[Progress] = []
     flow = numbers("a", "b", bounded="a")
-    ps.run(flow, {"a": count_to(20), "b": count_to(3)}, tick_rows=2, on_tick=seen.append)
+    ps.run(flow, {"a": slowly, "b": count_to(3)}, tick_rows=2, on_tick=seen.append)
     assert seen[0].rows_in == 22
     assert sum(p.rows_in for p in seen) == 23
 
@@ -206,6 +211,18 @@ def test_a_signal_ends_a_run_that_waits_for_rows(number: signal.Signals) -> None
     result = ps.run(numbers(), {"n": once}, on_tick=stop)
     assert (result.ticks, result.stopped_by) == (1, number)
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_wakes_a_run_that_waits() -> None:
+    async def interrupting() -> AsyncIterator[int]:
+        yield 1
+        for _ in range(20):  # until the run has answered, and waits itself
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    result = ps.run(numbers(), {"n": interrupting})
+    assert result.stopped_by == signal.SIGINT
 
 
 def test_files_are_followed_beside_an_async_source(tmp_path: Path) -> None:
