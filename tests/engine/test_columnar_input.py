@@ -302,3 +302,34 @@ def test_a_date_that_python_does_not_have_is_refused(columnar: Any) -> None:
     frame = pl.DataFrame({"value": [5_000_000]}).select(pl.col("value").cast(pl.Int32).cast(pl.Date))
     with pytest.raises(BadInput, match="no value of Python"):
         passing(date, columnar=columnar).tick(rows=frame)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.5, NAN, -2.0],
+        [NAN, NAN],
+        [NAN, None],
+        [None, None],
+        [-1.0, float("inf"), None],
+        [True, False],
+        ["b", "ä", "a"],
+        [b"\xff", b"a"],
+        [NOON, NOON.replace(year=1)],
+        [date.max, date.min],
+        [2**63 - 1, -(2**63)],
+    ],
+    ids=repr,
+)
+def test_the_least_and_the_greatest_are_those_of_rows(values: list[Any]) -> None:
+    wanted = type(next((v for v in values if v is not None), 0.0)) | None
+    row: Any = NamedTuple("row", [("key", int), ("value", wanted)])  # type: ignore[misc]
+    told_by: list[str] = []
+    for columnar in ("always", "never"):
+        flow = ps.Flow("extremes")
+        grouped = flow.source("rows", row).group_by(key=col.key % 2)
+        flow.sink("out", grouped.agg(least=ps.min(col.value), most=ps.max(col.value), n=ps.count(col.value)))
+        engine = ps.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
+        ticks = [[(0, value) for value in values], [(1, values[0]), (0, values[-1])]]
+        told_by.append(repr([list(engine.tick(rows=rows)["out"]) for rows in ticks]))
+    assert told_by[0] == told_by[1]
