@@ -79,7 +79,8 @@ def flow_of(row: type[Any] = Event, windows: Any = None, emit: Any = "close", **
     flow = ps.Flow("tumbling counts")
     spans: dict[str, Any] = {"lateness": "2s", "every": "10s", **({"unit": "ms"} if row is Event else {})}
     timed = flow.source("events", row).watermark(col.at, **{**spans, **watermark})
-    shape = windows or ps.tumbling(col.at, "10s", **({"unit": "ms"} if row is Event else {}))
+    unit: Any = "ms" if row is Event else None
+    shape = windows or ps.tumbling(col.at, "10s", unit=unit)
     flow.sink("counts", timed.group_by("key", window=shape, emit=emit).agg(n=ps.count()))
     return flow
 
@@ -146,13 +147,13 @@ def soak() -> None:
     engine = ps.Engine(flow, state=state)
     rng = random.Random(7)
     tracemalloc.start()
-    print(f"{'events':>10} {'entries':>10} {'MB':>8}")  # noqa: T201
+    print(f"{'events':>10} {'entries':>10} {'MB':>8}")
     for at, tick in enumerate(_keys_of_their_own(rng, 2_000_000)):
         engine.tick(events=tick)
         if at % 200 == 199:
             entries = sum(len(slot) for slot in state.values())
             used = tracemalloc.get_traced_memory()[0] / 1e6
-            print(f"{(at + 1) * 1000:>10,} {entries:>10,} {used:>8.1f}")  # noqa: T201
+            print(f"{(at + 1) * 1000:>10,} {entries:>10,} {used:>8.1f}")
     tracemalloc.stop()
 
 

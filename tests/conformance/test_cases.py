@@ -31,7 +31,8 @@ def test_all_cases_of_the_systems_that_penstock_follows_pass(kind: str, shared: 
 
 
 @pytest.mark.parametrize(
-    ("kind", "file"), [("ticks", "ticks"), ("ticks", "cycles"), ("errors", "errors"), ("propagation", "propagation")]
+    ("kind", "file"),
+    [("ticks", "ticks"), ("ticks", "cycles"), ("errors", "errors"), ("propagation", "propagation")],
 )
 def test_our_own_cases_pass(kind: str, file: str) -> None:
     assert problems(kind, CASES / f"{file}.json") == {}

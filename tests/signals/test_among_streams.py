@@ -1,4 +1,4 @@
-"""Signals beside streams, and from one to the other; every operator has a step, a reason on Spark, and a place."""
+"""Signals beside streams, from one to the other; every operator has a step, a reason on Spark, a place."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Regions: maximal parts of a flow that are active together.
 
 A node that reads streams of one activation is active exactly when they are, so
-it belongs to their region. Behind a node that may be silent a new one begins. A node where different activations meet, one that
-hears from the tick before or runs in each, and a loop are *junctions*: each heads a region.
+it belongs to their region. Behind a node that may be silent a new one begins. A
+node where different activations meet, one that hears from the tick before or runs
+in each, and a loop are *junctions*: each heads a region.
 """
 
 from __future__ import annotations

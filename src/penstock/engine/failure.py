@@ -49,7 +49,7 @@ def explained(error: Exception, program: Program) -> Exception:
 
 
 def _with_edges(error: NoFixpoint, program: Program) -> NoFixpoint:
-    """With the edges of the loop that still carry new rows: the user's line of each feedback and what closes it."""
+    """With the edges of the loop that still carry new rows: where each feedback stands and what closes it."""
     nodes = program.graph.nodes
     going: list[str] = []
     where: list[Step] = []

@@ -12,10 +12,10 @@ from decimal import Context, Decimal, Inexact
 from itertools import islice, zip_longest
 from math import inf
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
-from penstock.errors import EvaluationError, NoFixpoint, UnknownPort
 from penstock.engine.loops.runtime import RUNTIME as LOOPS
+from penstock.errors import EvaluationError, NoFixpoint, UnknownPort
 from penstock.expr.runtime import NAN
 
 Rows = list[tuple[Any, ...]]
@@ -204,7 +204,7 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
 def items(value: Any) -> Any:
     """The items of a value of any type. Raises `EvaluationError` for what holds none."""
     if isinstance(value, tuple | list | frozenset):
-        return value
+        return cast("Any", value)
     if value is None:
         return ()
     raise EvaluationError(

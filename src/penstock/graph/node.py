@@ -66,7 +66,7 @@ class Operator(ABC):
         return ""
 
     def may_be_silent(self) -> bool:
-        """Whether it may have nothing to say in a tick in which it acts, so that those behind it do not run."""
+        """Whether it may have nothing to say in a tick in which it acts; those behind it do not run then."""
         return False
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:

@@ -202,7 +202,8 @@ def _countdown_of_a_bag(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown
     n = draw(st.sampled_from(numbers))
     back = one.stream.flow.feedback(class_of(one.schema.fields), distinct=False)
     smaller = one.stream.filter(col[n] < 6).union(back)
-    back.close(smaller.filter(col[n] > -2).with_columns(**{n: col[n] - 1}, into=back.schema.row_class))
+    less: dict[str, Any] = {n: col[n] - 1, "into": back.schema.row_class}
+    back.close(smaller.filter(col[n] > -2).with_columns(**less))
     return Grown(draw(st.sampled_from([smaller, back])), one.size * 8)
 
 

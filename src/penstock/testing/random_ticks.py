@@ -97,9 +97,9 @@ def _single(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
     other = _appended(draw, draw(st.sampled_from(all_)))
     if len(one.schema.fields) >= _WIDEST or one.size > _LARGEST:
         return None
-    lifetimes = draw(st.sampled_from([("tick", "tick"), ("static", "tick"), ("tick", "static")]))
+    lifetimes: Any = draw(st.sampled_from([("tick", "tick"), ("static", "tick"), ("tick", "static")]))
     left = _appended(draw, one) if lifetimes[0] == "tick" else one
-    total = {f"total{suffix(one)}": draw(aggregates(other.schema))}
+    total: dict[str, Any] = {f"total{suffix(one)}": draw(aggregates(other.schema))}
     single = other.stream.group_by().agg(lifetime=lifetimes[1], **total)
     return Grown(left.stream.cross_singleton(single, lifetime=lifetimes), left.size * _TICKS)
 

@@ -117,7 +117,8 @@ class Replay:
             event = dict([cast("tuple[str, Any]", event)])
         if not isinstance(event, Mapping):
             raise BadInput(
-                f"an event is a source and its value, or several of them by name, got {shown(cast('object', event))}",
+                "an event is a source and its value, or several of them by name, "
+                f"got {shown(cast('object', event))}",
                 where=[Place.of_caller()],
                 fix='replay([("a", 1), {"a": 2, "b": 3}])',
             )

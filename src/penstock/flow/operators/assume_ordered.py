@@ -28,7 +28,6 @@ class AssumeOrdered(Operator):
 
     kind: ClassVar[str] = "assume_ordered"
     linear: ClassVar[bool] = True
-    linear: ClassVar[bool] = True
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:

@@ -27,7 +27,6 @@ class FilterMap(Operator):
 
     kind: ClassVar[str] = "filter_map"
     linear: ClassVar[bool] = True
-    linear: ClassVar[bool] = True
     function: Callable[..., object]
 
     def ports(self) -> tuple[Port, ...]:

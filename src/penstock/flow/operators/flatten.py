@@ -30,7 +30,6 @@ class Flatten(Operator):
 
     kind: ClassVar[str] = "flatten"
     linear: ClassVar[bool] = True
-    linear: ClassVar[bool] = True
     at: int
 
     def ports(self) -> tuple[Port, ...]:

@@ -28,7 +28,6 @@ class Inspect(Operator):
 
     kind: ClassVar[str] = "inspect"
     linear: ClassVar[bool] = True
-    linear: ClassVar[bool] = True
     function: Callable[..., object]
 
     def ports(self) -> tuple[Port, ...]:

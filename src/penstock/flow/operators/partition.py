@@ -33,7 +33,6 @@ class Partition(Operator):
 
     kind: ClassVar[str] = "partition"
     linear: ClassVar[bool] = True
-    linear: ClassVar[bool] = True
     by: Expr | Callable[..., object]
     tags: tuple[object, ...]
 
