@@ -310,7 +310,7 @@ def what_stays_behind(count: int) -> None:
     looked_at = [at for at in range(2 * WINDOW, count, 997) if at % 1_000 >= WINDOW]
     flow_mean = flow_of(lambda a, b, t: a.moving(WINDOW).mean())
     flow_std = flow_of(lambda a, b, t: a.moving(WINDOW).std())
-    series = pd.Series(xs)
+    series: Any = pd.Series(xs)
     rows = {
         "running sums by hand": (mean_by_hand(xs), std_by_hand(xs)),
         "pandas": (
