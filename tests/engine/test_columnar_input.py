@@ -333,3 +333,40 @@ def test_the_least_and_the_greatest_are_those_of_rows(values: list[Any]) -> None
         ticks = [[(0, value) for value in values], [(1, values[0]), (0, values[-1])]]
         told_by.append(repr([list(engine.tick(rows=rows)["out"]) for rows in ticks]))
     assert told_by[0] == told_by[1]
+
+
+def test_a_row_that_fails_is_not_forgotten_by_a_later_filter() -> None:
+    flow = ps.Flow("dropped")
+    inverse = flow.source("rows", int).select(value=col.value, inverse=1 / col.value)
+    flow.sink("out", inverse.filter(col.value > 0).group_by().agg(n=ps.count()))
+    with pytest.raises(EvaluationError, match="division by zero"):
+        ps.Engine(flow, columnar="always").tick(rows=[1, 0, 2])
+
+
+def test_a_sum_that_leaves_int64_within_one_tick_fails_as_in_rows() -> None:
+    flow = ps.Flow("sum")
+    flow.sink("mean", flow.source("rows", int).group_by().agg(mean=ps.mean(col.value)))
+    (change,) = ps.Engine(flow, columnar="always").tick(rows=[2**62] * 3)["mean"]
+    assert change.row.mean == 2.0**62
+    flow.sink("out", flow.source("more", int).group_by().agg(total=ps.sum(col.value)))
+    with pytest.raises(EvaluationError, match="int64"):
+        ps.Engine(flow, columnar="always").tick(more=[2**62] * 3)
+
+
+def test_a_group_that_no_row_reaches_is_not_there() -> None:
+    flow = ps.Flow("nothing")
+    flow.sink("out", flow.source("rows", int).filter(col.value > 9).group_by().agg(n=ps.count()))
+    engine = ps.Engine(flow, columnar="always")
+    assert list(engine.tick(rows=[1, 2])["out"]) == []
+    assert [change.row.n for change in engine.tick(rows=[10])["out"]] == [1]
+
+
+def test_a_large_tick_that_has_to_run_in_rows_sees_what_large_ticks_left_in_frames() -> None:
+    flow = ps.Flow("declined")
+    a, b = flow.source("a", str), flow.source("b", str)
+    flow.sink("out", a.select(k=col.value.upper()).join(b.select(k=col.value.upper()), on="k"))
+    on_frames, in_rows = ps.Engine(flow, columnar="always"), ps.Engine(flow, columnar="never")
+    for tick in ({"a": ["x", "y"], "b": ["x"]}, {"a": ["é", "x"], "b": ["y", "É"]}, {"b": ["x", "é"]}):
+        wanted, made = in_rows.tick(**tick)["out"], on_frames.tick(**tick)["out"]
+        assert sorted(made.raw) == sorted(wanted.raw)
+        assert len(made) > 0
