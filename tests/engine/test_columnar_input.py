@@ -370,3 +370,26 @@ def test_a_large_tick_that_has_to_run_in_rows_sees_what_large_ticks_left_in_fram
         wanted, made = in_rows.tick(**tick)["out"], on_frames.tick(**tick)["out"]
         assert sorted(made.raw) == sorted(wanted.raw)
         assert len(made) > 0
+
+
+@pytest.mark.parametrize("weight", [True, 0, 1.0, None, -3])
+def test_a_weight_is_taken_or_refused_as_in_rows(weight: Any) -> None:
+    rows = [ps.Change(1, 2), ps.Change(2, weight)]
+    assert told(passing(int, table=True), rows) == told(passing(int, table=True, columnar="never"), rows)
+
+
+@pytest.mark.parametrize("first", [True, False, None])
+@pytest.mark.parametrize("both", [True, False])
+def test_what_stands_behind_and_or_or_fails_only_where_it_is_reached(first: bool | None, both: bool) -> None:
+    row: Any = NamedTuple("row", [("p", bool | None), ("n", int)])  # type: ignore[misc]
+    positive = 1 / col.n > 0
+    told_by: list[str] = []
+    for columnar in ("always", "never"):
+        flow = ps.Flow("reached")
+        flow.sink("out", flow.source("rows", row).filter(col.p & positive if both else col.p | positive))
+        engine = ps.Engine(flow, columnar=columnar)  # type: ignore[arg-type]
+        try:
+            told_by.append(repr(list(engine.tick(rows=[(True, 1), (first, 0)])["out"])))
+        except EvaluationError as error:
+            told_by.append(error.what)
+    assert told_by[0] == told_by[1]
