@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -18,15 +18,16 @@ from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.null import Null
-from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.output import Output
-from penstock.flow.signal import Signal
 from penstock.flow.stream import Stream
-from penstock.flow.stream_base import check_stream
+from penstock.flow.stream_base import StreamBase, check_stream
 from penstock.graph.loops import inside_loops
 from penstock.graph.node import FlowGraph, Node, Operator
+
+if TYPE_CHECKING:
+    from penstock.flow.signal import Signal
 
 T = TypeVar("T")
 G = TypeVar("G", bound=Changes)
@@ -80,6 +81,10 @@ class Flow:
 
         values: their type: a scalar such as `float`, a row class, or `object` for any.
         """
+        # A flow without signals need not load them.
+        from penstock.flow.operators.signals.signal_source import SignalSource
+        from penstock.flow.signal import Signal
+
         place = Place.of_caller()
         self._check_source_name(name, place)
         schema = schema_of(values)
@@ -109,7 +114,8 @@ class Flow:
         """Let the changes of `stream`, or the values of a signal, leave the flow under a name."""
         place = Place.of_caller()
         check_name("sink", name, place)
-        if not isinstance(stream, Signal):
+        is_signal = isinstance(cast("object", stream), Output) and not isinstance(stream, StreamBase)
+        if not is_signal:
             check_stream(stream, f"sink {name!r}", place)
         if name in self._sinks:
             first = self._nodes[self._sinks[name]].place
@@ -118,7 +124,7 @@ class Flow:
                 where=[Step(first, "first"), Step(place, "second")],
                 fix="give one of them another name, or let union() of both streams leave",
             )
-        shown_as_is = isinstance(stream, Signal) and not stream.schema.scalar
+        shown_as_is = is_signal and not stream.schema.scalar
         schema = schema_of(object) if shown_as_is else stream.schema
         node = self.add(Sink(name), schema, (stream,), None, place)
         self._sinks[name] = node.node_id

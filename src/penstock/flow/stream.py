@@ -1,4 +1,7 @@
-"""Streams: what users hold, and the methods that add operators."""
+"""Streams: what users hold, and the methods that add operators.
+
+What only event time needs is imported where it is used: other flows need not load it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,6 @@ from penstock.flow.columns import (
     result_schema,
     shown,
 )
-from penstock.flow.forgetting import add_distinct, add_inner_join
 from penstock.flow.grouped import Grouped
 from penstock.flow.join_condition import plan_join
 from penstock.flow.lifetime import LifetimeName, Lifetimes, lifetimes
@@ -45,11 +47,10 @@ from penstock.flow.stream_rows import StreamRows
 from penstock.flow.stream_ticks import StreamTicks
 from penstock.flow.stream_time import StreamTime
 from penstock.flow.tick_joins import add_difference, add_join
-from penstock.flow.window_groups import WindowGroups
-from penstock.flow.windows import Windows
 
 if TYPE_CHECKING:
-    pass
+    from penstock.flow.window_groups import WindowGroups
+    from penstock.flow.windows import Windows
 
 U = TypeVar("U")
 B2 = TypeVar("B2", bound=Unbounded)
@@ -286,6 +287,8 @@ class Stream(
         suffix: for right columns whose name the left side has too.
         into:   row class of the result, whose columns must be those of the join.
         """
+        from penstock.flow.forgetting import add_inner_join
+
         place = Place.of_caller()
         check_stream(other, "join", place)
         check_reason(nondet, place)
@@ -348,6 +351,8 @@ class Stream(
         emit:   of windows: "close", each answers once, when the watermark passes its end;
                 or "updates", answers change with the rows until then.
         """
+        from penstock.flow.windows import Windows
+
         place = Place.of_caller()
         if any(isinstance(given, Windows) for given in (*keys, *named.values())):
             return self._windows(keys, named, place)
@@ -363,6 +368,8 @@ class Stream(
 
         nondet: as in `join`.
         """
+        from penstock.flow.forgetting import add_distinct
+
         place = Place.of_caller()
         check_reason(nondet, place)
         (given,) = lifetimes(lifetime, 1, "distinct", place)

@@ -21,7 +21,6 @@ from penstock.flow.grouped import Grouped
 from penstock.flow.lifetime import check_reason as check_reason
 from penstock.flow.markers import Changes, NoOrder, Unbounded
 from penstock.flow.output import Output
-from penstock.flow.window_groups import WindowGroups
 
 if TYPE_CHECKING:
     from penstock.flow.stream import Stream
@@ -91,6 +90,8 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
 
 def check_stream(given: object, what: str, place: Place) -> None:
     """Raises `WrongType` for what is no stream."""
+    from penstock.flow.window_groups import WindowGroups
+
     if isinstance(given, StreamBase):
         return
     if isinstance(given, Output):

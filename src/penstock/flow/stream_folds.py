@@ -1,4 +1,7 @@
-"""Methods of streams that fold rows into values, and that put rows in order."""
+"""Methods of streams that fold rows into values, and that put rows in order.
+
+An operator is imported by the method that adds it: a flow need not load those it does not use.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +29,10 @@ from penstock.flow.fold_arguments import (
 )
 from penstock.flow.lifetime import Lifetime, LifetimeName, lifetimes
 from penstock.flow.markers import Append, Bounded, NoOrder, Ordered, Unbounded
-from penstock.flow.operators.enumerate import Enumerate
-from penstock.flow.operators.fold import Fold
-from penstock.flow.operators.fold_keyed import FoldKeyed
-from penstock.flow.operators.fold_tick import FoldTick
-from penstock.flow.operators.lattice_fold import LatticeFold
-from penstock.flow.operators.lattice_reduce import LatticeReduce
-from penstock.flow.operators.reduce import Reduce
-from penstock.flow.operators.reduce_keyed import ReduceKeyed
-from penstock.flow.operators.scan import Scan
-from penstock.flow.operators.sort import Sort
-from penstock.flow.operators.state import State
-from penstock.flow.operators.unique import Unique
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
-from penstock.flow.thresholds import threshold
 
 if TYPE_CHECKING:
+    from penstock.flow.operators.lattice_fold import LatticeFold
     from penstock.flow.stream import Stream
     from penstock.graph.node import Operator
     from penstock.lattice import Lattice
@@ -81,6 +72,9 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         commutative, idempotent, monotone: claims (see `penstock.flow.claims`).
         returns:  type of the value; else the function's return annotation, or the type of `init`.
         """
+        from penstock.flow.operators.fold import Fold
+        from penstock.flow.operators.fold_tick import FoldTick
+
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "fold", place)
@@ -104,6 +98,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[T_co, B, Any, Any]:
         """One row of all rows: `function(so far, row)` from the first row on (see `operators.reduce`)."""
+        from penstock.flow.operators.reduce import Reduce
+
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "reduce", place)
@@ -134,6 +130,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         value: what of a row the function gets; the whole row where it is left out.
         The others are as in `fold`.
         """
+        from penstock.flow.operators.fold_keyed import FoldKeyed
+
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "fold_keyed", place)
@@ -167,6 +165,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         into:  name of the column of the answer; that of `value` where it is left out.
         The others are as in `fold_keyed`.
         """
+        from penstock.flow.operators.reduce_keyed import ReduceKeyed
+
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "reduce_keyed", place)
@@ -199,6 +199,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         per:      names or columns of keys, each of which carries a value of its own.
         returns:  type of the rows sent; else of the pair that the return annotation names.
         """
+        from penstock.flow.operators.scan import Scan
+
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "scan", place)
@@ -276,6 +278,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None,
         place: Place,
     ) -> Stream[Any, Any, Any, Any]:
+        from penstock.flow.operators.sort import Sort
+
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "sort", place)
         return self._add(Sort(orderings(by, self._schema, place), life, nondet), self._schema, name, place)
@@ -284,6 +288,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         self, *, lifetime: LifetimeName = "static", nondet: str | None = None, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
         """Each row once, where it first stood (see `operators.unique`)."""
+        from penstock.flow.operators.unique import Unique
+
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "unique", place)
@@ -303,6 +309,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         per: names or columns of keys, each of which has numbers of its own.
         """
+        from penstock.flow.operators.enumerate import Enumerate
+
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "enumerate", place)
@@ -331,6 +339,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         into:    name of the column of the answer; that of `value` where it is left out.
         nondet:  in a cycle, why it is right that ticks decide which values it shows.
         """
+        from penstock.flow.operators.lattice_fold import LatticeFold
+
         place = Place.of_caller()
         return self._lattice_fold(LatticeFold, lattice, value, per, into, lifetime, nondet, name, place)
 
@@ -346,6 +356,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
         """As `lattice_fold`, with no row while no item has come (see `operators.lattice_reduce`)."""
+        from penstock.flow.operators.lattice_reduce import LatticeReduce
+
         place = Place.of_caller()
         return self._lattice_fold(LatticeReduce, lattice, value, per, into, lifetime, nondet, name, place)
 
@@ -361,6 +373,9 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None,
         place: Place,
     ) -> Stream[Any, Any, Any, Any]:
+        from penstock.flow.operators.fold_keyed import FoldKeyed
+        from penstock.flow.operators.fold_tick import FoldTick
+
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, kind.kind, place)
         keys = key_columns(kind.kind, per, self._schema, place)
@@ -397,6 +412,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         The arguments are as in `lattice_fold`.
         """
+        from penstock.flow.operators.state import State
+
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "state", place)
@@ -418,6 +435,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         Raises `NeedNotMet` for a column that may fall.
         """
+        from penstock.flow.thresholds import threshold
+
         place = Place.of_caller()
         operator, schema = threshold(self, threshold_value, column, place)
         return cast("Stream[Any, B, Append, NoOrder]", self._add(operator, schema, name, place))

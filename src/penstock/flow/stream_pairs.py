@@ -1,4 +1,7 @@
-"""Methods of streams that bring several streams together, by place or as products."""
+"""Methods of streams that bring several streams together, by place or as products.
+
+An operator is imported by the method that adds it: a flow need not load those it does not use.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,10 @@ from penstock.flow.columns import all_columns, as_class, shown
 from penstock.flow.join_condition import paired_schema, plan_join, plan_product
 from penstock.flow.lifetime import Lifetime, Lifetimes, lifetimes
 from penstock.flow.markers import Append, Changes, NoOrder, Ordered, Unbounded
-from penstock.flow.operators.chain import Chain
-from penstock.flow.operators.chain_first_n import ChainFirstN
-from penstock.flow.operators.cross_singleton import CrossSingleton
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.join import How
 from penstock.flow.operators.top_k import TopK
-from penstock.flow.operators.zip import Zip
-from penstock.flow.operators.zip_longest import ZipLongest
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
 from penstock.flow.tick_joins import add_join
 
@@ -50,6 +48,8 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         self, other: Stream[T_co, B2, G2, Any], *, name: str | None = None
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
         """All rows of both, in each tick all of this before any of the other (see `operators.chain`)."""
+        from penstock.flow.operators.chain import Chain
+
         place = Place.of_caller()
         schema = self._one_row_type("chain", (other,), place)
         stream = self._flow.add(Chain(), schema, (self, other), name, place)
@@ -66,6 +66,8 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         Raises `WrongType` for a count that is no whole number of at least 0.
         """
+        from penstock.flow.operators.chain_first_n import ChainFirstN
+
         place = Place.of_caller()
         if not isinstance(count, int) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
@@ -107,6 +109,8 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         lifetime: "static" keeps what has no partner yet, "tick" drops it when the tick ends.
         """
+        from penstock.flow.operators.zip import Zip
+
         place = Place.of_caller()
         check_stream(other, "zip", place)
         check_reason(nondet, place)
@@ -128,6 +132,8 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         Nulls stand for the rows that one has not (see `operators.zip_longest`).
         """
+        from penstock.flow.operators.zip_longest import ZipLongest
+
         place = Place.of_caller()
         check_stream(other, "zip_longest", place)
         check_reason(nondet, place)
@@ -263,6 +269,8 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         "tick":              with the first row of `single` of this tick (see `operators.cross_singleton`).
         ("static", "tick"):  all rows so far, in each tick, with the first row of `single` of it.
         """
+        from penstock.flow.operators.cross_singleton import CrossSingleton
+
         place = Place.of_caller()
         check_stream(single, "cross_singleton", place)
         check_reason(nondet, place)

@@ -1,4 +1,7 @@
-"""Methods of streams that go row by row."""
+"""Methods of streams that go row by row.
+
+An operator is imported by the method that adds it: a flow need not load those it does not use.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,8 @@ from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType, Field, ListType, Schema
 from penstock.flow.columns import result_schema, shown
 from penstock.flow.markers import Ordered
-from penstock.flow.operators.assume_ordered import AssumeOrdered
-from penstock.flow.operators.filter_map import FilterMap
-from penstock.flow.operators.flatten import Flatten
-from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.map import Map
 from penstock.flow.operators.select import Select
-from penstock.flow.ports import split
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
 
 if TYPE_CHECKING:
@@ -43,6 +41,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         The row type is `returns`, or the function's return annotation without None.
         """
+        from penstock.flow.operators.filter_map import FilterMap
+
         place = Place.of_caller()
         schema = result_schema("filter_map", function, returns, place, many=False, maybe=True)
         return self._add(FilterMap(function), schema, name, place)
@@ -55,6 +55,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         Raises `WrongType` where the column is no list, `UnknownColumn` where there is none.
         """
+        from penstock.flow.operators.flatten import Flatten
+
         place = Place.of_caller()
         at = self._list_column(column, place)
         field = self._schema.fields[at]
@@ -89,6 +91,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         self, function: Callable[[T_co], object], *, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
         """The same rows; the function is called for each that passes (see `operators.inspect`)."""
+        from penstock.flow.operators.inspect import Inspect
+
         place = Place.of_caller()
         if isinstance(function, Expr) or not callable(function):
             raise WrongType(
@@ -125,6 +129,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         A row whose port is none of them stops the tick with `UnknownPort`.
         """
+        from penstock.flow.ports import split
+
         place = Place.of_caller()
         if isinstance(ports, int):
             streams = split("partition", self, by, tuple(range(ports)), name, place)
@@ -143,6 +149,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         A row with another tag stops the tick with `UnknownPort`.
         """
+        from penstock.flow.ports import split
+
         place = Place.of_caller()
         return cast("dict[Tag, Stream[T_co, B, G, O]]", split("demux", self, by, tuple(tags), name, place))
 
@@ -180,6 +188,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         nondet: why it is right that answers depend on the cut into ticks; not needed where
                 the ticks are given.
         """
+        from penstock.flow.operators.assume_ordered import AssumeOrdered
+
         place = Place.of_caller()
         check_reason(nondet, place)
         stream = self._add(AssumeOrdered(nondet), self._schema, name, place)

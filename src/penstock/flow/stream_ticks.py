@@ -1,4 +1,7 @@
-"""Methods of streams about ticks: what is seen later, again, or as a difference."""
+"""Methods of streams about ticks: what is seen later, again, or as a difference.
+
+An operator is imported by the method that adds it: a flow need not load those it does not use.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import Place
 from penstock.flow.markers import Append, Bounded, Ordered, Unbounded
-from penstock.flow.operators.defer_signal import DeferSignal
 from penstock.flow.operators.defer_tick import DeferTick
-from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 from penstock.flow.operators.every_tick import EveryTick
-from penstock.flow.operators.multiset_delta import MultisetDelta
-from penstock.flow.operators.null import Null
-from penstock.flow.operators.signals.last_row import LastRow
-from penstock.flow.signal import Signal
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
 
 if TYPE_CHECKING:
+    from penstock.flow.signal import Signal
     from penstock.flow.stream import Stream
 
 
@@ -46,6 +44,8 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         nondet: why it is right that answers depend on the cut into ticks; not needed where
                 the ticks are given.
         """
+        from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
+
         place = Place.of_caller()
         check_reason(nondet, place)
         stream = self._add(DeferTickLazy(nondet), self._schema, name, place)
@@ -58,6 +58,8 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
+        from penstock.flow.operators.defer_signal import DeferSignal
+
         place = Place.of_caller()
         check_stream(signal, "defer_signal", place)
         check_reason(nondet, place)
@@ -90,6 +92,8 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
+        from penstock.flow.operators.multiset_delta import MultisetDelta
+
         place = Place.of_caller()
         check_reason(nondet, place)
         stream = self._add(MultisetDelta(nondet), self._schema, name, place)
@@ -97,6 +101,8 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
 
     def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
         """An end for rows that nobody needs: what leads here runs (see `operators.null`)."""
+        from penstock.flow.operators.null import Null
+
         place = Place.of_caller()
         stream = self._add(Null(swallows=True), self._schema, name, place)
         return cast("Stream[T_co, Bounded, Append, Ordered]", stream)
@@ -106,6 +112,10 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
 
         nondet: why it is right that this depends on where ticks end; not needed where the ticks are given.
         """
+        # A flow without signals need not load them.
+        from penstock.flow.operators.signals.last_row import LastRow
+        from penstock.flow.signal import Signal
+
         place = Place.of_caller()
         check_reason(nondet, place)
         stream = self._add(LastRow(nondet), self._schema, name, place)

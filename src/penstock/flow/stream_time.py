@@ -1,4 +1,7 @@
-"""Methods of streams about event time: watermarks and windows."""
+"""Methods of streams about event time: watermarks and windows.
+
+What these methods need is imported where it is used: flows without event time need not load it.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,14 @@ from penstock.errors import BadFlow, Place, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Field, Schema
-from penstock.flow.clock import Clock
 from penstock.flow.columns import check_expression, computed_columns, named_columns, shown
-from penstock.flow.forgetting import add_first_within
 from penstock.flow.markers import Append, Ordered
-from penstock.flow.operators.late_rows import LateRows
-from penstock.flow.operators.on_time import OnTime
 from penstock.flow.spans import TIME_TYPES, GivenSpan, Unit, span_of
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co
-from penstock.flow.window_groups import WindowGroups
-from penstock.flow.windows import Windows
 
 if TYPE_CHECKING:
     from penstock.flow.stream import Stream
+    from penstock.flow.window_groups import WindowGroups
 
 
 class StreamTime(StreamBase[T_co, B, G, O]):
@@ -57,6 +55,10 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `WrongType` for what is no column of times, and for spans that do not fit it.
         """
+        from penstock.flow.clock import Clock
+        from penstock.flow.operators.late_rows import LateRows
+        from penstock.flow.operators.on_time import OnTime
+
         place = Place.of_caller()
         field = self._time_column(column, place)
         clock = Clock(
@@ -77,6 +79,9 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `BadFlow` for any other stream.
         """
+        from penstock.flow.operators.late_rows import LateRows
+        from penstock.flow.operators.on_time import OnTime
+
         place = Place.of_caller()
         node = self._flow.node(self._id)
         if not isinstance(node.operator, OnTime):
@@ -107,6 +112,8 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `BadFlow` for a stream without a watermark, `WrongType` for what is no span.
         """
+        from penstock.flow.forgetting import add_first_within
+
         place = Place.of_caller()
         given = [by] if isinstance(by, Expr | str) else list(by)
         keys = tuple(Column(key) if isinstance(key, str) else key for key in given)
@@ -141,6 +148,9 @@ class StreamTime(StreamBase[T_co, B, G, O]):
     def _windows(
         self, keys: tuple[Any, ...], named: dict[str, Any], place: Place
     ) -> WindowGroups[B, Any, Any]:
+        from penstock.flow.window_groups import WindowGroups
+        from penstock.flow.windows import Windows
+
         windows = named.pop("window", None)
         if not isinstance(windows, Windows) or any(isinstance(n, Windows) for n in (*keys, *named.values())):
             raise WrongType(

@@ -50,8 +50,7 @@ class BagFeedback(Operator):
             Need(
                 0,
                 "append",
-                "a row that went round a tick later cannot be taken back:\n"
-                "what it met there may be gone",
+                "a row that went round a tick later cannot be taken back:\nwhat it met there may be gone",
                 "let it go round within the tick, or feed the loop from streams that only grow",
                 only_in_loop=True,
                 across_ticks=True,

@@ -15,8 +15,7 @@ NEEDS = (
     Need(
         0,
         "append",
-        "whether a row is late is decided when it comes,\n"
-        "and what takes a row back comes at another time",
+        "whether a row is late is decided when it comes,\nand what takes a row back comes at another time",
         "put the watermark on the source, before what takes rows back; "
         "or turn changes into rows that tell of them",
     ),
