@@ -100,6 +100,26 @@ def test_an_opaque_function_behind_two_joins_sees_no_such_pair() -> None:
     assert seen == [(3, 2)]
 
 
+@pytest.mark.parametrize("first", ["due", "most"])
+def test_a_partition_behind_a_join_finds_a_port_for_every_row(first: str) -> None:
+    flow = ps.Flow("ports")
+    tables = {name: flow.table(name, Due if name == "due" else Most) for name in ("due", "most")}
+    other = "most" if first == "due" else "due"
+    pairs: Any = tables[first].join(tables[other], on="name")
+    flow.sink("out", pairs.demux(col.amount <= col.most, [True])[True])
+    engine = Engine(flow)
+    engine.tick(due=[Due("ann", 1)], most=[Most("ann", 2)])
+    replaced = {
+        "due": [delete(Due("ann", 1)), insert(Due("ann", 5))],
+        "most": [delete(Most("ann", 2)), insert(Most("ann", 9))],
+    }
+    changes = engine.tick(**replaced)["out"]
+    assert {(change.row.amount, change.row.most, change.weight) for change in changes} == {
+        (1, 2, -1),
+        (5, 9, 1),
+    }
+
+
 def test_where_nothing_can_notice_a_join_keeps_its_inputs_unbuffered() -> None:
     flow = ps.Flow("plain")
     pairs = flow.table("due", Due).filter(col.amount > 1).join(flow.table("most", Most), on="name")

@@ -20,6 +20,7 @@ from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.join import Join
+from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.top_k import TopK
 
@@ -68,7 +69,8 @@ def pair_schema(graph: FlowGraph, node: Node, operator: Operator) -> Schema:
 
 def looks_closely(graph: FlowGraph, node: Node) -> bool:
     """Whether a node computes something on each row that can fail."""
-    if next(node.operator.callables(), None) is not None:
+    if isinstance(node.operator, Partition) or next(node.operator.callables(), None) is not None:
+        # A row whose port is none of a partition's fails, however the port is found.
         return True
     return any(can_fail(expr, schema) for expr, schema in _computed(node.operator, graph, node))
 
