@@ -74,6 +74,25 @@ def test_a_scan_per_key_carries_and_ends_key_by_key() -> None:
     ]
 
 
+def test_what_a_scan_begins_with_is_its_own_for_each_key_and_each_engine() -> None:
+    def collected(words: list[int], word: Word) -> tuple[list[int], str]:
+        words.append(word.at)
+        return words, f"{word.text}{words}"
+
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("words", Word).scan([], collected, per="text")
+
+    for _ in range(2):
+        tick = {"words": [Word("a", 1), Word("b", 2), Word("a", 3)]}
+        assert run(build, tick) == [["a[1]", "b[2]", "a[1, 3]"]]
+
+    flow = ps.Flow("twice", ticks="given")
+    flow.sink("out", build(flow))
+    for _ in range(2):
+        changes = ps.Engine(flow).tick(words=[Word("a", 1)])["out"]
+        assert [change.row for change in changes] == ["a[1]"]
+
+
 def test_a_scan_that_gives_no_pair_is_named() -> None:
     flow = ps.Flow("failing")
     flow.sink("out", flow.source("n", int).scan(0, lambda sum, n: sum + n, name="sums"))  # type: ignore[arg-type, return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row import Row
@@ -41,9 +42,14 @@ class ScanStep(Step):
         return (Slot(f"{self.node.id}.carried", thaw_like(self.operator.init), transient),)
 
     def _first(self) -> str:
-        init = self.operator.init
-        name = self.writer.constant("init", init)
-        return f"({name}(),)" if callable(init) else f"({name},)"
+        init, writer = self.operator.init, self.writer
+        name = writer.constant("init", init)
+        if callable(init):
+            return f"({name}(),)"
+        if deepcopy(init) is init:
+            return f"({name},)"
+        # A function may alter what it is given, and each key, each engine begins anew.
+        return f"({writer.constant('deepcopy', deepcopy)}({name}),)"
 
     def consume(self, port: int, row: Row) -> None:
         code, writer = self.code, self.writer
