@@ -141,6 +141,24 @@ def test_a_lattice_fold_per_key_has_a_row_per_key(backend: Backend) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["lattice_fold", "lattice_reduce"])
+def test_a_lattice_without_a_least_value_folds_the_rows_of_a_tick(backend: Backend, name: str) -> None:
+    def build(flow: ps.Flow) -> None:
+        fold = getattr(flow.source("r", Reach), name)
+        flow.sink("out", fold(Min(), value="distance", per="node", lifetime="tick", nondet="of each tick"))
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | r             | out
+        1    | a 3; b 7; a 2 | + a 2; + b 7
+        2    |               |
+        3    | b 9           | + b 9
+    """,
+    )
+
+
 def test_nan_is_the_greatest_number_of_all(backend: Backend) -> None:
     def build(flow: ps.Flow) -> None:
         numbers = flow.source("x", float)

@@ -66,6 +66,7 @@ RIGHT: dict[str, tuple[Callable[[AnyStream], AnyStream], Any]] = {
     ),
     "lattice": (lambda n: n.lattice_fold(Max()), int),
     "lattice per tick": (lambda n: n.lattice_fold(SetUnion(), lifetime="tick"), object),
+    "lattice per tick that begins with null": (lambda n: n.lattice_reduce(Max(), lifetime="tick"), int),
     "lattice of any value": (lambda n: n.lattice_reduce(SetUnion()), object),
     "lattice of a state": (lambda n: n.state(Merging(None, max)), int),
 }

@@ -174,6 +174,8 @@ class Folded:
 def _first(init: object, schema: Schema) -> Callable[[], Any]:
     if callable(init):
         return init
+    if init is None:
+        return lambda: None
     (row,) = from_user(schema, what="init")([init])
     seen = to_user(schema)
     # From the row each time: a function may alter what it is given.

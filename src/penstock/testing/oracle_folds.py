@@ -58,7 +58,9 @@ def folded(
     if not claims.commutative:
         raise NotOfBags("the function may read the order of rows")
     inside = from_user(accumulated, what="values")
-    value = init() if callable(init) else to_user(accumulated)(*inside([init]))
+    value = init() if callable(init) else init
+    if value is not None:
+        (value,) = map(to_user(accumulated), inside([value]))
     for item in items:
         value = function(value, item)
     (row,) = inside([value])

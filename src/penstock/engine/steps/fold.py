@@ -64,9 +64,14 @@ class Folding(Step):
         self.code.line(f"({name},) = {self.checked}([{accumulated}])")
 
     def start(self, init: object) -> str:
-        """Source of what is accumulated when nothing has come."""
+        """Source of what is accumulated when nothing has come.
+
+        A lattice may begin with None where no answer is null: a row is there once an item has come.
+        """
         if callable(init):
             return f"{self.writer.constant('init', init)}()"
+        if init is None:
+            return "None"
         (inside,) = from_user(self.accumulated, what="init")([init])
         return self.seen(self.writer.constant("init", inside))
 
