@@ -1,11 +1,13 @@
 """Sets that grow from round to round: who is there from which round on, kept up from tick to tick.
 
-Per row a history `{round: weight}` of what came, and its rank: the first round in which
-the sum of the weights is above 0. With the input of a tick fixed, a set of a loop only
-grows from round to round, so a rank says all of what a row gives to later rounds, and
-the change of a tick is at most -1 at the old rank and +1 at the new one. A row is looked at,
-in the order of rounds, in each round in which weights changed, at its old rank once it
-has a lower one, and in the rounds of its history that follow one in which it was lost.
+Per row a history `{round: weight}` of what came, and its rank: the first round with a
+weight above 0. (Below 0 is at most what entered before the first round, taken back before
+it came, which counts as absent; a later round only adds.) With the input of a tick
+fixed, a set of a loop only grows from round to round, so a rank says all of what a row
+gives to later rounds, and the change of a tick is at most -1 at the old rank and +1 at
+the new one. A row is looked at, in the order of rounds, in each round up to its rank in
+which weights changed, at its old rank once it has a lower one, and in the rounds of its
+history that follow one in which it was lost.
 """
 
 from __future__ import annotations
@@ -126,9 +128,7 @@ class Ranks:
             self._add_gathered()
         round_ = writer.round(self._node)
         entry, own, rank, weight = (writer.fresh(n) for n in ("row", "own", "rank", "weight"))
-        # Below 0 is at most what entered before the first round; a round later than that only adds.
-        settled = f"{own}.get({self._shift}, 1) > 0"
-        present = f"{own}.get({round_}, 0) > 0 and ({settled} or x_total({own}, {round_}) > 0)"
+        present = f"{own}.get({round_}, 0) > 0"
         with code.block(f"for {entry} in {self._pending}.pop({round_}, ()):"):
             code.line(f"{own} = {self._get}({entry})")
             with code.block(f"if {own} is None:"):
@@ -160,9 +160,6 @@ class Ranks:
                 self._look_later(entry, own, round_)
                 code.line(f"{weight} = -1")
             with code.block("else:"):
-                # Only where weights are below 0 meanwhile: a lower round may matter first.
-                next_ = f"min(x_later({own}, {round_}) or {rank}, {rank})"
-                code.line(f"x_schedule({self._pending}, {self._times}, {next_}, {entry})")
                 code.line("continue")
             emit(entry, weight)
 

@@ -7,20 +7,11 @@ from heapq import heappop, heappush
 from typing import Any
 
 RANK = -1
-"""Where a history holds the first round in which the sum of its weights is above 0; absent where none is."""
+"""Where a history holds the first round with a weight above 0; absent where none has."""
 
 History = dict[int, int]
 Pending = dict[int, dict[Any, None]]
 Sums = dict[int, dict[Any, int]]
-
-
-def total(history: History, upto: int) -> int:
-    """The sum of the weights of the rounds up to one."""
-    found = 0
-    for at, weight in history.items():
-        if 0 <= at <= upto:
-            found += weight
-    return found
 
 
 def later(history: History, after: int) -> int:
@@ -75,5 +66,4 @@ RUNTIME: dict[str, Any] = {
     "x_no_rows": {},
     "x_schedule": schedule,
     "x_sum_by_round": sum_by_round,
-    "x_total": total,
 }
