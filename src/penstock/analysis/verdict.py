@@ -22,7 +22,7 @@ class Verdict(Enum):
 
 
 def find_verdicts(graph: FlowGraph, facts: Sequence[Facts]) -> dict[str, Verdict]:
-    """Per sink: no coordination where all that leads to it only grows and is deterministic."""
+    """Per sink: no coordination where all that leads to it only grows, is deterministic; reads no order."""
     return {name: _verdict(graph, facts, sink) for name, sink in graph.sinks.items()}
 
 
@@ -31,8 +31,16 @@ def _verdict(graph: FlowGraph, facts: Sequence[Facts], sink: int) -> Verdict:
         return Verdict.GUARDED
     if any(graph.nodes[node].operator.begins_ticks for node in upstream(graph, sink)):
         return Verdict.GIVEN_TICKS
-    grows = all(facts[node].append and facts[node].det for node in upstream(graph, sink))
-    return Verdict.NO_COORDINATION if grows else Verdict.DETERMINISTIC
+    before = upstream(graph, sink)
+    grows = all(facts[node].append and facts[node].det for node in before)
+    if grows and not any(_reads_order(graph, node) for node in before):
+        return Verdict.NO_COORDINATION
+    return Verdict.DETERMINISTIC
+
+
+def _reads_order(graph: FlowGraph, node: int) -> bool:
+    """Whether an operator answers from the order of its rows, which those who share the work must keep."""
+    return any(need.fact == "ordered" for need in graph.nodes[node].operator.needs())
 
 
 def upstream(graph: FlowGraph, node: int) -> set[int]:
