@@ -22,7 +22,7 @@ class Verdict(Enum):
 
 
 def find_verdicts(graph: FlowGraph, facts: Sequence[Facts]) -> dict[str, Verdict]:
-    """Per sink: no coordination where all that leads to it only grows, is deterministic; reads no order."""
+    """Per sink: no coordination where all before it only grows, is deterministic and reads no order."""
     return {name: _verdict(graph, facts, sink) for name, sink in graph.sinks.items()}
 
 
