@@ -96,14 +96,14 @@ def _at_most(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SetUnion(Lattice):
-    """All members so far, as a `frozenset`. An item is any collection of members."""
+    """All members so far, as a `frozenset`. An item is any collection of members, or null for none."""
 
     @property
     def bottom(self) -> frozenset[Any]:
         return frozenset()
 
     def value(self, item: Any) -> frozenset[Any]:
-        return frozenset(item)
+        return frozenset(() if item is None else item)
 
     def merge(self, one: frozenset[Any], other: frozenset[Any]) -> frozenset[Any]:
         return one | other
@@ -112,7 +112,7 @@ class SetUnion(Lattice):
         return one <= other
 
     def absorb_all(self, value: frozenset[Any], items: Iterable[Any]) -> frozenset[Any]:
-        return value.union(*items)
+        return value.union(*[item for item in items if item is not None])
 
     def column(self, item: Field) -> Field:
         return _any_of(self, item, ListType)
@@ -123,7 +123,8 @@ class MapUnion(Lattice):
     """Per key the merge, in the lattice `inner`, of all its values so far.
 
     A value is the `frozenset` of the map's pairs, because rows hold nothing that can
-    be altered; `dict(value)` is the map. An item is a mapping, or any collection of pairs.
+    be altered; `dict(value)` is the map. An item is a mapping, any collection of pairs, or
+    null for none.
     A key whose value is the bottom of `inner` counts as one that is not there.
     """
 
@@ -147,6 +148,8 @@ class MapUnion(Lattice):
         merged = dict(value)
         bottom = self.inner.bottom
         for item in items:
+            if item is None:
+                continue
             pairs = cast("Mapping[Any, Any]", item).items() if isinstance(item, Mapping) else item
             for key, given in pairs:
                 merged[key] = self.inner.absorb(merged.get(key, bottom), given)
@@ -181,7 +184,7 @@ class BoolOr(Lattice):
 
 @dataclass(frozen=True, slots=True)
 class Pair(Lattice):
-    """Two values side by side, each in its own lattice: a tuple of two."""
+    """Two values side by side, each in its own lattice: a tuple of two. Null is the bottom of both."""
 
     first: Lattice
     second: Lattice
@@ -191,6 +194,8 @@ class Pair(Lattice):
         return (self.first.bottom, self.second.bottom)
 
     def value(self, item: Any) -> tuple[Any, Any]:
+        if item is None:
+            return self.bottom
         one, other = item
         return (self.first.value(one), self.second.value(other))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import col
-from penstock.errors import BrokenClaim, WrongType
+from penstock.errors import BrokenClaim, NeedNotMet, WrongType
 from penstock.expr.runtime import NAN
 from penstock.lattice import BoolOr, Lattice, MapUnion, Max, Merging, Min, Pair, SetUnion
 from penstock.testing import Backend, check_lattice, check_ticks
@@ -159,6 +159,21 @@ def test_a_lattice_without_a_least_value_folds_the_rows_of_a_tick(backend: Backe
     )
 
 
+@pytest.mark.parametrize("lattice", [SetUnion(), MapUnion(Max()), Pair(Max(), SetUnion())])
+def test_a_null_makes_no_value_grow(lattice: Lattice) -> None:
+    flow = ps.Flow("nulls", ticks="given")
+    flow.sink("out", flow.source("items", object).lattice_fold(lattice))
+    assert [change.row for change in ps.Engine(flow).tick(items=[None, None])["out"]] == [lattice.bottom]
+
+
+@pytest.mark.parametrize("wrong", [Max, "max", None])
+def test_what_is_no_lattice_is_named(wrong: Any) -> None:
+    numbers = ps.Flow("wrong").source("n", int)
+    for method in (numbers.lattice_fold, numbers.lattice_reduce, numbers.state):
+        with pytest.raises(WrongType, match="needs a lattice, got"):
+            method(wrong)
+
+
 def test_nan_is_the_greatest_number_of_all(backend: Backend) -> None:
     def build(flow: ps.Flow) -> None:
         numbers = flow.source("x", float)
@@ -297,6 +312,21 @@ def test_a_value_of_all_rows_may_pass_a_threshold(build: Callable[[AnyStream], A
 
     ticks = run(flow_of, {"n": [1]}, {"n": [5]}, {"n": [7]})
     assert [[tuple(r) if isinstance(r, tuple) else (r,) for r in rows] for rows in ticks] == [[], [(3,)], []]
+
+
+def test_a_threshold_is_on_a_column_by_its_name_or_itself() -> None:
+    counts = ps.Flow("columns").source("n", int).group_by("value").agg(n=ps.count(), top=ps.max(col.value))
+    assert counts.at_least(2, column=col.n).schema == counts.at_least(2, column="n").schema
+    with pytest.raises(WrongType, match="at_least needs a column, got"):
+        counts.at_least(2, column=col.n + 1)  # type: ignore[arg-type]
+
+
+def test_what_is_counted_of_counts_may_fall() -> None:
+    flow = ps.Flow("counts of counts")
+    counts = flow.source("n", int).group_by("value").agg(n=ps.count())
+    flow.sink("out", counts.group_by("n").agg(values=ps.count()).at_least(2))
+    with pytest.raises(NeedNotMet, match="needs 'values' to only grow, and it may fall"):
+        ps.Engine(flow)
 
 
 def test_a_threshold_of_a_set_is_passed_when_it_is_part_of_it() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import col
-from penstock.errors import EvaluationError, UserFunctionFailed
+from penstock.errors import EvaluationError, UserFunctionFailed, WrongType
 from penstock.testing import Backend, check_ticks
 
 AnyStream = ps.Stream[Any, Any, Any, Any]
@@ -145,6 +145,12 @@ def test_numbers_per_key_begin_at_start(start: int) -> None:
         (1, "b"),
         (2, "a"),
     ]
+
+
+@pytest.mark.parametrize("wrong", [{"start": "1"}, {"start": 1.5}, {"start": True}, {"index": 3}])
+def test_numbers_begin_with_a_number_and_have_a_column(wrong: Any) -> None:
+    with pytest.raises(WrongType, match="enumerate"):
+        ps.Flow("numbers").source("n", int).enumerate(**wrong)
 
 
 def test_the_first_of_equal_rows_passes_once_for_ever_or_per_tick(backend: Backend) -> None:

@@ -29,6 +29,30 @@ def check_function(what: str, function: object, place: Place) -> None:
         )
 
 
+def check_lattice(what: str, lattice: object, place: Place) -> None:
+    """Raises `WrongType` for what is no lattice."""
+    from penstock.lattice import Lattice
+
+    if not isinstance(lattice, Lattice):
+        raise WrongType(
+            f"{what} needs a lattice, got {shown(lattice)}",
+            where=[place],
+            fix="one of penstock.lattice: Max(), SetUnion(), Pair(Max(), Min())",
+        )
+
+
+def check_numbering(start: object, index: object, place: Place) -> None:
+    """Raises `WrongType` for what rows are not numbered from, or under."""
+    if not isinstance(start, int) or isinstance(start, bool):
+        raise WrongType(
+            f"enumerate begins with a whole number, got {shown(start)}", where=[place], fix="start=1"
+        )
+    if not isinstance(index, str):
+        raise WrongType(
+            f"enumerate needs the name of a column, got {shown(index)}", where=[place], fix='index="number"'
+        )
+
+
 def accumulated_schema(function: Callable[..., Any], returns: Any, init: object) -> Schema:
     """The type of what is accumulated: as given, as annotated, or that of `init`; else any value."""
     if returns is not None:

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from penstock.errors import Place
 from penstock.expr.check import check
-from penstock.expr.tree import Expr, Ordering
+from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import INT64, AnyType, Field, Schema
 from penstock.flow.claims import MERGES, Claims
 from penstock.flow.columns import all_columns
@@ -20,6 +20,8 @@ from penstock.flow.fold_arguments import (
     accumulated_schema,
     check_function,
     check_init,
+    check_lattice,
+    check_numbering,
     item_column,
     key_columns,
     one_column,
@@ -314,6 +316,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "enumerate", place)
+        check_numbering(start, index, place)
         keys = key_columns("enumerate", per, self._schema, place)
         schema = with_columns_before((), (Field(index, INT64), *self._schema.fields), self._schema, place)
         operator = Enumerate(start, tuple(expr for _, expr in keys), life, nondet)
@@ -378,6 +381,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, kind.kind, place)
+        check_lattice(kind.kind, lattice, place)
         keys = key_columns(kind.kind, per, self._schema, place)
         item = item_column(kind.kind, value, self._schema, place, keys)
         typed = check(item, self._schema)
@@ -417,6 +421,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         place = Place.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "state", place)
+        check_lattice("state", lattice, place)
         keys = key_columns("state", per, self._schema, place)
         item = item_column("state", value, self._schema, place, keys)
         typed = check(item, self._schema)
@@ -425,7 +430,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         return self._add(operator, self._schema, name, place)
 
     def at_least(
-        self, threshold_value: object, *, column: str | None = None, name: str | None = None
+        self, threshold_value: object, *, column: Column | str | None = None, name: str | None = None
     ) -> Stream[Any, B, Append, NoOrder]:
         """The keys whose value in `column` has come to a threshold, each once (see `operators.at_least`).
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def threshold(
-    stream: StreamBase[Any, Any, Any, Any], value: object, column: str | None, place: Place
+    stream: StreamBase[Any, Any, Any, Any], value: object, column: Column | str | None, place: Place
 ) -> tuple[AtLeast, Schema]:
     """The operator, and the schema of what it sends: the keys, then the threshold.
 
@@ -28,7 +28,12 @@ def threshold(
     nodes, schema = stream.flow.nodes, stream.schema
     growth = growth_of(nodes, stream.node_id)
     growing = tuple(growth.columns) if growth is not None else ()
-    name = column if column is not None else growing[0] if len(growing) == 1 else None
+    if not isinstance(column, Column | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongType(
+            f"at_least needs a column, got {shown(column)}", where=[place], fix='at_least(100, column="n")'
+        )
+    named = column.name if isinstance(column, Column) else column
+    name = named if named is not None else growing[0] if len(growing) == 1 else None
     if name is None and growing:
         raise WrongType(
             "at_least does not know which column is meant",

@@ -40,13 +40,17 @@ def growth_of(nodes: Sequence[Node], node_id: int) -> Growth | None:
 def origin(nodes: Sequence[Node], node_id: int) -> Node:
     """The operator that makes what grows, or falls, in the output of node `node_id`.
 
-    It is the last one upstream whose own input grows in nothing.
+    It is the last one upstream that does not hand on what its own input grows in: an aggregate
+    of a table falls with the rows of it that are taken back, whatever grows in the table.
     """
     chain = _upstream(nodes, node_id)
     return next(
         node
         for node in chain
-        if len(node.inputs) != 1 or growth_of(nodes, node.inputs[0]) is None or node is chain[-1]
+        if len(node.inputs) != 1
+        or node.operator.growth([None]) is not None
+        or growth_of(nodes, node.inputs[0]) is None
+        or node is chain[-1]
     )
 
 
