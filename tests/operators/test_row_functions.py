@@ -91,6 +91,13 @@ def test_only_lists_become_rows() -> None:
         baskets.flatten("item")
 
 
+def test_a_list_is_named_as_every_column_is() -> None:
+    baskets = ps.Flow("lists").source("baskets", Basket)
+    assert baskets.flatten(col.items).schema == baskets.flatten("items").schema
+    with pytest.raises(WrongType, match="flatten needs a column, got"):
+        baskets.flatten(col.items == "tea")  # type: ignore[arg-type]
+
+
 def test_who_inspects_sees_every_change_and_changes_nothing() -> None:
     seen: list[int] = []
     ticks: list[Any] = [{"n": [2, 1]}, {"n": [ps.delete(2)]}, {}]
@@ -157,6 +164,13 @@ def test_ports_are_checked_when_the_flow_is_built() -> None:
         drawn.partition(lambda row: "a", ["a", "a"])
     with pytest.raises(WrongType, match="needs an expression or a function"):
         drawn.partition("shape", ["a"])  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("ports", [None, "open", [["a"]], 0])
+def test_ports_that_are_no_ports_are_named(ports: Any) -> None:
+    numbers = ps.Flow("ports").source("n", int)
+    with pytest.raises(WrongType, match="partition needs different ports, got"):
+        numbers.partition(lambda n: "a", ports)
 
 
 def test_a_port_may_be_null() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import WrongType
 from penstock.expr.build import col, lit
@@ -26,11 +26,12 @@ def split(
     what: str,
     stream: StreamBase[Any, Any, Any, Any],
     by: Expr | Callable[..., object],
-    tags: Sequence[Hashable],
+    ports: Iterable[Hashable],
     name: str | None,
     place: Place,
 ) -> dict[Hashable, Stream[Any, Any, Any, Any]]:
-    """The stream of each tag, for an operator `what`. Raises `WrongType`."""
+    """The stream of each of the tags `ports`, for an operator `what`. Raises `WrongType`."""
+    tags = _different(what, ports, place)
     values = _values(what, stream.schema, by, tags, place)
     schema = stream.schema
     port = "port"
@@ -46,6 +47,21 @@ def split(
     return streams
 
 
+def _different(what: str, ports: object, place: Place) -> tuple[Hashable, ...]:
+    """The tags, if there are any and no two are equal."""
+    given: object = ports
+    if isinstance(ports, Iterable) and not isinstance(ports, str):
+        listed = given = list(cast("Iterable[object]", ports))
+        if listed and all(isinstance(tag, Hashable) for tag in listed) and len(set(listed)) == len(listed):
+            return cast("tuple[Hashable, ...]", tuple(listed))
+    raise WrongType(
+        f"{what} needs different ports, got {shown(given)}",
+        where=[place],
+        why="Each row goes to exactly one of them.",
+        fix=f'{what}(ps.col.kind, ["open", "closed"])',
+    )
+
+
 def _values(
     what: str, schema: Schema, by: object, tags: Sequence[Hashable], place: Place
 ) -> tuple[Hashable, ...]:
@@ -53,13 +69,6 @@ def _values(
     if not isinstance(by, Expr) and not callable(by):
         raise WrongType(
             f"{what} needs an expression or a function, got {shown(by)}", where=[place], fix="ps.col.kind"
-        )
-    if not tags or len(set(tags)) < len(tags):
-        raise WrongType(
-            f"{what} needs different ports, got {shown(list(tags))}",
-            where=[place],
-            why="Each row goes to exactly one of them.",
-            fix=f'{what}(ps.col.kind, ["open", "closed"])',
         )
     if not isinstance(by, Expr):
         return tuple(tags)

@@ -47,7 +47,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         schema = result_schema("filter_map", function, returns, place, many=False, maybe=True)
         return self._add(FilterMap(function), schema, name, place)
 
-    def flatten(self, column: str | None = None, *, name: str | None = None) -> Stream[Any, B, G, O]:
+    def flatten(self, column: Column | str | None = None, *, name: str | None = None) -> Stream[Any, B, G, O]:
         """A row for each item of a list (see `operators.flatten`).
 
         column: the list; its items take its place beside the other columns. It is not
@@ -66,7 +66,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         schema = Schema(fields, None, scalar=self._schema.scalar)
         return self._add(Flatten(at), schema, name, place)
 
-    def _list_column(self, column: str | None, place: Place) -> int:
+    def _list_column(self, column: Column | str | None, place: Place) -> int:
         if column is None and len(self._schema.fields) > 1:
             raise WrongType(
                 "flatten needs to be told which column to flatten",
@@ -74,7 +74,12 @@ class StreamRows(StreamBase[T_co, B, G, O]):
                 why=f"The rows have {', '.join(self._schema.names)}.",
                 fix='flatten("items")',
             )
-        expr = Column(self._schema.names[0] if column is None else column)
+        if not isinstance(column, Column | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongType(
+                f"flatten needs a column, got {shown(column)}", where=[place], fix='flatten("items")'
+            )
+        named = self._schema.names[0] if column is None else column
+        expr = named if isinstance(named, Column) else Column(named)
         found = check(expr, self._schema).type
         if not isinstance(found, ListType | AnyType):
             raise WrongType(
@@ -133,11 +138,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         place = Place.of_caller()
         if isinstance(ports, int):
-            streams = split("partition", self, by, tuple(range(ports)), name, place)
+            streams = split("partition", self, by, range(ports), name, place)
             return cast("tuple[Stream[T_co, B, G, O], ...]", tuple(streams.values()))
-        return cast(
-            "dict[str, Stream[T_co, B, G, O]]", split("partition", self, by, tuple(ports), name, place)
-        )
+        return cast("dict[str, Stream[T_co, B, G, O]]", split("partition", self, by, ports, name, place))
 
     def demux(
         self, by: Expr | Callable[[T_co], Tag], tags: Iterable[Tag], *, name: str | None = None
@@ -152,7 +155,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         from penstock.flow.ports import split
 
         place = Place.of_caller()
-        return cast("dict[Tag, Stream[T_co, B, G, O]]", split("demux", self, by, tuple(tags), name, place))
+        return cast("dict[Tag, Stream[T_co, B, G, O]]", split("demux", self, by, tags, name, place))
 
     def unzip(self) -> tuple[Stream[Any, B, G, O], Stream[Any, B, G, O]]:
         """The first parts of pairs, and the second parts, as streams of values.
