@@ -38,3 +38,16 @@ def test_an_engine_that_was_interrupted_in_a_tick_goes_no_further() -> None:
         engine.tick(n=[1])
     with pytest.raises(EngineStopped, match="KeyboardInterrupt"):
         engine.tick()
+
+
+def test_rows_of_an_append_stream_are_plain_tuples_and_those_of_a_table_are_refused() -> None:
+    flow = ps.Flow("both")
+    words = flow.source("words", str)
+    flow.sink("words", words)
+    flow.sink("counts", words.group_by("value").agg(n=ps.count()))
+    output = ps.Engine(flow).tick(words=["a", "a"])
+    assert output["words"].is_append
+    assert output["words"].rows == [("a",), ("a",)]
+    assert not output["counts"].is_append
+    with pytest.raises(BadInput, match="come and go"):
+        _ = output["counts"].rows

@@ -217,3 +217,23 @@ def test_decimals_get_the_scale_of_their_column(given: str, inside: str) -> None
 def test_decimals_that_do_not_fit_are_refused(text: str) -> None:
     with pytest.raises(BadRow):
         from_user(schema_of(Cents), what="cents")([Cents(Decimal(text))])
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (int, 7, 2**63),
+        (int, -(2**63), True),
+        (str, "a", 7),
+        (bool, True, 1),
+        (bytes, b"a", "a"),
+        (str, "a", None),
+    ],
+)
+def test_a_long_list_is_checked_as_strictly_as_a_short_one(kind: type, good: object, bad: object) -> None:
+    convert = from_user(schema_of(kind), what="values")
+    assert convert([good] * 100) == [(good,)] * 100
+    for length in (1, 100):
+        with pytest.raises(BadRow) as refused:
+            convert([*[good] * (length - 1), bad])
+        assert refused.value.facts["row"] == length - 1

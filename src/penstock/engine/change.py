@@ -77,6 +77,21 @@ class Changes(Sequence[Change[Any]]):
     def raw(self) -> list[tuple[Any, ...]]:
         return [(*row, 1) for row in self._rows] if self._append else self._rows
 
+    @property
+    def is_append(self) -> bool:
+        """Whether rows are only ever added, so that every weight is +1."""
+        return self._append
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The rows of an append stream as plain tuples, without weights. Raises `BadInput` for a table's."""
+        if not self._append:
+            raise BadInput(
+                "the rows of a table come and go, so their weights cannot be left out",
+                fix="read `raw`, which has the weight as last field",
+            )
+        return self._rows
+
     def _change(self, row: tuple[Any, ...]) -> Change[Any]:
         if self._append:
             return Change(self._to_user(row), 1)

@@ -19,6 +19,10 @@ from penstock.expr.decimals import Shape
 from penstock.expr.runtime import NAN
 from penstock.expr.slow_values import SlowRows
 from penstock.expr.types import (
+    BOOL,
+    BYTES,
+    INT64,
+    STR,
     AnyType,
     BoolType,
     BytesType,
@@ -112,8 +116,10 @@ def _source(schema: Schema, *, weighted: bool) -> str:
         "    if type(weight) is not int or not weight:",
         "        nothing = not weighed(weight, len(out))",
     ]
+    at_once = _all_at_once(schema.fields[0].type) if schema.scalar and not weighted else None
     lines = [
         "def convert(rows):",
+        *([f"    if {at_once}:", "        return list(zip(rows))"] if at_once else []),
         "    out = []",
         "    nothing = False",
         "    append = out.append",
@@ -123,6 +129,21 @@ def _source(schema: Schema, *, weighted: bool) -> str:
         "    return [row for row in out if row[-1]] if nothing else out",
     ]
     return "\n".join(lines)
+
+
+def _all_at_once(type: DataType) -> str | None:
+    """Source of whether a long list of bare values is exact as a whole, by functions that run in C."""
+    kind = _CLASSES.get(type)
+    if kind is None:
+        return None
+    test = f"rows.__class__ is list and len(rows) >= {_LONG} and {{*map(type, rows)}} == {{{kind}}}"
+    if type == INT64:
+        test += f" and {-(2**63)} <= min(rows) and max(rows) < {2**63}"
+    return test
+
+
+_LONG = 32
+_CLASSES: dict[DataType, str] = {BOOL: "bool", BYTES: "bytes", INT64: "int", STR: "str"}
 
 
 def _test(field: Field, variable: str) -> str:
