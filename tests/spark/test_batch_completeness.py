@@ -8,7 +8,10 @@ import pytest
 import penstock.flow.operators as operators
 from penstock.flow import aggregates
 from penstock.flow.aggregates import Aggregation
+from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.graph.node import Operator
 from penstock.spark import batch  # noqa: F401 - registers the operators
 from penstock.spark.batch_aggregates import measure
@@ -25,11 +28,13 @@ def classes_of(base: type, package: str) -> list[type]:
     return [cls for cls in found if getattr(importlib.import_module(cls.__module__), cls.__name__) is cls]
 
 
-# A feedback stands in a loop always, and loops run in the in-process engine.
+# A feedback stands in a loop always, and loops run in the in-process engine. Signals do not run there at all:
+# tests/signals/test_among_streams.py has them.
+ELSEWHERE = (BagFeedback, Feedback, SignalOperator, ValueRows)
 OPERATORS = [
     cls
     for cls in classes_of(Operator, operators.__name__)
-    if cls is not Feedback and cls not in REFUSED_ON_SPARK
+    if not issubclass(cls, ELSEWHERE) and cls not in REFUSED_ON_SPARK
 ]
 AGGREGATIONS = classes_of(Aggregation, aggregates.__name__)
 

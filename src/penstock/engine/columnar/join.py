@@ -113,7 +113,7 @@ def plan_join(graph: FlowGraph, node: Node, appends: tuple[bool, bool], append: 
     operator = node.operator
     assert isinstance(operator, Join)
     if operator.how is not How.INNER:
-        raise NotLowered(f"a {operator.how.value} join works on rows")
+        raise NotLowered(f"{operator.how.value} joins work on rows")
     if Lifetime.TICK in operator.lifetimes:
         raise NotLowered("it answers each tick for itself")
     if not operator.left_keys:
