@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 from collections import Counter
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -204,3 +205,43 @@ def test_a_slot_of_one_key_is_never_moved() -> None:
     state.mappings["1.deferred"][()] = [("row",)] * 100_000
     state.settle()
     assert state.spilled == ()
+
+
+def in_memory(engine: ps.Engine) -> int:
+    """Bytes of the slots that are not in a file, as estimated."""
+    state: Any = engine._memory
+    return sum(estimated_bytes(mapping) for mapping in (*state.mappings.values(), *state._sharded.values()))
+
+
+def test_a_divided_slot_that_grows_is_held_to_the_bound_too() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.engine.engine.StateInMemory", partial(StateInMemory, sharded_from=2500))
+        engine = ps.Engine(totals_flow(), memory="4 MB")
+    for start in range(0, 12_000, 500):
+        engine.tick(orders=[ps.insert(Order(n, "a", 1)) for n in range(start, start + 500)])
+        assert in_memory(engine) < 4.5e6
+    assert engine.spilled_slots
+
+
+def test_values_that_grow_under_the_same_keys_are_held_to_the_bound_too() -> None:
+    flow = ps.Flow("joined")
+    orders, others = flow.table("orders", Order), flow.table("others", str)
+    on = ps.left.customer == ps.right.value
+    flow.sink("ids", orders.join(others, on=on).select(id=col.id))
+    engine = ps.Engine(flow, memory="2 MB")
+    for start in range(0, 30_000, 3000):
+        engine.tick(
+            orders=[ps.insert(Order(n, f"customer {n % 3000}", 1)) for n in range(start, start + 3000)]
+        )
+    assert engine.spilled_slots
+
+
+def test_what_grows_after_another_slot_went_to_a_file_is_held_to_the_bound_too() -> None:
+    bound = 10**6
+    state = StateInMemory([Slot("1.left"), Slot("2.right")], bound, lambda name, mapping: None)
+    state.mappings["1.left"].update((n, "x" * 100) for n in range(20_000))
+    state.settle()
+    assert state.spilled == ("1.left",)
+    state.mappings["2.right"].update((n, "x" * 100) for n in range(15_000))
+    state.settle()
+    assert state.spilled == ("1.left", "2.right")

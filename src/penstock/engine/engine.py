@@ -354,7 +354,7 @@ class Engine(RunsSignals):
             outputs = self._machine.tick(inputs)
             self._until_settled -= 1
             if self._until_settled < 0:
-                self._settle()
+                self._settle(sum(map(len, inputs.values())))
         except BaseException as error:  # Ctrl-C, too, leaves half a tick behind
             self._failure = error
             self._queues.wake()
@@ -376,11 +376,11 @@ class Engine(RunsSignals):
                 fix="make a new engine, or restore the last checkpoint",
             ) from self._failure
 
-    def _settle(self) -> None:
+    def _settle(self, came: int = 0) -> None:
         # A bound is kept after each tick; to divide what grows, a look now and then will do.
         self._until_settled = 0 if self._bounded_memory else _TICKS_BETWEEN_LOOKS
         if self._memory is not None:
-            self._memory.settle()
+            self._memory.settle(came)
 
     def _rebind(self, slot: str, mapping: SlotMapping) -> None:
         self._machine.rebind(slot, mapping)

@@ -25,6 +25,7 @@ SHARDED_FROM = 250_000
 """Entries from which a slot is divided: at 350,000 a dict is copied, for some 10 ms."""
 
 _MOVED_PER_LOOK = 64
+_ROWS_PER_LOOK = 10_000
 _FROZEN_EACH = 50_000
 _SAMPLE = 32
 _LEAST_HOT = 1_000
@@ -72,6 +73,7 @@ class StateInMemory:
         self._spilled: dict[str, SpilledSlot] = {}
         self._file: SpillFile | None = None
         self._entries_at_last_look = 0
+        self._rows_since_look = 0
         self._frozen = 0
 
     @property
@@ -84,20 +86,28 @@ class StateInMemory:
         """Names of the slots that are divided."""
         return tuple(self._sharded)
 
-    def settle(self) -> None:
-        """After a tick: divide what has become large, write out what is too much."""
+    def settle(self, came: int = 0) -> None:
+        """After a tick: divide what has become large, write out what is too much.
+
+        came: how many rows the tick took, which may have made values larger and no slot longer.
+        """
         for slot in self._spilled.values():
             slot.settle()
         for slot in self._moving:
             slot.move(_MOVED_PER_LOOK)
-        entries = sum(map(len, self.mappings.values()))
-        if entries > self._entries_at_last_look * 1.02 + 64:
-            self._entries_at_last_look = entries
+        entries = self._entries()
+        self._rows_since_look += came
+        if entries > self._entries_at_last_look * 1.02 + 64 or self._rows_since_look > _ROWS_PER_LOOK:
             self._look()
+            self._entries_at_last_look = self._entries()
+            self._rows_since_look = 0
         if entries > self._frozen + _FROZEN_EACH:
             # State stays and holds no cycles: the collector need not go through it again and again.
             self._frozen = entries
             gc.freeze()
+
+    def _entries(self) -> int:
+        return sum(map(len, self.mappings.values())) + sum(map(len, self._sharded.values()))
 
     def _look(self) -> None:
         if self._bound is not None:
