@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.errors import BadRow, NotPlainData, UserFunctionFailed
+from penstock.errors import BadRow, NotPlainData, UserFunctionFailed, WrongType
 from penstock.testing import Backend, check_ticks
 
 AnyStream = ps.Stream[Any, Any, Any, Any]
@@ -31,6 +32,28 @@ class Thing:
 
     def __init__(self, size: int) -> None:
         self.size = size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Thing) and other.size == self.size
+
+    def __hash__(self) -> int:
+        return hash(self.size)
+
+
+class Colour(Enum):
+    RED = 1
+
+
+class Bag:
+    """An object that is equal to nothing but itself."""
+
+    def __init__(self) -> None:
+        self.items: list[int] = []
+
+
+def put(bag: Bag, n: int) -> Bag:
+    bag.items.append(n)
+    return bag
 
 
 def add(total: int, n: int) -> int:
@@ -263,6 +286,35 @@ def test_any_hashable_value_may_be_accumulated() -> None:
         [],
         [frozenset({1, 2}), frozenset({0, 1, 2})],
     ]
+
+
+@pytest.mark.parametrize("init", [Bag(), Bag])
+def test_an_object_that_is_equal_to_nothing_else_is_no_init(init: Any) -> None:
+    numbers = ps.Flow("bags").source("n", int)
+    with pytest.raises(WrongType, match="its class Bag compares by identity"):
+        numbers.fold(init, put)
+    with pytest.raises(WrongType, match="its class Bag compares by identity"):
+        numbers.fold_keyed("value", init, put)
+
+
+@pytest.mark.parametrize("init", [None, Colour.RED, len, int])
+def test_what_cannot_be_altered_may_be_accumulated(init: Any) -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("n", int).fold(lambda: init, lambda kept, n: kept)
+
+    assert run(build, {}) == [[init]]
+
+
+def test_an_object_to_begin_with_is_shared_between_no_keys() -> None:
+    def grown(thing: Thing, n: int) -> Thing:
+        thing.size += n
+        return thing
+
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("n", int).fold_keyed("value", Thing(0), grown, into="thing")
+
+    ((one, two),) = run(build, {"n": [1, 5]})
+    assert (one.thing.size, two.thing.size) == (1, 5)
 
 
 def test_a_value_of_an_expression_may_be_folded() -> None:

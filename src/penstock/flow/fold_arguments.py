@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Sequence
+from enum import Enum
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 
 from penstock.errors import BadRow, Place, UnknownRowType, WrongType
@@ -89,7 +91,7 @@ def _schema_or_any(type_: Any) -> Schema:
 
 
 def check_init(what: str, init: object, schema: Schema, place: Place) -> None:
-    """Raises `WrongType` for an `init` that is no value of the type that is accumulated."""
+    """Raises `WrongType` for an `init` that is no value of the type that is accumulated, or none to compare."""
     value = init() if callable(init) else init
     try:
         from_user(schema, what="init")([value])
@@ -100,6 +102,23 @@ def check_init(what: str, init: object, schema: Schema, place: Place) -> None:
             why=error.why,
             fix="give returns= the type of what the function gives, and an init of that type",
         ) from None
+    if _is_one_object(value):
+        raise WrongType(
+            f"{what} cannot begin with {shown(value)}: its class {type(value).__name__} compares by identity",
+            where=[place],
+            why="What was accumulated is compared with what was sent before, and an object that the\n"
+            "function alters is the same object still: it would never be sent again.",
+            fix="accumulate plain data (numbers, tuples, a NamedTuple), of which the function makes a new value;\n"
+            "or give the class an __eq__ and a __hash__, and never alter its objects",
+        )
+
+
+def _is_one_object(value: object) -> bool:
+    """Whether it is equal to nothing but itself, and may be altered."""
+    kind = type(value)
+    if value is None or isinstance(value, Enum | type | FunctionType | BuiltinFunctionType):
+        return False
+    return kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
 
 
 def key_columns(what: str, by: object, schema: Schema, place: Place) -> Keys:

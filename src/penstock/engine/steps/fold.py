@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from penstock.engine.row import Row
@@ -73,7 +74,11 @@ class Folding(Step):
         if init is None:
             return "None"
         (inside,) = from_user(self.accumulated, what="init")([init])
-        return self.seen(self.writer.constant("init", inside))
+        seen = self.seen(self.writer.constant("init", inside))
+        if deepcopy(inside) is inside:
+            return seen
+        # An object of users, which no key shares with another.
+        return f"{self.writer.constant('deepcopy', deepcopy)}({seen})"
 
 
 class WholeFold(Folding):
