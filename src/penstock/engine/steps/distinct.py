@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Row
+from penstock.engine.row import Row, tuple_source
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
 from penstock.flow.lifetime import Lifetime
@@ -31,12 +31,22 @@ class AppendDistinctStep(Step):
         return (Slot(f"{self.node.id}.copies", transient=self.of_a_tick),)
 
     def consume(self, port: int, row: Row) -> None:
-        writer = self.writer
-        key = writer.fresh("row")
-        self.code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
+        writer, schema = self.writer, self.node.schema
+        key = writer.entry(schema, row.columns)
+        if key == tuple_source(row.columns) and row.whole is not None:
+            key, first = row.whole, row
+        else:
+            if not key.isidentifier():
+                name = writer.fresh("row")
+                self.code.line(f"{name} = {key}")
+                key = name
+            first = Row((key,))
         with self.code.block(f"if {writer.slot_get(self.node.id, 'copies')}({key}) is None:"):
             self.code.line(f"{writer.slot(self.node.id, 'copies')}[{key}] = 1")
-            self.emit(Row(writer.unpack(self.node.schema, key), key))
+            if len(schema.fields) > 1 and first is not row:
+                # Keys are canonical (one zero, one NaN), and so is what leaves.
+                first = Row(writer.unpack(schema, key), key)
+            self.emit(first)
 
 
 class TableDistinctStep(Step):
