@@ -20,7 +20,7 @@ import penstock as ps
 from penstock import col
 from penstock.engine.change import Changes
 from penstock.engine.columnar import choice
-from penstock.errors import BadInput, BadRow, EvaluationError
+from penstock.errors import BadInput, BadRow, EvaluationError, UserFunctionFailed
 from penstock.expr.annotations import Int32
 from penstock.expr.types import DecimalType
 from tests.properties.effort import examples
@@ -393,3 +393,50 @@ def test_what_stands_behind_and_or_or_fails_only_where_it_is_reached(first: bool
         except EvaluationError as error:
             told_by.append(error.what)
     assert told_by[0] == told_by[1]
+
+
+def sorted_ticks(flow: ps.Flow, columnar: Any, ticks: list[dict[str, Any]]) -> list[Any]:
+    """What the sinks say in each tick, whatever the order of the rows."""
+    engine = ps.Engine(flow, columnar=columnar, columnar_rows=2)
+    return [{name: sorted(made.raw) for name, made in engine.tick(**tick).items()} for tick in ticks]
+
+
+def test_a_function_that_fails_as_polars_does_is_not_called_again_over_half_of_a_tick() -> None:
+    calls: list[int] = []
+
+    def first_time_fails(row: Any) -> int:
+        calls.append(row.n)
+        if len(calls) == 1:
+            raise pl.exceptions.ComputeError("of the user")
+        return row.n
+
+    flow = ps.Flow("flaky")
+    flow.sink("out", flow.table("rows", int).group_by(k=col.value).agg(n=ps.count()).map(first_time_fails))
+    with pytest.raises(UserFunctionFailed, match="of the user"):
+        ps.Engine(flow, columnar="always").tick(rows=[1, 1])
+    assert calls == [2]
+
+
+def joined() -> ps.Flow:
+    flow = ps.Flow("joined")
+    a, b = flow.table("a", str), flow.table("b", str)
+    flow.sink("pairs", a.select(k=col.value).join(b.select(k=col.value), on="k"))
+    flow.sink("rows", a)
+    flow.sink("counts", a.group_by(k=col.value).agg(n=ps.count()))
+    return flow
+
+
+def test_state_that_cannot_stand_in_columns_stays_in_rows() -> None:
+    ticks = [{"a": ["\ud800"]}, {"a": ["x", "y", "z"], "b": ["x", "y"]}]
+    assert sorted_ticks(joined(), "always", ticks) == sorted_ticks(joined(), "never", ticks)
+
+
+@pytest.mark.parametrize("copies", [2**40, 2**62, 2**63 - 1, -(2**63), 2**63])
+@pytest.mark.parametrize("others", [1, 2**31, -(2**40)])
+def test_weights_beyond_64_bits_count_as_in_rows(copies: int, others: int) -> None:
+    ticks = [
+        {"a": [ps.Change("x", copies), ps.Change("y", 1)], "b": [ps.Change("x", others), ps.Change("y", 1)]},
+        {"a": [ps.Change("x", copies)] * 4, "b": [ps.Change("x", 1), ps.Change("y", 1)]},
+        {"b": [ps.Change("x", others)] * 3},
+    ]
+    assert sorted_ticks(joined(), "always", ticks) == sorted_ticks(joined(), "never", ticks)

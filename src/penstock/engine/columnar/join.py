@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 
-from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, of_rows
+from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, of_rows
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered import Lowered, NotLowered
-from penstock.engine.columnar.stream import Stream, stream_of, unknown_stream
+from penstock.engine.columnar.stream import Stream, heaviest, refuse_heavy, stream_of, unknown_stream
 from penstock.engine.columnar.values import from_series
 from penstock.engine.steps.inner_join import SIDES
 from penstock.engine.transients import pair_schema
@@ -193,12 +193,19 @@ class HeldJoin:
             if self._held[1]:
                 pairs.append(plan.pair(news[0].lazy(), _together(self._held[1]), 0))
             left.append(news[0])
+        if not any(plan.appends):
+            right = [*self._held[1], *([] if news[1] is None else [news[1]])]
+            most = [max(map(heaviest, side), default=0) for side in (left, right)]
+            if most[0] * most[1] >= 2**63:
+                raise Declined
         if news[1] is not None and left:
             pairs.append(plan.pair(_together(left), news[1].lazy(), 1))
         if not pairs:
             empty = unknown_stream(plan.pairs, plan.append)
             return plan.output(empty)
         frame = (pairs[0] if len(pairs) == 1 else pl.concat(pairs)).collect()
+        if not plan.append:
+            refuse_heavy(frame)
         if computed_on or plan.operator.residual is not None:
             return plan.output(stream_of(Columns(plan.pairs, plan.append, frame)))
         unknown = unknown_stream(plan.pairs, plan.append)

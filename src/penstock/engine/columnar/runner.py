@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 Rows = list[tuple[Any, ...]]
 Given = Rows | Columns
 Function = Callable[..., tuple[Rows, ...]]
+
+
+class OnFrames(NamedTuple):
+    """What a tick comes to on frames, before anything is changed.
+
+    leaving: rows of columnar nodes. feeds: what the rest reads. news: what joins are to remember.
+    """
+
+    leaving: dict[int, Given]
+    feeds: list[Rows]
+    news: dict[int, list[pl.DataFrame | None]]
 
 
 class PartRunner:
@@ -71,14 +82,23 @@ class PartRunner:
         }
 
     def __call__(self, *inputs: Given) -> tuple[Given, ...]:
-        if self._is_worth_it(inputs):
-            try:
-                return self._on_frames(inputs)
-            except (Declined, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-                # Nothing has changed so far; in rows, what fails fails as ever.
-                pass
-        self.settle()
-        return self._function(*[as_rows(given) for given in inputs])
+        made: OnFrames | None = None
+        try:
+            if self._is_worth_it(inputs):
+                made = self._on_frames(inputs)
+        except (Declined, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+            # Nothing has changed so far; in rows, what fails fails as ever.
+            pass
+        if made is None:
+            self.settle()
+            return self._function(*[as_rows(given) for given in inputs])
+        # From here on nothing is declined: state changes, and users' functions are called.
+        for node, frames in made.news.items():
+            self.joins[node].add(frames)
+        part = self._shape.part
+        outputs = [n for n in part.outputs if n in self._shape.rest]
+        leaving = {**made.leaving, **dict(zip(outputs, self._rest(*made.feeds), strict=True))}
+        return tuple(leaving[n] for n in part.outputs)
 
     def settle(self) -> None:
         """Bring all state into the slots."""
@@ -93,7 +113,7 @@ class PartRunner:
             return False
         return all(join.take(count, lazily=self._lazily) for join in self.joins.values())
 
-    def _on_frames(self, inputs: Sequence[Given]) -> tuple[Given, ...]:
+    def _on_frames(self, inputs: Sequence[Given]) -> OnFrames:
         shape, part = self._shape, self._shape.part
         given = dict(zip(part.inputs, inputs, strict=True))
         streams: dict[int, Stream] = {}
@@ -120,12 +140,7 @@ class PartRunner:
             else self._as_fed(feed.source, given, left, stream)
             for feed in shape.feeds
         ]
-        # From here on nothing is declined any more.
-        for node_id, frames in news.items():
-            self.joins[node_id].add(frames)
-        outputs = [n for n in part.outputs if n in shape.rest]
-        left.update(zip(outputs, self._rest(*feeds), strict=True))
-        return tuple(left[n] for n in part.outputs)
+        return OnFrames(left, feeds, news)
 
     def _new_rows(self, node: int, port: int, side: Stream) -> pl.DataFrame | None:
         frame = self._shape.joins[node].keyed(port, side).collected()

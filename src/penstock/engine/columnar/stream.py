@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
+from typing import Any
 
 import polars as pl
 
@@ -18,6 +19,9 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.union import Union
 from penstock.graph.node import Operator
+
+_MOST_COPIES = 2**53
+"""Leaves room for the sums of as many streams as a flow may unite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,23 @@ def refuse_marked(frame: pl.DataFrame) -> None:
         raise Declined
 
 
+def heaviest(frame: pl.DataFrame) -> int:
+    """The largest weight of a frame, whatever its sign; 0 where it has no rows."""
+    low: Any = frame[WEIGHT].min()
+    high: Any = frame[WEIGHT].max()
+    return max(-(low or 0), high or 0)
+
+
+def refuse_heavy(frame: pl.DataFrame) -> None:
+    """Raises `Declined` where the weights of a frame might sum to more than 64 bits hold."""
+    if heaviest(frame) * frame.height >= _MOST_COPIES:
+        raise Declined
+
+
 def stream_of(columns: Columns) -> Stream:
-    """Given rows as a stream."""
+    """Given rows as a stream. Raises `Declined` where their weights are too large to be summed."""
+    if not columns.append:
+        refuse_heavy(columns.frame)
     known = known_columns(columns.schema, columns.frame)
     return Stream(columns.schema, columns.append, columns.frame.lazy(), tuple(known), len(columns))
 
