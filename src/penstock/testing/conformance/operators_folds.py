@@ -82,15 +82,22 @@ def _lattice(site: Site) -> Merging:
 
 
 def _lattice_fold(site: Site) -> Outputs:
-    if site.on_cycle and site.lifetime() == "tick":
-        return grown(site.input, site.function("init")(), site.function("fn"))
+    if site.on_cycle:
+        return _grown(site, {(): site.function("init")()})
     return site.shown(site.input.lattice_fold(_lattice(site), lifetime=site.lifetime()))
 
 
 def _lattice_reduce(site: Site) -> Outputs:
-    if site.on_cycle and site.lifetime() == "tick":
-        return grown(site.input, None, site.function("fn"))
+    if site.on_cycle:
+        return _grown(site, {})
     return site.shown(site.input.lattice_reduce(_lattice(site), lifetime=site.lifetime()))
+
+
+def _grown(site: Site, least: Mapping[Any, Any]) -> Rows:
+    """The value of all rows, under one key."""
+    rows = site.input.map(lambda row: ((), row), returns=object)
+    values = grown(site, rows, least, site.function("fn"), site.lifetime())
+    return values.map(lambda pair: pair[1], returns=object)
 
 
 def _lattice_fold_batch(site: Site) -> Outputs:

@@ -118,11 +118,9 @@ def _aggregated(site: Site, port: str) -> Rows:
 
 
 def _merged(site: Site, port: str) -> Rows:
-    """One row per key of an input whose values grow in a lattice."""
+    """One row per key of an input whose values grow in a lattice; a static one as changes."""
     function, lifetime = rows_function(site.node.arguments[port]["fn"]), site.lifetime(int(port))
     rows = pairs(site.at(port))
-    if site.on_cycle and lifetime == "tick":
-        return grown(rows, None, function, per_key=True)
     return rows.lattice_reduce(Merging(None, function), per="key", value="value", lifetime=lifetime)
 
 
@@ -134,13 +132,23 @@ def _joining(
     left: Callable[[Site, str], Rows], right: Callable[[Site, str], Rows]
 ) -> Callable[[Site], Outputs]:
     def build(site: Site) -> Outputs:
-        one, other = left(site, "0"), right(site, "1")
-        if site.on_cycle:  # an aggregate takes back, which nothing on a cycle can: it is shown instead
-            one, other = site.shown(one), site.shown(other, 1)
-            return _joined(one.join(other, on="key", lifetime="tick", suffix=_SUFFIX))
-        return _joined(site.shown_if_both(one.join(other, on="key", lifetime=site.lifetimes, suffix=_SUFFIX)))
+        if not site.on_cycle:
+            one, other = left(site, "0"), right(site, "1")
+            both = one.join(other, on="key", lifetime=site.lifetimes, suffix=_SUFFIX)
+            return _joined(site.shown_if_both(both))
+        # An aggregate takes back, which nothing on a cycle can: it is shown in each tick instead.
+        one, other = _shown(left, site, "0"), _shown(right, site, "1")
+        return _joined(one.join(other, on="key", lifetime="tick", suffix=_SUFFIX))
 
     return build
+
+
+def _shown(side: Callable[[Site, str], Rows], site: Site, port: str) -> Rows:
+    """What a side shows in each tick, on a cycle."""
+    if side is not _merged:
+        return site.shown(side(site, port), int(port))
+    function = rows_function(site.node.arguments[port]["fn"])
+    return pairs(grown(site, site.at(port), {}, function, site.lifetime(int(port))))
 
 
 BUILDERS: Mapping[str, Callable[[Site], Any]] = {

@@ -98,21 +98,38 @@ def in_order(stream: Rows) -> Rows:
     return stream.assume_ordered()
 
 
-def grown(stream: Rows, least: Any, function: Callable[[Any, Any], Any], *, per_key: bool = False) -> Rows:
-    """The values of this tick that merging has grown to, each when it has; of pairs per key.
+_BEGIN, _END = object(), object()
+"""What stands before and behind the rows that a tick begins with."""
 
-    This is a lattice fold on a cycle, where it waits for nothing. `least` None: the first item is a value.
+
+def grown(
+    site: Site,
+    stream: Rows,
+    least: Mapping[Any, Any],
+    function: Callable[[Any, Any], Any],
+    lifetime: Any,
+) -> Rows:
+    """What merging has made of pairs, per key: once of all that a tick begins with, then when it has grown.
+
+    This is a lattice fold on a cycle, where it waits for nothing and takes nothing back. A
+    static one begins with the values that it has.
+
+    least: values by key that are there from the start.
     """
+    tick = site.flow.initialize().every_tick()
+    begin, end = (tick.map(lambda _, at=at: at, returns=object) for at in (_BEGIN, _END))
 
-    def step(value: Any, row: Any) -> Any:
-        item = row.value if per_key else row
-        merged = item if value is None else function(value, item)
-        return merged, (merged != value, Pair(row.key, merged) if per_key else merged)
+    def step(carried: tuple[Mapping[Any, Any], bool], row: Any) -> Any:
+        values, gathering = carried
+        if row is _BEGIN:
+            return (values, True), ()
+        if row is _END:
+            return (values, False), tuple(values.items())
+        key, item = row
+        merged = function(values[key], item) if key in values else item
+        has_grown = key not in values or merged != values[key]
+        return ({**values, key: merged}, gathering), ((key, merged),) if has_grown and not gathering else ()
 
-    flagged = in_order(stream).scan(
-        lambda: least, step, per="key" if per_key else (), lifetime="tick", returns=object
-    )
-    news = flagged.filter(lambda made: bool(made[0]))
-    if per_key:
-        return news.map(lambda made: Pair(*made[1]), returns=Pair)
-    return news.map(lambda made: made[1], returns=object)
+    rows = in_order(begin.union(stream, end))
+    shown = rows.scan(lambda: (least, False), step, lifetime=lifetime, returns=object)
+    return shown.flat_map(lambda made: made, returns=object)
