@@ -440,3 +440,38 @@ def test_weights_beyond_64_bits_count_as_in_rows(copies: int, others: int) -> No
         {"b": [ps.Change("x", others)] * 3},
     ]
     assert sorted_ticks(joined(), "always", ticks) == sorted_ticks(joined(), "never", ticks)
+
+
+def moments(count: int, unit: Any) -> Any:
+    return pl.DataFrame({"value": [count]}).cast(pl.Datetime(unit, "UTC"))
+
+
+@pytest.mark.parametrize("columnar", ["always", "never"])
+@pytest.mark.parametrize(
+    ("row", "frame"),
+    [
+        (datetime, moments(2**62, "ms")),
+        (datetime, moments(-(2**63), "us")),
+        (date, pl.DataFrame({"value": [2**31 - 1]}).cast(pl.Int32).cast(pl.Date)),
+        (date, pa.table({"value": pa.array([2**31 - 1], pa.date32())})),
+        (int, pa.table([pa.array([1]), pa.array([2])], names=["value", "value"])),
+        (int, pa.chunked_array([[1, 2]])),
+    ],
+    ids=["late moment", "early moment", "polars date", "pyarrow date", "two columns of one name", "no table"],
+)
+def test_a_frame_that_cannot_be_read_is_refused(columnar: Any, row: Any, frame: Any) -> None:
+    engine = passing(row, columnar=columnar)
+    with pytest.raises(BadInput):
+        engine.tick(rows=frame)
+    engine.tick(rows=[])
+
+
+@pytest.mark.parametrize("columnar", ["always", "never"])
+def test_a_frame_that_can_be_read_only_once_is_taken_whole(columnar: Any) -> None:
+    for values, expected in ([1, 2], [1, 2]), ([], []):
+        reader = pa.table({"value": pa.array(values, pa.int64())}).to_reader()
+        made = passing(int, columnar=columnar).tick(rows=reader)["out"]
+        assert [change.row for change in made] == expected
+    reader = pa.table({"value": [1.0, 2.0]}).to_reader()
+    with pytest.raises(BadRow, match="got float"):
+        passing(int, columnar=columnar).tick(rows=reader)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 from penstock.engine.change import Change, Changes
 from penstock.engine.columnar.choice import ColumnarName, columnar_from
 from penstock.engine.event_time import EventTime
-from penstock.engine.frames import is_frame, rows_of_frame
+from penstock.engine.frames import is_frame, read_whole, rows_of_frame
 from penstock.engine.loop_bound import bound_loops
 from penstock.engine.machine import Machine
 from penstock.engine.memory import StateInMemory, bytes_of
@@ -216,6 +216,7 @@ class Engine(RunsSignals):
 
     def _from_frame(self, name: str, frame: Any, *, in_columns: bool) -> Any:
         graph = self.program.graph
+        frame = read_whole(frame)
         if in_columns and len(frame) >= self._machine.least:
             columns = self._in_columns(name, frame)
             if columns is not None:

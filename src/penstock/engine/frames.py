@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from penstock.expr.types import Schema
 
 Rows = list[tuple[Any, ...]]
@@ -40,7 +43,7 @@ def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
     change: the class of a row with its weight, for a table; the weights are in a column
             `weight`, where the rows themselves have none of that name.
 
-    Raises `BadInput` for a frame that cannot be read without Polars or pyarrow.
+    Raises `BadInput` for a frame that cannot be read, or not without Polars.
     """
     columns = _columns(frame)
     weights = None
@@ -74,22 +77,55 @@ def in_columns(schema: Schema, append: bool, rows: Rows) -> InColumns:
     return of_rows(schema, append, rows)
 
 
+def read_whole(given: Any) -> Any:
+    """The same rows as a table that may be read again. Raises `BadInput` where it cannot be read."""
+    if hasattr(given, "__len__"):
+        return given
+    make = _polars_frame_class(given)
+    with _read(given):
+        return make(given)
+
+
 def _columns(frame: Any) -> dict[str, list[Any]]:
     if hasattr(frame, "column_names") and hasattr(frame, "to_pydict"):  # of pyarrow
-        return cast("dict[str, list[Any]]", frame.to_pydict())
+        names = frame.column_names
+        if len(set(names)) < len(names):
+            raise BadInput("a frame has two columns of one name", why=f"Its columns are {', '.join(names)}.")
+        with _read(frame):
+            return cast("dict[str, list[Any]]", frame.to_pydict())
     if not hasattr(frame, "to_dict") or not hasattr(frame, "get_columns"):
-        try:
-            import polars as pl
-        except ImportError as error:
-            raise BadInput(
-                f"a {type(frame).__name__} is read by Polars, which cannot be imported",
-                why=str(error),
-                fix="pip install 'penstock[columnar]', or give rows",
-            ) from error
-        frame = pl.DataFrame(frame)
-    try:
+        make = _polars_frame_class(frame)
+        with _read(frame):
+            frame = make(frame)
+    with _read(frame):
         return {series.name: series.to_list() for series in frame.get_columns()}
-    except (ValueError, OverflowError) as error:
+
+
+def _polars_frame_class(frame: object) -> Any:
+    try:
+        import polars as pl
+    except ImportError as error:
         raise BadInput(
-            "a frame holds what no value of Python is", why=str(error), fix="leave it out"
+            f"a {type(frame).__name__} is read by Polars, which cannot be imported",
+            why=str(error),
+            fix="pip install 'penstock[columnar]', or give rows",
         ) from error
+    return pl.DataFrame
+
+
+@contextmanager
+def _read(frame: object) -> Generator[None]:
+    """Inside, what goes wrong is about the values of a frame, or about how they stand in it."""
+    try:
+        yield
+    except BaseException as error:
+        # A panic of Polars, which is no `Exception`, is about a date that Python does not have.
+        if isinstance(error, ValueError | OverflowError) or type(error).__name__ == "PanicException":
+            raise BadInput(
+                "a frame holds what no value of Python is", why=str(error), fix="leave it out"
+            ) from error
+        if isinstance(error, Exception):
+            raise BadInput(
+                f"a {type(frame).__name__} is no table", why=str(error), fix="give rows, or a data frame"
+            ) from error
+        raise

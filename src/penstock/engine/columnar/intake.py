@@ -119,7 +119,14 @@ def _is_right(field: Field, column: list[Any]) -> bool:
 
 def columns_of_frame(schema: Schema, append: bool, given: Any) -> Columns | None:
     """A frame in columns as they are inside; None where one is not plainly right."""
-    frame = given if isinstance(given, pl.DataFrame) else pl.DataFrame(given)
+    try:
+        frame = given if isinstance(given, pl.DataFrame) else pl.DataFrame(given)
+        return _columns_of(schema, append, frame)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return None
+
+
+def _columns_of(schema: Schema, append: bool, frame: pl.DataFrame) -> Columns | None:
     names = list(frame.columns)
     weighted = not append and WEIGHT_COLUMN in names and WEIGHT_COLUMN not in schema.names
     if weighted:
@@ -128,21 +135,16 @@ def columns_of_frame(schema: Schema, append: bool, given: Any) -> Columns | None
     if set(own) != set(names):
         return None
     taken: dict[str, pl.Series] = {}
-    try:
-        for at, (field, name) in enumerate(zip(schema.fields, own, strict=True)):
-            series = _accepted(field.type, frame[name])
-            if series is None or (series.null_count() and not field.nullable):
-                return None
-            taken[str(at)] = series
-        if not append:
-            weights = (
-                frame[WEIGHT_COLUMN] if weighted else pl.repeat(1, frame.height, dtype=pl.Int64, eager=True)
-            )
-            if not weights.dtype.is_integer() or weights.null_count():
-                return None
-            taken[WEIGHT] = weights.cast(pl.Int64)
-    except pl.exceptions.PolarsError:
-        return None
+    for at, (field, name) in enumerate(zip(schema.fields, own, strict=True)):
+        series = _accepted(field.type, frame[name])
+        if series is None or (series.null_count() and not field.nullable):
+            return None
+        taken[str(at)] = series
+    if not append:
+        weights = frame[WEIGHT_COLUMN] if weighted else pl.repeat(1, frame.height, dtype=pl.Int64, eager=True)
+        if not weights.dtype.is_integer() or weights.null_count():
+            return None
+        taken[WEIGHT] = weights.cast(pl.Int64)
     made = pl.DataFrame(taken)
     return Columns(schema, append, made if append else made.filter(pl.col(WEIGHT) != 0))
 
@@ -172,7 +174,7 @@ def _decimals(type: DecimalType, series: pl.Series) -> pl.Series | None:
 
 @_accepted.register(DateType)
 def _dates(type: DateType, series: pl.Series) -> pl.Series | None:
-    return series if series.dtype == pl.Date and _in_years(series.dt.year()) else None
+    return series if series.dtype == pl.Date and _in_years(series) else None
 
 
 @_accepted.register(StrType)
@@ -188,9 +190,11 @@ def _timestamps(type: TimestampType, series: pl.Series) -> pl.Series | None:
     if not isinstance(dtype, pl.Datetime) or dtype.time_zone is None or dtype.time_unit == "ns":
         return None
     moments = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    return moments.cast(pl.Datetime("us")) if _in_years(moments.dt.year()) else None
+    return moments.cast(pl.Datetime("us")) if _in_years(moments) else None
 
 
-def _in_years(years: pl.Series) -> bool:
-    """Whether Python has dates in all of these years."""
-    return bool(years.is_between(1, 9999).all())
+def _in_years(days: pl.Series) -> bool:
+    """Whether Python has all of these dates or moments."""
+    years = days.dt.year()
+    # Polars has no year for some, and gives null.
+    return years.null_count() == days.null_count() and bool(years.is_between(1, 9999).all())
