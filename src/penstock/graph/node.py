@@ -165,4 +165,10 @@ class FlowGraph:
 
     def same_tick_edges(self) -> Iterator[Edge]:
         """Edges whose rows are seen in the tick in which they are sent."""
-        return (e for e in self.edges() if self.port(e).delay is Delay.NONE)
+        for node in self.nodes:
+            if not node.inputs:
+                continue
+            ports = node.operator.ports()
+            for port, source in enumerate(node.inputs):
+                if ports[port].delay is Delay.NONE:
+                    yield Edge(source, node.id, port)
