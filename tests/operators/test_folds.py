@@ -370,6 +370,85 @@ def test_what_is_accumulated_goes_on_after_a_restart(tmp_path: Path) -> None:
     }
 
 
+class Tally(NamedTuple):
+    count: int
+    seen: list[str]
+
+
+def restarted(flow: Callable[[], ps.Flow], rows: list[Any], folder: Path) -> list[list[Any]]:
+    """The rows that one run gives, and those of two that share a checkpoint, as changes of the rest."""
+    found: list[list[Any]] = []
+    for place, counts in ((folder / "one", [len(rows)]), (folder / "two", [1, len(rows)])):
+        found.append([])
+        for count in counts:
+            sink = ps.io.Memory()
+            source = ps.io.Rows([[row] for row in rows[:count]])
+            ps.run(flow(), sources={"n": source}, sinks={"out": sink}, checkpoint=place)  # type: ignore[arg-type]
+            found[-1].extend(sink.changes())
+    return found
+
+
+def listed(all_: list[Any] | None, n: int) -> tuple[list[Any] | None, int]:
+    return [*(all_ or []), (n,)], len(all_ or [])
+
+
+def nested(kept: dict[str, Any], n: int) -> tuple[dict[str, Any], int]:
+    kept.setdefault("all", []).append(n)
+    return kept, len(kept["all"])
+
+
+def tallied(tally: Tally | None, n: int) -> tuple[Tally, int]:
+    before = tally or Tally(0, [])
+    return Tally(before.count + n, [*before.seen, str(n)]), len(before.seen)
+
+
+SCANS: list[tuple[str, Callable[[AnyStream], AnyStream]]] = [
+    ("a list, said", lambda n: n.scan(None, lambda a, x: ((a or []) + [x], len(a or [])), carries=list[int])),
+    ("a list, annotated", lambda n: n.scan(None, listed)),
+    ("a row, annotated", lambda n: n.scan(None, tallied)),
+    ("a row, begun with", lambda n: n.scan(Tally(0, []), lambda a, x: (a._replace(count=x), a.count))),
+    ("a table", lambda n: n.scan({}, lambda a, x: ({**a, x: (x,)}, len(a)))),
+    ("a set", lambda n: n.scan(frozenset(), lambda a, x: (a | {x}, len(a)))),
+    ("an end", lambda n: n.scan(0, lambda a, x: (x, a) if a < 5 else None)),
+]
+
+
+@pytest.mark.parametrize("scan", [scan for _, scan in SCANS], ids=[what for what, _ in SCANS])
+def test_a_scan_carries_the_same_whether_or_not_the_run_was_restarted(
+    scan: Callable[[AnyStream], AnyStream], tmp_path: Path
+) -> None:
+    def flow() -> ps.Flow:
+        made = ps.Flow("scan")
+        made.sink("out", scan(made.source("n", int)).map(repr, returns=str))
+        return made
+
+    whole, parts = restarted(flow, [5, 2, 7, 1], tmp_path)
+    assert whole == parts != []
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda n: n.scan(None, lambda a, x: ([*(a or []), x], x)),
+        lambda n: n.scan({}, nested),
+        lambda n: n.scan(None, lambda a, x: (Range(x, x), x)),
+        lambda n: n.fold(None, lambda a, x: Range(x, x)),
+        lambda n: n.fold_keyed("value", None, into="one", function=lambda a, x: (Range(x, x),)),
+    ],
+)
+def test_what_would_come_back_as_something_else_is_refused_when_it_is_stored(
+    build: Callable[[AnyStream], AnyStream], tmp_path: Path
+) -> None:
+    def flow() -> ps.Flow:
+        made = ps.Flow("scan")
+        made.sink("out", build(made.source("n", int)).map(repr, returns=str))
+        return made
+
+    assert ps.Engine(flow()).tick(n=[1, 2])["out"]
+    with pytest.raises(NotPlainData, match=r"a (list|Range) cannot be stored where any value may stand"):
+        ps.run(flow(), sources={"n": [1, 2]}, sinks={"out": ps.io.Memory()}, checkpoint=tmp_path)
+
+
 def test_a_value_that_is_no_plain_data_works_in_memory_and_is_refused_by_a_checkpoint(tmp_path: Path) -> None:
     def flow() -> ps.Flow:
         made = ps.Flow("thing")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Engine, col
 from penstock.expr.runtime import NAN
+from penstock.state.exact import Exact
 from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.properties.effort import examples
 
@@ -31,6 +32,8 @@ def stored(value: Any) -> Any:
         return {stored(key): stored(part) for key, part in value.items()}
     if isinstance(value, float) and value != value:
         return NAN
+    if isinstance(value, Exact):
+        return Exact(stored(value.value))
     assert value is None or type(value) in PLAIN, f"state is plain data, found {value!r}"
     return value
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
+from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import IntEnum
+from typing import NamedTuple
 
 import msgpack
 import pytest
@@ -15,6 +19,7 @@ from hypothesis import strategies as st
 from penstock.errors import CheckpointDamaged, NotPlainData
 from penstock.expr.runtime import NAN
 from penstock.state.codec import decode, key_encoder, value_encoder
+from penstock.state.exact import Exact
 
 scalars = (
     st.none()
@@ -119,6 +124,42 @@ def test_bytes_not_made_here_are_refused(data: bytes) -> None:
 def test_only_plain_data_is_encoded(value: object) -> None:
     with pytest.raises(NotPlainData, match="cannot be stored"):
         value_encoder()(value)
+
+
+class Point(NamedTuple):
+    x: int
+
+
+class Size(IntEnum):
+    BIG = 1
+
+
+def test_values_of_any_type_come_back_as_they_were() -> None:
+    value = (None, True, 1, 2.5, "a", b"b", Decimal("1.0"), date(2001, 1, 1), (), {("k",): frozenset({1})})
+    again = decode(value_encoder()(("row", Exact(value))))
+    assert again == ("row", Exact(value))
+    assert [type(part) for part in again[1].value] == [type(part) for part in value]
+    assert decode(value_encoder()(Exact((-NAN,)))).value[0] is NAN
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ([], "a list .*would come back as a tuple"),
+        ((1, ("a", [2])), "a list .*would come back as a tuple"),
+        ({"a": {"b": []}}, "a list .*would come back as a tuple"),
+        (frozenset({Point(1)}), "a Point .*would come back as a tuple"),
+        ({Point(1): 1}, "a Point .*would come back as a tuple"),
+        (Size.BIG, "a Size .*would come back as a int"),
+        (defaultdict(int), "a defaultdict .*would come back as a dict"),
+        (bytearray(), "a bytearray .*would come back as a bytes"),
+        (object(), "a object cannot be stored"),
+    ],
+)
+def test_values_of_any_type_that_would_come_back_as_others_are_refused(value: object, told: str) -> None:
+    with pytest.raises(NotPlainData) as refused:
+        value_encoder()(Exact(value))
+    assert re.search(told, f"{refused.value.what} {refused.value.why}", re.DOTALL)
 
 
 def test_a_date_is_not_a_timestamp() -> None:

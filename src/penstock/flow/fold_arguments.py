@@ -9,6 +9,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 
 from penstock.errors import BadRow, Place, UnknownRowType, WrongType
+from penstock.expr.annotations import is_row_class
 from penstock.expr.check import check
 from penstock.expr.rows import derived_schema, from_user, schema_of
 from penstock.expr.tree import Column, Expr, Ordering
@@ -69,10 +70,29 @@ def scanned_schema(function: Callable[..., Any], returns: Any) -> Schema:
     """The type of the rows that a scanning function sends: as given, or as annotated; else any value."""
     if returns is not None:
         return schema_of(returns)
-    for option in (_returned(function), *typing.get_args(_returned(function))):
+    pair = _returned_pair(function)
+    return schema_of(object) if pair is None else _schema_or_any(pair[1])
+
+
+def carried_schema(function: Callable[..., Any], carries: Any, init: object) -> Schema:
+    """The type that a scanning function carries along: as given, as annotated, or the row that `init` is."""
+    if carries is not None:
+        return schema_of(carries)
+    pair = _returned_pair(function)
+    if pair is not None:
+        return _schema_or_any(pair[0])
+    kind = type(init() if callable(init) else init)
+    return _schema_or_any(kind) if is_row_class(kind) else schema_of(object)
+
+
+def _returned_pair(function: Callable[..., Any]) -> tuple[Any, Any] | None:
+    """The parts of the pair that a return annotation names."""
+    returned = _returned(function)
+    for option in (returned, *typing.get_args(returned)):
         if typing.get_origin(option) is tuple and len(typing.get_args(option)) == 2:
-            return _schema_or_any(typing.get_args(option)[1])
-    return schema_of(object)
+            first, second = typing.get_args(option)
+            return first, second
+    return None
 
 
 def _returned(function: Callable[..., Any]) -> Any:
@@ -91,7 +111,7 @@ def _schema_or_any(type_: Any) -> Schema:
 
 
 def check_init(what: str, init: object, schema: Schema, place: Place) -> None:
-    """Raises `WrongType` for an `init` that is no value of the type that is accumulated, or none to compare."""
+    """Raises `WrongType` for an `init` of another type than is accumulated, or one that is not compared."""
     value = init() if callable(init) else init
     try:
         from_user(schema, what="init")([value])
@@ -108,7 +128,7 @@ def check_init(what: str, init: object, schema: Schema, place: Place) -> None:
             where=[place],
             why="What was accumulated is compared with what was sent before, and an object that the\n"
             "function alters is the same object still: it would never be sent again.",
-            fix="accumulate plain data (numbers, tuples, a NamedTuple), of which the function makes a new value;\n"
+            fix="accumulate plain data (numbers, a NamedTuple), and let the function make a new value;\n"
             "or give the class an __eq__ and a __hash__, and never alter its objects",
         )
 

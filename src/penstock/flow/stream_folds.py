@@ -18,6 +18,7 @@ from penstock.flow.claims import MERGES, Claims
 from penstock.flow.columns import all_columns
 from penstock.flow.fold_arguments import (
     accumulated_schema,
+    carried_schema,
     check_function,
     check_init,
     check_lattice,
@@ -190,6 +191,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         *,
         per: Key | Sequence[Key] = (),
         lifetime: LifetimeName = "static",
+        carries: type[A] | None = None,
         returns: type[U] | None = None,
         nondet: str | None = None,
         name: str | None = None,
@@ -199,6 +201,10 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         function: from the carried value and a row to the next value and the row to send;
                   None ends it.
         per:      names or columns of keys, each of which carries a value of its own.
+        carries:  type of the carried value, which is kept as such from tick to tick; else that
+                  of the pair that the return annotation names; else that of `init`, if it is a
+                  row. Of no type it may be anything, and a checkpoint refuses what it cannot
+                  give back as it was (a list, a NamedTuple): `NotPlainData`.
         returns:  type of the rows sent; else of the pair that the return annotation names.
         """
         from penstock.flow.operators.scan import Scan
@@ -209,7 +215,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         check_function("scan", function, place)
         keys = key_columns("scan", per, self._schema, place)
         schema = scanned_schema(function, returns)
-        operator = Scan(init, function, tuple(expr for _, expr in keys), life, nondet)
+        carried = carried_schema(function, carries, init)
+        operator = Scan(init, function, carried, tuple(expr for _, expr in keys), life, nondet)
         return self._add(operator, schema, name, place)
 
     # -- order -------------------------------------------------------------------------

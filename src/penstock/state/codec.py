@@ -2,7 +2,8 @@
 
 Values: None, bool, int of any size, float, str, bytes, Decimal, date, aware
 datetime, tuple or list, dict (whose keys may be tuples), frozenset. Sequences come back as
-tuples, datetimes in UTC, every NaN as the one NAN. Bytes that were not made
+tuples, datetimes in UTC, every NaN as the one NAN; `Exact` values as they were, or they are
+refused. Bytes that were not made
 here give `CheckpointDamaged`; nothing in them is ever executed.
 """
 
@@ -16,12 +17,13 @@ import msgpack  # pyright: ignore[reportMissingTypeStubs]
 
 from penstock.errors import CheckpointDamaged, NotPlainData
 from penstock.expr.runtime import NAN
+from penstock.state.exact import Exact, check_exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _msgpack: Any = msgpack
-_BIG_INT, _DECIMAL, _DATE, _TIMESTAMP, _SET = 1, 2, 3, 4, 5
+_BIG_INT, _DECIMAL, _DATE, _TIMESTAMP, _SET, _EXACTLY = 1, 2, 3, 4, 5, 6
 _EXACT = Context(prec=1000)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -42,6 +44,9 @@ def _extension(value: object) -> Any:
             return _msgpack.ExtType(_DATE, value.toordinal().to_bytes(4, "big"))
         case frozenset():
             return _msgpack.ExtType(_SET, _members(cast("frozenset[object]", value), _extension))
+        case Exact():
+            check_exact(value.value)
+            return _msgpack.ExtType(_EXACTLY, _pack(_extension)(value.value))
         case _:
             raise NotPlainData(
                 f"a {type(value).__name__} cannot be stored: {value!r:.100}",
@@ -84,6 +89,8 @@ def _value_of(code: int, data: bytes) -> object:
         if members.tell() != len(data):
             raise ValueError("a set is cut off")
         return found
+    if code == _EXACTLY:
+        return Exact(_msgpack.unpackb(data, **_UNPACKING))
     raise ValueError(f"unknown extension {code}")
 
 
@@ -131,6 +138,8 @@ def decode(data: bytes) -> Any:
 def _with_one_nan(value: Any) -> Any:
     if isinstance(value, float):
         return value if value == value else NAN
+    if isinstance(value, Exact):
+        return Exact(_with_one_nan(value.value))
     if isinstance(value, frozenset):
         return frozenset(_with_one_nan(v) for v in cast("frozenset[Any]", value))
     if isinstance(value, tuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.row import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import item_of_row, users_view, write_received
+from penstock.engine.steps.user_rows import holds_any, item_of_row, users_view, write_received
 from penstock.expr.rows import from_user
 from penstock.expr.types import Schema
 from penstock.flow.lifetime import Lifetime
@@ -17,6 +17,7 @@ from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.fold_tick import FoldTick
 from penstock.flow.operators.reduce import Reduce
 from penstock.flow.operators.reduce_keyed import ReduceKeyed
+from penstock.state.exact import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,19 @@ class Folding(Step):
         what = f"the value that {node.name!r} accumulated"
         self.checked = writer.constant("rows", from_user(accumulated, what=what))
         self.missing = writer.constant("missing", object())
+
+    def assign_old(self, old: str, slot: str, key: str) -> None:
+        """Assign the inside row that was last sent, or None."""
+        self.code.line(f"{old} = {self.writer.slot_get(self.node.id, slot)}({key})")
+        if holds_any(self.accumulated):
+            with self.code.block(f"if {old} is not None:"):
+                self.code.line(f"{old} = {old}.value")
+
+    def kept(self, row: str) -> str:
+        """Source of what is kept of an inside row."""
+        if holds_any(self.accumulated):
+            return f"{self.writer.constant('Exact', Exact)}(tuple({row}))"
+        return row
 
     def next(self, accumulated: str, row: Row) -> str:
         """Source of what follows when a row comes."""
@@ -105,7 +119,7 @@ class WholeFold(Folding):
 
     def begin(self) -> None:
         code = self.code
-        code.line(f"{self.old} = {self.writer.slot_get(self.node.id, 'value')}(())")
+        self.assign_old(self.old, "value", "()")
         code.line(f"{self.touched} = False")
         with code.block(f"if {self.old} is None:"):
             code.line(f"{self.value} = {self.first}")
@@ -130,7 +144,7 @@ class WholeFold(Folding):
         with code.block(f"if {due}:"):
             self.assign_inside(new, self.value)
             with code.block(f"if {new} != {self.old}:"):
-                code.line(f"{writer.slot(self.node.id, 'value')}[()] = {new}")
+                code.line(f"{writer.slot(self.node.id, 'value')}[()] = {self.kept(new)}")
                 if not writer.is_append(self.node.id):
                     with code.block(f"if {self.old} is not None:"):
                         self._emit(self.old, "-1")
@@ -169,7 +183,7 @@ class KeyedFold(Folding):
     def assign_before(self, value: str, key: str) -> None:
         """Assign what a key that is new in this tick has accumulated before."""
         code, old = self.code, self.writer.fresh("old")
-        code.line(f"{old} = {self.writer.slot_get(self.node.id, 'values')}({key})")
+        self.assign_old(old, "values", key)
         with code.block(f"if {old} is None:"):
             code.line(f"{value} = {self.missing if self.reduces else self.first}")
         with code.block("else:"):
@@ -200,9 +214,9 @@ class KeyedFold(Folding):
         """Write what is sent for a key with the accumulated row `new`."""
         code, writer = self.code, self.writer
         old, slot = writer.fresh("old"), writer.slot(self.node.id, "values")
-        code.line(f"{old} = {writer.slot_get(self.node.id, 'values')}({key})")
+        self.assign_old(old, "values", key)
         with code.block(f"if {new} != {old}:"):
-            code.line(f"{slot}[{key}] = {new}")
+            code.line(f"{slot}[{key}] = {self.kept(new)}")
             if not writer.is_append(self.node.id):
                 with code.block(f"if {old} is not None:"):
                     self.emit_value(key, old, "-1")

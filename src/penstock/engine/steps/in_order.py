@@ -9,24 +9,29 @@ from penstock.engine.row import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.distinct import AppendDistinctStep, distinct_step
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import item_of_row, users_view, write_received
-from penstock.expr.rows import from_user
+from penstock.engine.steps.user_rows import holds_any, item_of_row, users_view, write_received
+from penstock.expr.rows import from_user, to_user
+from penstock.expr.types import AnyType
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.at_least import AtLeast
 from penstock.flow.operators.enumerate import Enumerate
 from penstock.flow.operators.scan import Scan
 from penstock.flow.operators.state import State
 from penstock.flow.operators.unique import Unique
+from penstock.state.exact import Exact
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.engine.region_writer import RegionWriter
+    from penstock.expr.types import Schema
     from penstock.graph.node import Node
 
 
 class ScanStep(Step):
-    """Slot: key -> (what it carries,), or () where it has ended.
+    """Slot: key -> the inside row of what it carries, or () where it has ended.
 
-    Carried values come back from a store as plain data; `thaw` makes them what `init` is.
+    Within a tick the keys that came carry (value,) as the function knows it, which may be altered.
     """
 
     keeps_state = True
@@ -36,10 +41,17 @@ class ScanStep(Step):
         self.operator = operator
         self.function = writer.constant("f", operator.function)
         self.checked = writer.constant("rows", from_user(node.schema, what=f"a row sent by {node.name!r}"))
+        self.of_a_tick = operator.lifetime is Lifetime.TICK
+        kept, seen = kept_form(operator.carried, f"the value that {node.name!r} carries")
+        self.kept, self.seen = writer.constant("kept", kept), writer.constant("seen", seen)
+        self.live = writer.slot(node.id, "carried") if self.of_a_tick else writer.named("live", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
-        transient = self.operator.lifetime is Lifetime.TICK
-        return (Slot(f"{self.node.id}.carried", thaw_like(self.operator.init), transient),)
+        return (Slot(f"{self.node.id}.carried", transient=self.of_a_tick),)
+
+    def begin(self) -> None:
+        if not self.of_a_tick:
+            self.code.line(f"{self.live} = {{}}")
 
     def _first(self) -> str:
         init, writer = self.operator.init, self.writer
@@ -55,31 +67,44 @@ class ScanStep(Step):
         code, writer = self.code, self.writer
         key, carried, made, out = (writer.fresh(n) for n in ("key", "carried", "made", "row"))
         schema = writer.input_schema(self.node, 0)
-        slot = writer.slot(self.node.id, "carried")
         writer.assign_key(key, self.operator.per, schema, row.columns)
-        code.line(f"{carried} = {writer.slot_get(self.node.id, 'carried')}({key})")
+        code.line(f"{carried} = {self.live}.get({key})")
         with code.block(f"if {carried} is None:"):
-            code.line(f"{carried} = {self._first()}")
+            if not self.of_a_tick:
+                code.line(f"{carried} = {writer.slot_get(self.node.id, 'carried')}({key})")
+            first = self._first()
+            before = first if self.of_a_tick else f"{first} if {carried} is None else {self.seen}({carried})"
+            code.line(f"{carried} = {before}")
         with code.block(f"if {carried}:"):
             code.line(f"{made} = {self.function}({carried}[0], {users_view(writer, schema, row)})")
             with code.block(f"if {made} is None:"):
-                code.line(f"{slot}[{key}] = ()")
+                code.line(f"{self.live}[{key}] = ()")
             with code.block("else:"):
                 value = writer.fresh("value")
                 code.line(f"{value}, {out} = {made}")
-                code.line(f"{slot}[{key}] = ({value},)")
+                code.line(f"{self.live}[{key}] = ({value},)")
                 self.emit(write_received(writer, self.node.schema, out, self.checked))
 
+    def finish(self) -> None:
+        if self.of_a_tick:
+            return
+        key, carried = self.writer.fresh("key"), self.writer.fresh("carried")
+        with self.code.block(f"for {key}, {carried} in {self.live}.items():"):
+            self.code.line(f"{self.writer.slot(self.node.id, 'carried')}[{key}] = {self.kept}({carried})")
 
-def thaw_like(init: object) -> Any:
-    """Makes a stored entry of a scan carry a value of the type of `init` again."""
-    kind: Any = type(init() if callable(init) else init)
-    make = kind._make if hasattr(kind, "_make") else kind if kind in (list, dict, set) else None
 
-    def thaw(entry: Any) -> Any:
-        return (make(entry[0]),) if make is not None and entry else tuple(entry)
-
-    return thaw
+def kept_form(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Functions from (what is carried,) to what is kept of it, and back. () stays."""
+    if carried.scalar and isinstance(carried.fields[0].type, AnyType):
+        # It stands in no row, and need not be hashable.
+        return lambda one: Exact(one[0]) if one else (), lambda kept: (kept.value,) if kept else ()
+    inside, seen = from_user(carried, what=what), to_user(carried)
+    if holds_any(carried):
+        return (
+            lambda one: Exact(tuple(inside(one)[0])) if one else (),
+            lambda kept: (seen(kept.value),) if kept else (),
+        )
+    return lambda one: inside(one)[0] if one else (), lambda kept: (seen(kept),) if kept else ()
 
 
 class EnumerateStep(Step):

@@ -8,7 +8,7 @@ from penstock.engine.row import Row
 from penstock.expr.check import check
 from penstock.expr.rows import exact_test, to_user
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import Field, Schema
+from penstock.expr.types import AnyType, DataType, Field, ListType, Schema, StructType
 
 if TYPE_CHECKING:
     from penstock.engine.region_writer import RegionWriter
@@ -54,6 +54,21 @@ def write_received(
             code.line(f"({out},) = {checked}([{out}])")
             code.line(f"{unpack} = {out}")
     return Row(columns, out, weight)
+
+
+def holds_any(schema: Schema) -> bool:
+    """Whether a value in the row may be of any type."""
+    return any(_may_be_any(field.type) for field in schema.fields)
+
+
+def _may_be_any(type: DataType) -> bool:
+    match type:
+        case ListType():
+            return _may_be_any(type.element)
+        case StructType():
+            return any(_may_be_any(field.type) for field in type.fields)
+        case _:
+            return isinstance(type, AnyType)
 
 
 def _is_named_tuple(row_class: type[Any] | None) -> bool:

@@ -15,6 +15,7 @@ from penstock.graph.node import ALTERABLE, Operator
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Scan(Operator):
     no further row is answered: of the key, if it is `per` key; for ever, or with lifetime
     TICK until the tick ends, when all is as in the beginning. An empty tick says nothing.
 
-    init: a value, or a function without arguments that makes one (for each key).
+    init:    a value, or a function without arguments that makes one (for each key).
+    carried: schema of the carried value, as which it is kept from tick to tick.
 
     >>> from penstock.testing import show
     >>> def total(sum: int, n: int) -> tuple[int, int] | None:
@@ -39,6 +41,7 @@ class Scan(Operator):
     kind: ClassVar[str] = "scan"
     init: object
     function: Callable[..., object]
+    carried: Schema
     per: tuple[Expr, ...] = ()
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
