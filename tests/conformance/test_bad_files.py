@@ -91,6 +91,12 @@ def test_a_field_that_is_asked_for_says_what_to_do() -> None:
     assert caught.value.fix
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_true_and_false_are_no_numbers(value: bool) -> None:
+    with pytest.raises(BadCase, match="not a whole number"):
+        Fields({"n": value}, "x").number("n")
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadCase) as caught:

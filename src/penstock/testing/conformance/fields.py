@@ -83,8 +83,10 @@ class Fields:
 
     def _of(self, name: str, kind: type, what: str, default: Any) -> Any:
         found = self.value(name, default)
-        # Python takes true for a number.
-        if found is not default and (not isinstance(found, kind) or (kind is int and found is True)):
+        # Python takes true and false for numbers.
+        if found is not default and (
+            not isinstance(found, kind) or (kind is int and isinstance(found, bool))
+        ):
             raise self.bad(f"{self._at(name)} is {shown(found)}, not {what}")
         return found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.lattice import Merging
 from penstock.testing.conformance.site import Outputs, Rows, Site, grown, in_order, pairs, unpaired
-from penstock.testing.conformance.values import frozen
+from penstock.testing.conformance.values import carried, frozen, picked_up
 
 
 def _fold(site: Site) -> Outputs:
@@ -15,7 +15,7 @@ def _fold(site: Site) -> Outputs:
 
 
 def _folded(site: Site) -> Rows:
-    init, function = site.function("init"), site.function("fn")
+    init, function = site.carrying("init"), site.carrying("fn")
     return in_order(site.input).fold(init, function, lifetime=site.lifetime(), returns=object)
 
 
@@ -24,7 +24,7 @@ def _reduce(site: Site) -> Outputs:
 
 
 def _reduced(site: Site) -> Rows:
-    return in_order(site.input).reduce(site.function("fn"), lifetime=site.lifetime())
+    return in_order(site.input).reduce(site.carrying("fn"), lifetime=site.lifetime())
 
 
 def _fold_no_replay(site: Site) -> Outputs:
@@ -51,26 +51,26 @@ def _when(condition: Rows, value: Rows) -> Rows:
 
 def _fold_keyed(site: Site) -> Outputs:
     rows = in_order(pairs(site.input))
-    init, function, lifetime = site.function("init"), site.function("fn"), site.lifetime()
+    init, function, lifetime = site.carrying("init"), site.carrying("fn"), site.lifetime()
     folded = rows.fold_keyed("key", init, function, value="value", lifetime=lifetime, returns=object)
     return unpaired(site.shown(folded))
 
 
 def _reduce_keyed(site: Site) -> Outputs:
     rows = in_order(pairs(site.input))
-    reduced = rows.reduce_keyed("key", site.function("fn"), value="value", lifetime=site.lifetime())
+    reduced = rows.reduce_keyed("key", site.carrying("fn"), value="value", lifetime=site.lifetime())
     return unpaired(site.shown(reduced))
 
 
 def _scan(site: Site) -> Outputs:
     function = site.node.arguments["fn"]
 
-    def step(carried: Any, row: Any) -> Any:
-        made = function(carried, row)
-        return None if made is None else (frozen(made[0]), frozen(made[1]))
+    def step(state: Any, row: Any) -> Any:
+        made = function(picked_up(state), row)
+        return None if made is None else (carried(made[0]), frozen(made[1]))
 
     rows = in_order(site.input)
-    return rows.scan(site.function("init"), step, lifetime=site.lifetime(), returns=object)
+    return rows.scan(site.carrying("init"), step, lifetime=site.lifetime(), returns=object)
 
 
 # --- lattices ------------------------------------------------------------------------------------
@@ -78,12 +78,12 @@ def _scan(site: Site) -> Outputs:
 
 def _lattice(site: Site) -> Merging:
     init = site.node.arguments.get("init")
-    return Merging(None if init is None else frozen(init()), site.function("fn"))
+    return Merging(None if init is None else carried(init()), site.carrying("fn"))
 
 
 def _lattice_fold(site: Site) -> Outputs:
     if site.on_cycle:
-        return _grown(site, {(): site.function("init")()})
+        return _grown(site, {(): site.carrying("init")()})
     return site.shown(site.input.lattice_fold(_lattice(site), lifetime=site.lifetime()))
 
 
@@ -96,14 +96,14 @@ def _lattice_reduce(site: Site) -> Outputs:
 def _grown(site: Site, least: Mapping[Any, Any]) -> Rows:
     """The value of all rows, under one key."""
     rows = site.input.map(lambda row: ((), row), returns=object)
-    values = grown(site, rows, least, site.function("fn"), site.lifetime())
+    values = grown(site, rows, least, site.carrying("fn"), site.lifetime())
     return values.map(lambda pair: pair[1], returns=object)
 
 
 def _lattice_fold_batch(site: Site) -> Outputs:
     """All since the last signal as one value, in the tick of a signal."""
     released = site.at("input").defer_signal(site.at("signal"))
-    init, function = site.function("init"), site.function("fn")
+    init, function = site.carrying("init"), site.carrying("fn")
     value = in_order(released).fold(init, function, lifetime="tick", returns=object)
     return _when(_any_row(site.at("signal")), value)
 

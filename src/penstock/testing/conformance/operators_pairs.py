@@ -12,11 +12,11 @@ from penstock.testing.conformance.site import (
     Pair,
     Rows,
     Site,
+    carrying_function,
     grown,
     in_order,
     keys,
     pairs,
-    rows_function,
 )
 
 _SUFFIX = "_other"
@@ -109,9 +109,9 @@ def _aggregated(site: Site, port: str) -> Rows:
     """One row per key of an input that an argument says how to fold; a static one as changes."""
     stream, functions = pairs(site.at(port)), site.node.arguments[port]
     lifetime: Any = site.lifetime(int(port))
-    function = rows_function(functions["fn"])
+    function = carrying_function(functions["fn"])
     if "init" in functions:
-        init = rows_function(functions["init"])
+        init = carrying_function(functions["init"])
         stream = in_order(stream)
         return stream.fold_keyed("key", init, function, value="value", lifetime=lifetime, returns=object)
     return in_order(stream).reduce_keyed("key", function, value="value", lifetime=lifetime)
@@ -119,7 +119,7 @@ def _aggregated(site: Site, port: str) -> Rows:
 
 def _merged(site: Site, port: str) -> Rows:
     """One row per key of an input whose values grow in a lattice; a static one as changes."""
-    function, lifetime = rows_function(site.node.arguments[port]["fn"]), site.lifetime(int(port))
+    function, lifetime = carrying_function(site.node.arguments[port]["fn"]), site.lifetime(int(port))
     rows = pairs(site.at(port))
     return rows.lattice_reduce(Merging(None, function), per="key", value="value", lifetime=lifetime)
 
@@ -147,7 +147,7 @@ def _shown(side: Callable[[Site, str], Rows], site: Site, port: str) -> Rows:
     """What a side shows in each tick, on a cycle."""
     if side is not _merged:
         return site.shown(side(site, port), int(port))
-    function = rows_function(site.node.arguments[port]["fn"])
+    function = carrying_function(site.node.arguments[port]["fn"])
     return pairs(grown(site, site.at(port), {}, function, site.lifetime(int(port))))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
 from penstock.testing.conformance.description import NodeDescription
-from penstock.testing.conformance.values import frozen
+from penstock.testing.conformance.values import carried, frozen, picked_up
 
 Rows: TypeAlias = Stream[Any, Any, Any, Any]
 Outputs: TypeAlias = "Rows | Mapping[str, Rows] | None"
@@ -56,6 +56,10 @@ class Site:
         """A function of the case; what it gives is a row."""
         return rows_function(self.node.arguments[name])
 
+    def carrying(self, name: str) -> Callable[..., Any]:
+        """A function of the case that makes what is carried on of what was."""
+        return carrying_function(self.node.arguments[name])
+
     def lifetime(self, port: int = 0) -> Any:
         return self.node.lifetime(port)
 
@@ -76,6 +80,11 @@ class Site:
 def rows_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function; what it gives is frozen, as rows must be."""
     return lambda *arguments: frozen(function(*arguments))
+
+
+def carrying_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of what is carried on, if it has parameters, which may be a list or a dict."""
+    return lambda *arguments: carried(function(*map(picked_up, arguments[:1]), *arguments[1:]))
 
 
 def pairs(stream: Rows) -> Rows:

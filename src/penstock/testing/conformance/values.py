@@ -33,6 +33,47 @@ def frozen(value: Any) -> Any:
     return value
 
 
+class FrozenList(tuple[Any, ...]):
+    """A list that a function carries on, as a row."""
+
+    __slots__ = ()
+
+
+class FrozenMap(tuple[Any, ...]):
+    """A dict that a function carries on, as a row: its pairs in order."""
+
+    __slots__ = ()
+
+
+class FrozenSet(frozenset[Any]):
+    """A set that a function carries on, as a row."""
+
+    __slots__ = ()
+
+
+def carried(value: Any) -> Any:
+    """What a function carries on from row to row, as a row: lists, dicts and sets can be told again."""
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value).items()
+        return FrozenMap(_sorted([(carried(k), carried(v)) for k, v in pairs]))
+    if isinstance(value, list | tuple):
+        items = [carried(item) for item in cast("Sequence[Any]", value)]
+        return FrozenList(items) if isinstance(value, list) else tuple(items)
+    if isinstance(value, set):
+        return FrozenSet(frozen(value))
+    return value
+
+
+def picked_up(value: Any) -> Any:
+    """What `carried` was given, as a function gets it again: its own copy of lists, dicts and sets."""
+    if isinstance(value, FrozenMap):
+        return {key: picked_up(item) for key, item in value}
+    if isinstance(value, tuple):
+        items = [picked_up(item) for item in cast("Sequence[Any]", value)]
+        return items if isinstance(value, FrozenList) else tuple(items)
+    return set(cast("Set[Any]", value)) if isinstance(value, FrozenSet) else value
+
+
 def comparable(value: Any) -> Any:
     """A row in the form in which cases write it: sets as sorted tuples, `True` apart from 1."""
     if isinstance(value, frozenset | set):
