@@ -61,6 +61,9 @@ def run(
                 close. By default so without a checkpoint, as nothing can go on then. A later
                 run of an ended source must not bring more rows.
 
+    Where the sources bring nothing at all, there is one empty tick, if the flow has something to
+    say in its first one (the `init` of a `fold`, `initialize()`), and else none.
+
     Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one
     acts at once. Sources, sinks and the checkpoint are closed in every case.
 

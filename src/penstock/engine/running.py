@@ -86,6 +86,7 @@ class Running:
         self._end = end
         self._on_tick = on_tick
         self._totals = [0, 0, 0, 0]
+        self._begins = any(node.operator.runs_first_tick for node in flow.graph().nodes)
         tick = 0 if state is None else state.tick
         slots = None if state is None else state.slots
         self._engine = Engine(flow, state=slots, first_tick=tick, max_iterations=max_iterations)
@@ -175,11 +176,11 @@ class Running:
     # -- a tick ---------------------------------------------------------------------------------
 
     def _tick(self) -> bool:
-        """One tick, if there is input or something deferred; whether there was."""
+        """One tick, if there is input, something deferred, or an end without a first one; whether there was."""
         start = time.perf_counter()
         batches = self._read()
         ended = self._ended(batches)
-        if not batches and not ended and not self._engine.pending:
+        if not batches and not ended and not self._engine.pending and not self._must_begin:
             return False
         rows = {name: batch.rows for name, batch in batches.items()}
         outputs = self._engine.tick_rows(rows, ended=ended)
@@ -199,6 +200,11 @@ class Running:
             )
         )
         return True
+
+    @property
+    def _must_begin(self) -> bool:
+        """Whether the run ends before its first tick, in which an operator has something to say."""
+        return self._begins and self._engine.ticks == 0 and self._done
 
     def _ended(self, batches: Mapping[str, Batch]) -> set[str]:
         """The sources that end with this tick, for operators that wait for it."""
