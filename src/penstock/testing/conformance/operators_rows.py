@@ -70,7 +70,13 @@ def _union(site: Site) -> Outputs:
 
 
 def _partition(site: Site) -> Outputs:
-    return site.input.partition(site.node.arguments["fn"], site.node.arguments["ports"])
+    function = site.node.arguments["fn"]
+    # A function may name a port by its number; ends of edges are text.
+    return site.input.partition(lambda row: _port(function(row)), site.node.arguments["ports"])
+
+
+def _port(given: Any) -> Any:
+    return str(given) if type(given) is int else given
 
 
 def _demux_enum(site: Site) -> Outputs:

@@ -77,6 +77,8 @@ def _by_row(*arguments: str) -> Signature:
     return Signature(arguments=arguments)
 
 
+_PERSIST_MUT = Signature(lifetimes=1, allowed=("static",), blocking=("",))
+
 SIGNATURES: Mapping[str, Signature] = {
     "source": Signature(NONE),
     "source_iter": Signature(NONE, arguments=("items",)),
@@ -132,8 +134,8 @@ SIGNATURES: Mapping[str, Signature] = {
     "unique": Signature(lifetimes=1),
     "enumerate": Signature(lifetimes=1),
     "persist": Signature(lifetimes=1, allowed=("static",)),
-    "persist_mut": _blocking(),
-    "persist_mut_keyed": _blocking(),
+    "persist_mut": _PERSIST_MUT,
+    "persist_mut_keyed": _PERSIST_MUT,
     "state": Signature(ONE, UP_TO_ONE, ("init", "fn"), lifetimes=1),
     "multiset_delta": Signature(),
     "defer_tick": Signature(delayed=True),
