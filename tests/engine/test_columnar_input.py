@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
@@ -475,3 +475,18 @@ def test_a_frame_that_can_be_read_only_once_is_taken_whole(columnar: Any) -> Non
     reader = pa.table({"value": [1.0, 2.0]}).to_reader()
     with pytest.raises(BadRow, match="got float"):
         passing(int, columnar=columnar).tick(rows=reader)
+
+
+@pytest.mark.parametrize(("row", "change"), [(int, ps.Change(1, 2**70)), (str, ps.Change("\ud800", 1))])
+def test_changes_with_a_value_that_polars_cannot_hold_say_so(row: Any, change: Any) -> None:
+    made = passing(row, table=True, columnar="never").tick(rows=[change])["out"]
+    with pytest.raises(BadInput, match="cannot stand in columns"):
+        made.frame()
+    assert list(made) == [change]
+
+
+@pytest.mark.parametrize("columnar", ["always", "never"])
+def test_weights_stand_in_a_column_that_is_not_one_of_the_rows(columnar: Any) -> None:
+    row = make_dataclass("row", [("_weight", int), ("weight", int)])
+    made = passing(row, table=True, columnar=columnar).tick(rows=[ps.Change(row(5, 6), 7)])["out"]
+    assert made.frame().rows(named=True) == [{"_weight": 5, "weight": 6, "__weight": 7}]

@@ -64,9 +64,9 @@ class Changes(Sequence[Change[Any]]):
     def frame(self) -> Any:
         """The changes as a Polars `DataFrame`, with the weights in `weight` unless all are +1 by nature.
 
-        (In `_weight`, where the rows have a column of that name.)
+        (In `_weight`, where the rows have a column of that name, and so on.)
 
-        Raises `BadInput` where Polars is not installed or has no type for a column.
+        Raises `BadInput` where Polars is not installed, has no type for a column, or cannot hold a value.
         """
         if self._schema is None:
             raise BadInput("the columns of these changes are not known", fix="read their rows")

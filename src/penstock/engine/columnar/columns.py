@@ -54,13 +54,16 @@ class Columns:
         return self._rows
 
     def for_user(self) -> pl.DataFrame:
-        """The rows with the names of their columns; the weights, where there are any, in `weight`."""
+        """The rows with the names of their columns; the weights, where there are any, in one of their own."""
         taken: dict[str, pl.Series] = {}
         for at, field in enumerate(self.schema.fields):
             series = self.frame[str(at)]
             taken[field.name] = series.dt.replace_time_zone("UTC") if field.type == TIMESTAMP else series
         if not self.append:
-            taken[WEIGHT_COLUMN if WEIGHT_COLUMN not in taken else f"_{WEIGHT_COLUMN}"] = self.frame[WEIGHT]
+            name = WEIGHT_COLUMN
+            while name in taken:
+                name = f"_{name}"
+            taken[name] = self.frame[WEIGHT]
         return pl.DataFrame(taken)
 
     def _made_rows(self) -> Rows:
