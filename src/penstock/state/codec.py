@@ -52,7 +52,7 @@ def _extension(value: object) -> Any:
                 f"a {type(value).__name__} cannot be stored: {value!r:.100}",
                 why="What an operator keeps between ticks is stored as plain data, never as Python objects.",
                 fix="keep numbers, text, bytes, dates, tuples, lists, dicts or frozensets of these,\n"
-                "or run without a checkpoint",
+                "or run without a checkpoint and without a bound of memory",
                 type=type(value).__name__,
             )
 
