@@ -297,6 +297,12 @@ def test_an_object_that_is_equal_to_nothing_else_is_no_init(init: Any) -> None:
         numbers.fold_keyed("value", init, put)
 
 
+@pytest.mark.parametrize(("init", "instead"), [(set(), "a frozenset"), ([], "a tuple"), ({}, "a tuple")])
+def test_what_cannot_be_hashed_is_refused_with_what_to_give_instead(init: Any, instead: str) -> None:
+    with pytest.raises(WrongType, match=f"give {instead}"):
+        ps.Flow("sets").source("n", int).fold(lambda: init, lambda kept, n: kept)
+
+
 @pytest.mark.parametrize("init", [None, Colour.RED, len, int])
 def test_what_cannot_be_altered_may_be_accumulated(init: Any) -> None:
     def build(flow: ps.Flow) -> AnyStream:
@@ -337,8 +343,10 @@ def test_a_function_that_raises_is_named_with_its_row() -> None:
 def test_a_value_of_another_type_than_declared_is_refused() -> None:
     flow = ps.Flow("failing")
     flow.sink("out", flow.source("n", int).fold(0, lambda sum, n: sum + 0.5, name="halves"))
-    with pytest.raises(BadRow, match="'halves' accumulated"):
+    with pytest.raises(BadRow, match="'halves' accumulated") as refused:
         ps.Engine(flow).tick(n=[1])
+    assert "returns=float" in refused.value.fix
+    assert "convert it before" not in str(refused.value)
 
 
 def test_what_is_accumulated_goes_on_after_a_restart(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ class Running:
     # -- a tick ---------------------------------------------------------------------------------
 
     def _tick(self) -> bool:
-        """One tick, if there is input, something deferred, or an end without a first one; whether there was."""
+        """One tick, if there is input, something deferred, or nothing that came at all; whether there was."""
         start = time.perf_counter()
         batches = self._read()
         ended = self._ended(batches)

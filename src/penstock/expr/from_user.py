@@ -43,7 +43,7 @@ PLAIN = frozenset({bool, int, str, bytes, date, datetime, type(None)})
 
 
 def from_user(
-    schema: Schema, *, what: str, change: type | None = None
+    schema: Schema, *, what: str, change: type | None = None, fix: str = ""
 ) -> Callable[[Iterable[object]], list[tuple[Any, ...]]]:
     """A converter of users' rows to internal rows of `schema`.
 
@@ -51,12 +51,13 @@ def from_user(
     change: where given, an item may also be one of that class, a pair of row and
             weight, and every internal row has its weight as last field. Rows of
             weight 0 are checked and left out.
+    fix:    what errors advise about a value of another type.
 
     The converter raises `BadRow` with the number of the row in its argument, the
     field, and the expected and the found type.
     """
     source = _source(schema, weighted=change is not None)
-    slow = SlowRows(schema, what)
+    slow = SlowRows(schema, what, fix)
     names: dict[str, Any] = {
         "slow": slow.convert,
         "weighed": slow.weighed,

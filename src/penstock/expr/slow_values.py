@@ -32,11 +32,12 @@ from penstock.expr.types import (
 
 
 class _Refused(Exception):
-    """A value that its type cannot hold: why, what was asked for, and where inside the column."""
+    """A value that its type cannot hold: why, what to do, what was asked for, and where inside the column."""
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: str = "", fix: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+        self.fix = fix
         self.path = ""
         self.expected: str | None = None
         self.value: object = None
@@ -56,10 +57,14 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SlowRows:
-    """Rows of one schema, converted one by one with every check."""
+    """Rows of one schema, converted one by one with every check.
+
+    fix: what to do about a value of another type, where that is known better here.
+    """
 
     schema: Schema
     what: str
+    fix: str = ""
 
     def convert(self, row: object, number: int) -> tuple[Any, ...]:
         """The internal row. Raises `BadRow` naming row `number`, counted from 0."""
@@ -98,6 +103,7 @@ class SlowRows:
         return BadRow(
             f"{self.what}, row {number}: {name!r} must be {refused.expected}, got {got}",
             why=refused.reason,
+            fix=self.fix or refused.fix,
             row=number,
             field=name,
             expected=refused.expected,
@@ -170,7 +176,8 @@ def _any(type: AnyType, value: object) -> object:
     try:
         hash(value)
     except TypeError:
-        raise _Refused("It cannot be hashed, and rows are compared with rows: give a tuple.") from None
+        instead = "frozenset" if isinstance(value, set) else "tuple"
+        raise _Refused(f"It cannot be hashed, and rows are compared with rows: give a {instead}.") from None
     return NAN if isinstance(value, float) and value != value else value
 
 
@@ -187,7 +194,11 @@ def _int64(type: Int64Type, value: object) -> object:
 def _integer(value: object, bits: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise _Refused(
-            "A bool or a float is no int; convert it before." if isinstance(value, bool | float) else ""
+            *(
+                ("A bool or a float is no int.", "convert it before")
+                if isinstance(value, bool | float)
+                else ()
+            )
         )
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise _Refused(f"It does not fit {bits} bits.")

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
+_OF_ANOTHER_TYPE = (
+    "give returns= the type of what the function gives (returns=float), or an init of that type (init=0.0)"
+)
+
+
 class Folding(Step):
     """What the folds have in common: calling the function, and from what it gives to rows.
 
@@ -49,7 +54,8 @@ class Folding(Step):
         self.accumulated = accumulated
         self.function = writer.constant("f", function)
         what = f"the value that {node.name!r} accumulated"
-        self.checked = writer.constant("rows", from_user(accumulated, what=what))
+        fix = _OF_ANOTHER_TYPE if isinstance(node.operator, Fold | FoldTick | FoldKeyed) else ""
+        self.checked = writer.constant("rows", from_user(accumulated, what=what, fix=fix))
         self.missing = writer.constant("missing", object())
 
     def assign_old(self, old: str, slot: str, key: str) -> None:
