@@ -208,9 +208,10 @@ def test_a_slot_of_one_key_is_never_moved() -> None:
 
 
 def in_memory(engine: ps.Engine) -> int:
-    """Bytes of the slots that are not in a file, as estimated."""
+    """Bytes of the slots, as far as they are not in a file, as estimated."""
     state: Any = engine._memory
-    return sum(estimated_bytes(mapping) for mapping in (*state.mappings.values(), *state._sharded.values()))
+    spilled = (slot._hot for slot in state._spilled.values())
+    return sum(map(estimated_bytes, (*state.mappings.values(), *state._sharded.values(), *spilled)))
 
 
 def test_a_divided_slot_that_grows_is_held_to_the_bound_too() -> None:
@@ -229,11 +230,12 @@ def test_values_that_grow_under_the_same_keys_are_held_to_the_bound_too() -> Non
     on = ps.left.customer == ps.right.value
     flow.sink("ids", orders.join(others, on=on).select(id=col.id))
     engine = ps.Engine(flow, memory="2 MB")
-    for start in range(0, 30_000, 3000):
+    for start in range(0, 90_000, 3000):
         engine.tick(
             orders=[ps.insert(Order(n, f"customer {n % 3000}", 1)) for n in range(start, start + 3000)]
         )
     assert engine.spilled_slots
+    assert in_memory(engine) < 2e6
 
 
 def test_what_grows_after_another_slot_went_to_a_file_is_held_to_the_bound_too() -> None:
@@ -245,3 +247,10 @@ def test_what_grows_after_another_slot_went_to_a_file_is_held_to_the_bound_too()
     state.mappings["2.right"].update((n, "x" * 100) for n in range(15_000))
     state.settle()
     assert state.spilled == ("1.left", "2.right")
+
+
+def test_few_keys_with_large_values_are_held_to_the_bound_too() -> None:
+    state = StateInMemory([Slot("1.left", as_list)], 10**6, lambda name, mapping: None)
+    state.mappings["1.left"].update((n, list(range(n, n + 1000))) for n in range(100))
+    state.settle()
+    assert state.spilled == ("1.left",)

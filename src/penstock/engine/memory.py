@@ -28,7 +28,7 @@ _MOVED_PER_LOOK = 64
 _ROWS_PER_LOOK = 10_000
 _FROZEN_EACH = 50_000
 _SAMPLE = 32
-_LEAST_HOT = 1_000
+_LEAST_HOT = 16
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]I?B)?\s*", re.IGNORECASE)
 
@@ -51,8 +51,8 @@ class StateInMemory:
 
     bound: bytes that the slots may take together, as estimated from samples; None for
            no bound. Above it the largest slots go to a scratch file, of which a part
-           stays in memory. A slot with a single key (what a delay keeps, the state of
-           an ungrouped operator) has nothing to divide and stays.
+           stays in memory. A slot of few keys (what a delay keeps, the state of an
+           ungrouped operator) has little to divide and stays.
     rebind: tells the generated code of a slot's new mapping.
     """
 
@@ -111,6 +111,7 @@ class StateInMemory:
 
     def _look(self) -> None:
         if self._bound is not None:
+            self._share(self._bound)
             self._spill_what_is_too_much(self._bound)
         for name, mapping in list(self.mappings.items()):
             if len(mapping) >= self._sharded_from:
@@ -128,12 +129,12 @@ class StateInMemory:
                 break
             if sizes[name] > bound // 20 and len(self._growing()[name]) > 2 * _LEAST_HOT:
                 total -= sizes[name]
-                self._spill(name, sizes[name], bound)
+                self._spill(name, bound)
 
     def _growing(self) -> dict[str, Any]:
         return {**self.mappings, **self._sharded}
 
-    def _spill(self, name: str, size: int, bound: int) -> None:
+    def _spill(self, name: str, bound: int) -> None:
         # Only a run that spills needs the codec.
         from penstock.state.spill import SpilledSlot, SpillFile
 
@@ -143,14 +144,20 @@ class StateInMemory:
         values = self.mappings.pop(name) if sharded is None else dict(sharded.items())
         if sharded is not None and sharded in self._moving:
             self._moving.remove(sharded)
-        per_entry = max(1, size // max(1, len(values)))
-        hot = max(_LEAST_HOT, bound // (4 * (len(self._spilled) + 1)) // per_entry)
-        spilled = SpilledSlot(self._file, values, self._slots[name].thaw, hot)
+        spilled = SpilledSlot(self._file, values, self._slots[name].thaw, 0)
         self._spilled[name] = spilled
-        for other in self._spilled.values():
-            other.hot_entries = min(other.hot_entries, hot)
+        self._share(bound)
         spilled.settle()
         self._rebind(name, spilled)
+
+    def _share(self, bound: int) -> None:
+        """Let slots in files have a fourth of the bound in memory together, by how large values are now."""
+        each = bound // (4 * max(1, len(self._spilled)))
+        for slot in self._spilled.values():
+            count = slot.entries_in_memory
+            if count:
+                per_entry = max(1, slot.bytes_in_memory(estimated_bytes) // count)
+                slot.hot_entries = max(_LEAST_HOT, each // per_entry)
 
 
 def estimated_bytes(mapping: Any) -> int:

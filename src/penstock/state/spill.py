@@ -105,6 +105,10 @@ class SpilledSlot(MutableMapping[Any, Any]):
     def entries_in_memory(self) -> int:
         return len(self._hot)
 
+    def bytes_in_memory(self, estimate: Callable[[dict[Any, Any]], int]) -> int:
+        """What `estimate` says of the entries that are in memory."""
+        return estimate(self._hot)
+
     def settle(self) -> None:
         """At the end of a tick: write out the older half of what is in memory, if that is too much."""
         hot = self._hot
