@@ -93,10 +93,11 @@ def test_what_a_scan_begins_with_is_its_own_for_each_key_and_each_engine() -> No
         assert [change.row for change in changes] == ["a[1]"]
 
 
-def test_a_scan_that_gives_no_pair_is_named() -> None:
+@pytest.mark.parametrize("made", [7, "ab", (1, 2, 3), {1: 1, 2: 2}])
+def test_a_scan_that_gives_no_pair_is_named(made: Any) -> None:
     flow = ps.Flow("failing")
-    flow.sink("out", flow.source("n", int).scan(0, lambda sum, n: sum + n, name="sums"))  # type: ignore[arg-type, return-value]
-    with pytest.raises(UserFunctionFailed) as failed:
+    flow.sink("out", flow.source("n", int).scan(0, lambda sum, n: made, name="sums"))
+    with pytest.raises(UserFunctionFailed, match=r"no pair \(carried, row\), nor None") as failed:
         ps.Engine(flow).tick(n=[7])
     assert (failed.value.operator, failed.value.row) == ("sums", (7,))  # type: ignore[attr-defined]
 

@@ -9,7 +9,7 @@ import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.errors import EvaluationError, UnknownColumn, UnknownPort, UserFunctionFailed, WrongType
+from penstock.errors import BadRow, EvaluationError, UnknownColumn, UnknownPort, WrongType
 from penstock.testing import Backend, check_ticks
 from tests.operators.test_sequences import in_order
 
@@ -207,8 +207,10 @@ def test_pairs_come_apart(backend: Backend) -> None:
 
 def test_only_pairs_come_apart() -> None:
     assert in_order(lambda flow: flow.source("any", object).unzip()[1], [{"any": [(1, "a")]}]) == [["a"]]
-    with pytest.raises(UserFunctionFailed):
-        in_order(lambda flow: flow.source("any", object).unzip()[1], [{"any": [(1, 2, 3)]}])
+    for wrong in ((1, 2, 3), 7, "ab", None):
+        with pytest.raises(BadRow, match="unzip needs pairs, got") as refused:
+            in_order(lambda flow: flow.source("any", object).unzip()[1], [{"any": [wrong]}])
+        assert refused.value.facts["row"] == (wrong,)
     with pytest.raises(WrongType, match="unzip needs pairs"):
         ps.Flow("numbers").source("n", int).unzip()
 

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any, cast
 
 from penstock.engine.loops.runtime import RUNTIME as LOOPS
-from penstock.errors import EvaluationError, NoFixpoint, UnknownPort
+from penstock.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
 from penstock.expr.runtime import NAN
 
 Rows = list[tuple[Any, ...]]
@@ -221,6 +221,16 @@ def unknown_port(tag: object, ports: dict[Any, int]) -> None:
     )
 
 
+def no_pair(made: object) -> None:
+    """What a scan's function gave is no plain tuple of two: a NamedTuple or a list may be a pair, too."""
+    if isinstance(made, tuple | list) and len(cast("list[object]", made)) == 2:
+        return
+    raise UserFunctionFailed(
+        f"the function gave {type(made).__name__} {made!r:.100}, which is no pair (carried, row), nor None",
+        fix="return the value to carry on and the row to send, or None to end",
+    )
+
+
 # -- loops ------------------------------------------------------------------------------------------
 
 
@@ -274,6 +284,7 @@ RUNTIME: dict[str, Any] = {
     "x_drop_beyond": drop_beyond,
     "x_top_changes": top_changes,
     "x_items": items,
+    "x_no_pair": no_pair,
     "x_unknown_port": unknown_port,
     "x_zip_longest": zip_longest,
 }

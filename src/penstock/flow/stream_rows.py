@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from penstock.errors import Place, WrongType
+from penstock.errors import BadRow, Place, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType, Field, ListType, Schema
@@ -161,7 +161,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """The first parts of pairs, and the second parts, as streams of values.
 
         Pairs are rows of two columns, or values of two items in a stream of any value.
-        Raises `WrongType` for rows that are no pairs.
+        Raises `WrongType` for rows that are no pairs; a value that is none stops the tick: `BadRow`.
         """
         place = Place.of_caller()
         fields = self._schema.fields
@@ -199,11 +199,21 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         return cast("Stream[T_co, B, G, Ordered]", stream)
 
 
-def _first(pair: Any) -> object:
-    first, _ = pair
-    return first
+def _first(pair: object) -> object:
+    return _pair(pair)[0]
 
 
-def _second(pair: Any) -> object:
-    _, second = pair
-    return second
+def _second(pair: object) -> object:
+    return _pair(pair)[1]
+
+
+def _pair(value: object) -> tuple[object, object]:
+    if isinstance(value, tuple) and len(cast("tuple[object, ...]", value)) == 2:
+        return cast("tuple[object, object]", value)
+    found = type(value).__name__
+    raise BadRow(
+        f"unzip needs pairs, got {found} {shown(value)}",
+        fix="filter() other values out before, or map() each to a tuple of two",
+        expected="a tuple of two",
+        found=found,
+    )

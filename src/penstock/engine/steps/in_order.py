@@ -81,6 +81,8 @@ class ScanStep(Step):
                 code.line(f"{self.live}[{key}] = ()")
             with code.block("else:"):
                 value = writer.fresh("value")
+                with code.block(f"if {made}.__class__ is not tuple or len({made}) != 2:"):
+                    code.line(f"x_no_pair({made})")
                 code.line(f"{value}, {out} = {made}")
                 code.line(f"{self.live}[{key}] = ({value},)")
                 self.emit(write_received(writer, self.node.schema, out, self.checked))
