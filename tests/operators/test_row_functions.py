@@ -124,6 +124,24 @@ def test_a_row_goes_to_exactly_one_port(backend: Backend) -> None:
     )
 
 
+def test_a_condition_tells_one_of_two_ports(backend: Backend) -> None:
+    def build(flow: ps.Flow) -> None:
+        low, high = flow.source("n", int).partition(col.value > 1, 2)
+        flow.sink("low", low)
+        flow.sink("high", high)
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | n       | low      | high
+        1    | 1; 2; 0 | + 1; + 0 | + 2
+    """,
+    )
+    with pytest.raises(WrongType, match="no such value"):
+        ps.Flow("three").source("n", int).partition(col.value > 1, 3)
+
+
 def test_tags_choose_streams(backend: Backend) -> None:
     def build(flow: ps.Flow) -> None:
         drawn = flow.table("drawn", Drawn)

@@ -10,7 +10,7 @@ from penstock.errors import WrongType
 from penstock.expr.build import col, lit
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import INT64, Field, Schema
+from penstock.expr.types import INT64, BoolType, Field, Schema
 from penstock.flow.columns import shown
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.partition import Partition
@@ -74,6 +74,8 @@ def _values(
         return tuple(tags)
     values = tuple(tag.value if isinstance(tag, Enum) else tag for tag in tags)
     found = check(by, schema).type
+    if isinstance(found, BoolType) and values == (0, 1):
+        return (False, True)
     for value in values:
         if not _may_be(by, value, schema):
             raise WrongType(

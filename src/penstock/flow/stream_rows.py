@@ -131,6 +131,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         by:    tells the port of a row.
         ports: how many there are, which are then called 0, 1, ...; or their names.
+               Of two, a condition tells the port, too: false is 0, and true is 1.
 
         A row whose port is none of them stops the tick with `UnknownPort`.
         """
