@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import col
+from penstock.errors import EvaluationError
 from penstock.flow.windows import Windows
 from tests.event_time.by_hand import Answer, Event, grid, in_sessions, on_grid, part
 from tests.properties.effort import examples
@@ -179,3 +180,19 @@ def test_a_large_tick_answers_as_many_small_ones(shape: Windows, late: str | Non
     bit_by_bit = [small.tick(events=events[at : at + 10]) for at in range(0, 1_000, 10)] + [small.end()]
     one, other = ([row for made in ticks for row in made["out"].raw] for ticks in (at_once, bit_by_bit))
     assert one == other
+
+
+class Reading(NamedTuple):
+    at: float
+
+
+@pytest.mark.parametrize("time", [1e17, 1e300, -1e300, 1.7e308])
+@pytest.mark.parametrize(
+    "windows", [ps.tumbling(col.at, 0.1), ps.sliding(col.at, 1.0, 0.1), ps.session(col.at, 0.1)]
+)
+def test_a_float_so_large_that_it_has_no_window_is_named(windows: Windows, time: float) -> None:
+    flow = ps.Flow("readings")
+    readings = flow.source("readings", Reading).watermark(col.at, lateness=0.0)
+    flow.sink("out", readings.group_by(window=windows).agg(rows=ps.count()))
+    with pytest.raises(EvaluationError, match=r"overflow: (a window of|the end of a session at) .* float64"):
+        ps.Engine(flow).tick(readings=[Reading(time)])

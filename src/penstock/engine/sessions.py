@@ -143,9 +143,12 @@ class SessionRule:
 
     def _end(self, time: Any) -> Any:
         try:
-            return time + self._gap
+            end = time + self._gap
         except OverflowError:
             overflow(f"the end of a session at {time}", "timestamp")
+        if end == time:  # so large a float that the gap is lost in it
+            overflow(f"the end of a session at {time}", "float64")
+        return end
 
     def _bucket(self, time: Any) -> int:
         return int((time - self._origin) // self._gap)

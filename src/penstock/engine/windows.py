@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
-from math import floor, inf
+from math import floor, inf, ulp
 from typing import TYPE_CHECKING, Any
 
 from penstock.expr.runtime import EPOCH, overflow
@@ -86,6 +86,8 @@ def _float_windows(grid: Grid) -> Callable[[float], list[Place]]:
     size, every, offset = (float(span or 0.0) for span in (grid.size, grid.every, grid.offset))  # type: ignore[arg-type]
 
     def windows(time: float) -> list[Place]:
+        if ulp(max(abs(time), abs(time - offset))) > every:  # the borders next to it are the same float
+            overflow(f"a window of {time}", "float64")
         number = floor((time - offset) / every)
         while number * every + offset > time:
             number -= 1
