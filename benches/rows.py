@@ -118,28 +118,28 @@ def running_word_count() -> None:
     """Every word with how often it has come so far: a million updates."""
     words = zipf_words(MILLION, 10_000)
 
-    def by_hand() -> tuple[int, int]:
+    def by_hand() -> int:
         counts: dict[str, int] = {}
-        out: list[tuple[str, int]] = []
+        out: list[tuple[int, str]] = []
         append = out.append
         for word in words:
             n = counts[word] = counts.get(word, 0) + 1
-            append((word, n))
-        return len(out), sum(n for _, n in out)
+            append((n, word))
+        return fingerprint(out)
 
     flow = ps.Flow("running word count")
     flow.sink("counts", flow.source("words", str).enumerate(per="value", start=1))
-    at = flow.graph().nodes[flow.graph().sinks["counts"]].schema.names.index("index")
-
-    def answer(rows: Any) -> tuple[int, int]:
-        return len(rows), sum(row[at] for row in rows)
-
-    ways = one_tick(flow, "counts", answer, words=words)
+    ways = one_tick(flow, "counts", fingerprint, words=words)
     race(
         "running word count; 1M words, 10k distinct",
         {"by hand": by_hand, **ways},
         limits=dict.fromkeys(ways, 1.5),
     )
+
+
+def fingerprint(rows: Any) -> int:
+    """Of a long list a number that hardly another one has: every thousandth row counts, to cost little."""
+    return hash((len(rows), *map(tuple, rows[::1000]), tuple(rows[-1])))
 
 
 def word_count() -> None:
