@@ -372,6 +372,13 @@ def test_a_time_before_the_last_one_is_an_error() -> None:
         stepwise(Sum(window), [(1.0, None, 5), (1.0, None, 4)])
 
 
+@pytest.mark.parametrize("times", [[5.0, NAN], [NAN, 5.0]])
+def test_a_time_that_is_nan_is_named(times: list[float]) -> None:
+    window = TimeWindow(timedelta(seconds=1), 1)
+    with pytest.raises(EvaluationError, match="NaN is no time"):
+        stepwise(Sum(window), [(1.0, None, time) for time in times])
+
+
 def test_a_value_beyond_all_bounds_leaves_nothing_behind() -> None:
     quiet = [(float(v), None, None) for v in (1, 2, 4, 8, 16, 32)]
     for loud in (1e300, math.inf, -math.inf, NAN):

@@ -13,7 +13,13 @@ from penstock.expr.runtime import NAN
 
 
 def time_went_back(now: Any, last: Any) -> None:
-    """A time signal must not run backwards."""
+    """A time signal must not run backwards; what is no number is no time, before or after another."""
+    if now != now or last != last:
+        raise EvaluationError(
+            "NaN is no time",
+            why="It is neither before nor after another time.",
+            fix="filter() the time signal: lambda time: time == time",
+        )
     raise EvaluationError(
         f"time went back from {last} to {now}",
         why="What has left a window by time does not come back.",
