@@ -48,6 +48,11 @@ class Lattice(ABC):
             value = self.merge(value, self.value(item))
         return value
 
+    @property
+    def parts(self) -> tuple[Lattice, ...]:
+        """The lattices that this one is made of."""
+        return ()
+
     def column(self, item: Field) -> Field:
         """The column of merged values, from that of the items. Raises `WrongType` for what it cannot hold."""
         return item if self.bottom is not None else Field(item.name, item.type, True)
@@ -131,6 +136,10 @@ class MapUnion(Lattice):
     inner: Lattice
 
     @property
+    def parts(self) -> tuple[Lattice, ...]:
+        return (self.inner,)
+
+    @property
     def bottom(self) -> frozenset[Any]:
         return frozenset()
 
@@ -188,6 +197,10 @@ class Pair(Lattice):
 
     first: Lattice
     second: Lattice
+
+    @property
+    def parts(self) -> tuple[Lattice, ...]:
+        return (self.first, self.second)
 
     @property
     def bottom(self) -> tuple[Any, Any]:

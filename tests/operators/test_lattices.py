@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from hypothesis import given
@@ -164,6 +164,15 @@ def test_a_null_makes_no_value_grow(lattice: Lattice) -> None:
     flow = ps.Flow("nulls", ticks="given")
     flow.sink("out", flow.source("items", object).lattice_fold(lattice))
     assert [change.row for change in ps.Engine(flow).tick(items=[None, None])["out"]] == [lattice.bottom]
+
+
+@pytest.mark.parametrize(
+    "lattice",
+    [MapUnion(cast("Any", Max)), Pair(Max(), cast("Any", Max)), MapUnion(Pair(cast("Any", Max), Min()))],
+)
+def test_what_is_no_lattice_inside_another_is_named(lattice: Lattice) -> None:
+    with pytest.raises(WrongType, match=r"(MapUnion|Pair) needs a lattice, got the class Max"):
+        ps.Flow("wrong").source("n", object).lattice_fold(lattice)
 
 
 @pytest.mark.parametrize("wrong", [Max, "max", None])

@@ -148,7 +148,19 @@ def test_numbers_per_key_begin_at_start(start: int) -> None:
     ]
 
 
-@pytest.mark.parametrize("wrong", [{"start": "1"}, {"start": 1.5}, {"start": True}, {"index": 3}])
+@pytest.mark.parametrize("per", [(), "value"])
+def test_numbers_stay_within_their_type(per: Any) -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        return flow.source("w", str).enumerate(start=2**63 - 2, per=per, index="n")
+
+    assert [row.n for row in run(build, {"w": ["a", "a"]})[0]] == [2**63 - 2, 2**63 - 1]
+    with pytest.raises(EvaluationError, match="does not fit int64"):
+        run(build, {"w": ["a", "a"]}, {"w": ["a"]})
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"start": "1"}, {"start": 1.5}, {"start": True}, {"start": 2**63}, {"index": 3}]
+)
 def test_numbers_begin_with_a_number_and_have_a_column(wrong: Any) -> None:
     with pytest.raises(WrongType, match="enumerate"):
         ps.Flow("numbers").source("n", int).enumerate(**wrong)

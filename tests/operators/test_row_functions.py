@@ -184,7 +184,7 @@ def test_ports_are_checked_when_the_flow_is_built() -> None:
         drawn.partition("shape", ["a"])  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("ports", [None, "open", [["a"]], 0])
+@pytest.mark.parametrize("ports", [None, "open", [["a"]], 0, True])
 def test_ports_that_are_no_ports_are_named(ports: Any) -> None:
     numbers = ps.Flow("ports").source("n", int)
     with pytest.raises(WrongType, match="partition needs different ports, got"):

@@ -271,3 +271,11 @@ def test_a_single_row_goes_beside_rows_in_their_order() -> None:
         return n.filter(col.value > 0).cross_singleton(words, lifetime="tick", suffix="_w")
 
     assert in_order(build, [{"n": [3, 0, 1, 2], "words": ["b", "a"]}]) == [[(3, "b"), (1, "b"), (2, "b")]]
+
+
+def test_true_is_no_number_of_rows() -> None:
+    numbers = ps.Flow("numbers").source("n", int)
+    with pytest.raises(WrongType, match="chain_first_n needs a number of rows, got True"):
+        numbers.chain_first_n(True, numbers)
+    with pytest.raises(WrongType, match="tee needs a number of streams, got True"):
+        numbers.tee(True)

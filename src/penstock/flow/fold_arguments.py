@@ -33,7 +33,7 @@ def check_function(what: str, function: object, place: Place) -> None:
 
 
 def check_lattice(what: str, lattice: object, place: Place) -> None:
-    """Raises `WrongType` for what is no lattice."""
+    """Raises `WrongType` for what is no lattice, or is made of what is none."""
     from penstock.lattice import Lattice
 
     if not isinstance(lattice, Lattice):
@@ -42,13 +42,17 @@ def check_lattice(what: str, lattice: object, place: Place) -> None:
             where=[place],
             fix="one of penstock.lattice: Max(), SetUnion(), Pair(Max(), Min())",
         )
+    for part in lattice.parts:
+        check_lattice(type(lattice).__name__, part, place)
 
 
 def check_numbering(start: object, index: object, place: Place) -> None:
     """Raises `WrongType` for what rows are not numbered from, or under."""
-    if not isinstance(start, int) or isinstance(start, bool):
+    if not isinstance(start, int) or isinstance(start, bool) or not -(2**63) <= start < 2**63:
         raise WrongType(
-            f"enumerate begins with a whole number, got {shown(start)}", where=[place], fix="start=1"
+            f"enumerate begins with a whole number of 64 bits, got {shown(start)}",
+            where=[place],
+            fix="start=1",
         )
     if not isinstance(index, str):
         raise WrongType(

@@ -69,7 +69,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.chain_first_n import ChainFirstN
 
         place = Place.of_caller()
-        if not isinstance(count, int) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
                 f"chain_first_n needs a number of rows, got {shown(count)}",
                 where=[place],

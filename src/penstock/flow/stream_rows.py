@@ -108,7 +108,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
     def tee(self, count: int) -> tuple[Stream[T_co, B, G, O], ...]:
         """This stream `count` times. Any stream may be read any number of times; this only gives names."""
         place = Place.of_caller()
-        if not isinstance(count, int) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(f"tee needs a number of streams, got {shown(count)}", where=[place], fix="tee(2)")
         return (cast("Stream[T_co, B, G, O]", self),) * count
 
@@ -138,7 +138,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         from penstock.flow.ports import split
 
         place = Place.of_caller()
-        if isinstance(ports, int):
+        if isinstance(ports, int) and not isinstance(ports, bool):
             streams = split("partition", self, by, range(ports), name, place)
             return cast("tuple[Stream[T_co, B, G, O], ...]", tuple(streams.values()))
         return cast("dict[str, Stream[T_co, B, G, O]]", split("partition", self, by, ports, name, place))

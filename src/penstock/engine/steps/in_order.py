@@ -140,6 +140,10 @@ class EnumerateStep(Step):
         if start != 1:
             index = writer.fresh("index")
             code.line(f"{index} = {number} {'+' if start > 1 else '-'} {abs(start - 1)}")
+            if start > 2**62:
+                # From lower on, no stream comes so far.
+                with code.block(f"if {index} >= {2**63}:"):
+                    code.line(f"x_overflow({index}, 'int64')")
         elif not self.operator.per:
             # A buffer keeps the row, and the counter goes on.
             index = writer.fresh("index")

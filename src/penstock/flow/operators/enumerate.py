@@ -22,6 +22,7 @@ class Enumerate(Operator):
 
     Nothing waits. `per` key, each key has numbers of its own, so that `start=1` is a running
     count. With lifetime TICK they begin again in each tick. An empty tick says nothing.
+    A number beyond 64 bits stops the tick: `EvaluationError`.
 
     >>> from penstock.testing import show
     >>> show(lambda words: words.enumerate(start=1, per="value"), words=["a", "b", "a"])
