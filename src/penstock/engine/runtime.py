@@ -223,10 +223,12 @@ def unknown_port(tag: object, ports: dict[Any, int]) -> None:
 
 def no_pair(made: object) -> None:
     """What a scan's function gave is no plain tuple of two: a NamedTuple or a list may be a pair, too."""
-    if isinstance(made, tuple | list) and len(cast("list[object]", made)) == 2:
+    given: Any = made
+    if isinstance(given, tuple | list) and len(cast("list[object]", given)) == 2:
         return
+    found = type(made).__name__
     raise UserFunctionFailed(
-        f"the function gave {type(made).__name__} {made!r:.100}, which is no pair (carried, row), nor None",
+        f"the function gave {found} {made!r:.100}, which is no pair (carried, row), nor None",
         fix="return the value to carry on and the row to send, or None to end",
     )
 

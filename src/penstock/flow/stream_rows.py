@@ -141,7 +141,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         if isinstance(ports, int) and not isinstance(ports, bool):
             streams = split("partition", self, by, range(ports), name, place)
             return cast("tuple[Stream[T_co, B, G, O], ...]", tuple(streams.values()))
-        return cast("dict[str, Stream[T_co, B, G, O]]", split("partition", self, by, ports, name, place))
+        tags = cast("Sequence[str]", ports)
+        return cast("dict[str, Stream[T_co, B, G, O]]", split("partition", self, by, tags, name, place))
 
     def demux(
         self, by: Expr | Callable[[T_co], Tag], tags: Iterable[Tag], *, name: str | None = None
@@ -209,8 +210,9 @@ def _second(pair: object) -> object:
 
 
 def _pair(value: object) -> tuple[object, object]:
-    if isinstance(value, tuple) and len(cast("tuple[object, ...]", value)) == 2:
-        return cast("tuple[object, object]", value)
+    pair: Any = value
+    if isinstance(pair, tuple) and len(cast("tuple[object, ...]", pair)) == 2:
+        return cast("tuple[object, object]", pair)
     found = type(value).__name__
     raise BadRow(
         f"unzip needs pairs, got {found} {shown(value)}",

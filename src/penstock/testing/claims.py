@@ -12,10 +12,9 @@ from functools import singledispatch
 from typing import Any, TypeAlias
 
 from penstock.errors import BrokenClaim, Step
-from penstock.expr.check import check
 from penstock.expr.rows import from_user, to_user
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import Field, Schema
+from penstock.expr.types import Schema
 from penstock.flow.claims import Claims
 from penstock.flow.flow import Flow
 from penstock.flow.operators.fold import Fold
@@ -31,7 +30,7 @@ from penstock.lattice import Lattice, Max
 from penstock.testing.claim_rows import Pool, pools
 from penstock.testing.counterexamples import EXAMPLES, Outcome, find_list
 from penstock.testing.lattice_laws import LAWS, check_law
-from penstock.testing.oracle import function_of
+from penstock.testing.oracle_folds import item_of
 
 Items: TypeAlias = list[Any]
 Keys: TypeAlias = tuple[tuple[str, Expr], ...]
@@ -113,8 +112,8 @@ class Site:
         """
         found = [self.given] if self.given is not None else pools(self.schema)
         if item is not None:
-            value = item_of(item, self.schema)
-            return [[value(row) for row in rows] for rows in found]
+            value, inside = item_of(item, self.schema), from_user(self.schema, what="rows")
+            return [[value(row) for row in inside(rows)] for rows in found]
         return [self._of_one_key(rows, keys) for rows in found] if keys else list(found)
 
     def _of_one_key(self, rows: Pool, keys: Keys) -> Pool:
@@ -130,13 +129,6 @@ class Site:
     @property
     def step(self) -> Step:
         return Step(self.node.place, f"operator {self.node.name!r}")
-
-
-def item_of(item: Expr, schema: Schema) -> Callable[[Any], Any]:
-    """The function from a row, as users see it, to the value of an expression, likewise."""
-    inside, compute, typed = from_user(schema, what="rows"), function_of(item, schema), check(item, schema)
-    seen = to_user(Schema((Field("value", typed.type, typed.nullable),), scalar=True))
-    return lambda row: seen((compute(inside([row])[0]),))
 
 
 @singledispatch
@@ -265,20 +257,13 @@ _FIXES: Mapping[str, str] = {
 }
 
 
-@claims_of.register
-def _fold(operator: Fold, site: Site) -> Iterator[Tried]:
+@claims_of.register(Fold)
+@claims_of.register(FoldTick)
+def _fold(operator: Fold | FoldTick, site: Site) -> Iterator[Tried]:
     schema = operator.accumulated
     inside = from_user(schema, what="values")
     folded = Folded(operator.function, _first(operator.init, schema), inside, site)
-    yield from _try_fold(operator.claims, folded, None)
-
-
-@claims_of.register
-def _fold_tick(operator: FoldTick, site: Site) -> Iterator[Tried]:
-    schema = operator.accumulated
-    inside = from_user(schema, what="values")
-    folded = Folded(operator.function, _first(operator.init, schema), inside, site)
-    yield from _try_fold(operator.claims, folded, operator.item)
+    yield from _try_fold(operator.claims, folded, operator.item if isinstance(operator, FoldTick) else None)
 
 
 @claims_of.register
