@@ -85,7 +85,7 @@ def check_limits(what: str, given: PerSource, sources: Mapping[str, object]) -> 
                 fix=f"its sources are {', '.join(map(repr, sources)) or 'none'}",
                 name=name,
             )
-        if not isinstance(number, int) or number < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadInput(f"{at} is {number!r}", fix="give 1 or more")
 
 

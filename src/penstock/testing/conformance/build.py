@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.errors import BadCase
 from penstock.flow.flow import Flow
 from penstock.testing.conformance import operators_folds, operators_pairs, operators_rows
 from penstock.testing.conformance.checks import on_cycles
@@ -121,6 +122,8 @@ class _Building:
         for feedback, edge in self._feedbacks:
             feedback.close(self._from(edge))
         for name in outputs:
+            if (name, "") not in self._made:
+                raise BadCase(f"the output {name!r} has several streams, and none without a name")
             self._flow.sink(name, self._made[name, ""])
         # Where all that is made goes round, one end at least must be, or nothing runs.
         ends = [stream for (name, _), stream in self._made.items() if not self._graph.out_of(name)]

@@ -103,7 +103,7 @@ def _ports(graph: GraphDescription) -> Iterator[Found]:
 
 
 def _side(side: str, ends: Ends, node: NodeDescription, used: list[str]) -> Iterator[Found]:
-    names = names_of(ends, node)
+    names = names_of(ends, node, len(used))
     if names is None:
         assert isinstance(ends, Some)
         yield from _unnamed_side(side, ends, node, used)

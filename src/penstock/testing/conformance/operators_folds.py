@@ -116,7 +116,8 @@ def _state(site: Site) -> Outputs:
 
 
 def _sort(site: Site) -> Outputs:
-    return site.input.sort(lambda row: row, lifetime="tick")
+    # Null goes first.
+    return site.input.sort(lambda row: (row is not None, row), lifetime="tick")
 
 
 def _sort_by_key(site: Site) -> Outputs:

@@ -94,7 +94,8 @@ def _chain(site: Site) -> Outputs:
 
 
 def _chain_first_n(site: Site) -> Outputs:
-    return in_order(site.at("0")).chain_first_n(site.node.arguments["n"], in_order(site.at("1")))
+    first, *others = map(in_order, site.all_inputs())
+    return first.chain_first_n(site.node.arguments["n"], *others)
 
 
 def _persist(site: Site) -> Outputs:

@@ -27,13 +27,20 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
+class Numbered:
+    """Ends 0, 1, 2, ... without gaps, at least `least` of them."""
+
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
 class NamedByArgument:
     """Ends with the names that the argument `argument` lists."""
 
     argument: str = "ports"
 
 
-Ends: TypeAlias = Some | Named | NamedByArgument
+Ends: TypeAlias = Some | Named | Numbered | NamedByArgument
 
 NONE, ONE, UP_TO_ONE, ANY = Some(0, 0), Some(1, 1), Some(0, 1), Some(0, None)
 PAIR = Named(("0", "1"))
@@ -99,7 +106,7 @@ SIGNATURES: Mapping[str, Signature] = {
     "demux_enum": Signature(ONE, NamedByArgument(), ("ports",)),
     "unzip": Signature(ONE, PAIR),
     "chain": _pair("0", lifetimes=0),
-    "chain_first_n": _pair("0", arguments=("n",), lifetimes=0),
+    "chain_first_n": Signature(Numbered(2), arguments=("n",), blocking=("0",)),
     "join": _pair(),
     "join_multiset": _pair(),
     "join_set": _pair(),
@@ -146,11 +153,13 @@ SIGNATURES: Mapping[str, Signature] = {
 """By the name of the operator."""
 
 
-def names_of(ends: Ends, node: NodeDescription) -> tuple[str, ...] | None:
-    """The names of an operator's ends; None where they have none."""
+def names_of(ends: Ends, node: NodeDescription, used: int) -> tuple[str, ...] | None:
+    """The names of an operator's ends, of which `used` are connected; None where they have none."""
     match ends:
         case Named(names):
             return names
+        case Numbered(least):
+            return tuple(map(str, range(max(least, used))))
         case NamedByArgument(argument):
             return tuple(node.arguments.get(argument, ()))
         case Some():
