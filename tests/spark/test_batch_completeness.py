@@ -24,7 +24,8 @@ for found in pkgutil.iter_modules(operators.__path__, f"{operators.__name__}."):
 
 def classes_of(base: type, package: str) -> list[type]:
     """Subclasses as their modules name them: a dataclass with slots is made twice, the first for nobody."""
-    found = [cls for cls in base.__subclasses__() if cls.__module__.startswith(package)]
+    below = [cls for sub in base.__subclasses__() for cls in (sub, *classes_of(sub, package))]
+    found = [cls for cls in dict.fromkeys(below) if cls.__module__.startswith(package)]
     return [cls for cls in found if getattr(importlib.import_module(cls.__module__), cls.__name__) is cls]
 
 

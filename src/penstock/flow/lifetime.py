@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, cast, overload
 from penstock.errors import Place, WrongType
 from penstock.flow.columns import shown
 from penstock.graph.facts import Need
+from penstock.graph.node import Operator
 
 
 class Lifetime(Enum):
@@ -26,6 +27,23 @@ LifetimeName: TypeAlias = Literal["static", "tick"]
 Lifetimes: TypeAlias = "LifetimeName | tuple[LifetimeName, LifetimeName]"
 
 DEPENDS_ON_CUT = 'With lifetime="tick" it answers each tick for itself, so where ticks end shows.'
+
+
+class WithLifetime(Operator):
+    """Base of operators of one input that remember it for the whole run or for a tick.
+
+    lifetime, nondet: fields of each of them.
+    """
+
+    __slots__ = ()
+    lifetime: Lifetime
+    nondet: str | None
+
+    def guard(self) -> str | None:
+        return self.nondet
+
+    def depends_on_cut(self) -> str:
+        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
 
 @overload

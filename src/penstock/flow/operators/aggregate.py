@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
+from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.growth import Growth
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 from penstock.lattice import Max
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate(Operator):
+class Aggregate(WithLifetime):
     """One row per group: the keys, then the aggregates.
 
     A group is there while it has rows, and the group of everything (no keys)
@@ -55,12 +55,6 @@ class Aggregate(Operator):
 
     def needs(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
         if self.lifetime is Lifetime.TICK:

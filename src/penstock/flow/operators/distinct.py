@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
+from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import Facts, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct(Operator):
+class Distinct(WithLifetime):
     """A row leaves when its first copy comes, and is taken back with its last copy.
 
     A tick without changes answers nothing. With lifetime TICK each tick answers for
@@ -47,12 +47,6 @@ class Distinct(Operator):
 
     def needs(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
         return ""

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.reduce import of_lifetime
 from penstock.flow.operators.scan import in_order, one_by_one, per_key
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Enumerate(Operator):
+class Enumerate(WithLifetime):
     """Each row with its number in front: `start`, `start + 1`, ... in the order of the rows.
 
     Nothing waits. `per` key, each key has numbers of its own, so that `start=1` is a running
@@ -45,12 +45,6 @@ class Enumerate(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return one_by_one(inputs[0], self.lifetime, self.nondet)
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def placement(self) -> Placement:
         return keyed(self.per) if self.per else WHOLE

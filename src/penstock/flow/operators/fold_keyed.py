@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.claims import NO_CLAIMS, Claims
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described, named_functions
 from penstock.flow.operators.reduce import folded, of_lifetime
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.growth import Growth
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 from penstock.lattice import Max
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldKeyed(Operator):
+class FoldKeyed(WithLifetime):
     """Per key `function(accumulated, item)` over all its rows, in their order, from `init` on.
 
     A row per key that has come: the key columns, then `value`. A key whose value changed
@@ -60,12 +60,6 @@ class FoldKeyed(Operator):
         if self.lifetime is Lifetime.TICK or not self.claims.monotone:
             return None
         return Growth(tuple(name for name, _ in self.keys), {self.into: Max()})
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def placement(self) -> Placement:
         return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from penstock.flow.claims import NO_CLAIMS, Claims
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.growth import Growth
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 from penstock.lattice import Max
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce(Operator):
+class Reduce(WithLifetime):
     """`function(so far, row)` over all rows, in their order, from the first row on.
 
     Nothing while no row has come; then a table of exactly one row. With lifetime TICK one
@@ -49,12 +49,6 @@ class Reduce(Operator):
         if self.lifetime is Lifetime.TICK or not self.claims.monotone or self.scalar_column is None:
             return None
         return Growth((), {self.scalar_column: Max()})
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def placement(self) -> Placement:
         return WHOLE

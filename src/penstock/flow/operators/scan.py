@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.claims import NO_CLAIMS
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described, named_functions
 from penstock.flow.operators.reduce import of_lifetime
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan(Operator):
+class Scan(WithLifetime):
     """`function(carried, row)` gives the next carried value and the row to send, or None to end.
 
     Nothing waits: each row is answered as it comes, in order. Where the function gave None,
@@ -54,12 +54,6 @@ class Scan(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return one_by_one(inputs[0], self.lifetime, self.nondet)
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def placement(self) -> Placement:
         return keyed(self.per) if self.per else WHOLE

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Ordering
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.reduce import of_lifetime
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Sort(Operator):
+class Sort(WithLifetime):
     """The rows of a bounded stream, sorted; with lifetime TICK the rows of each tick.
 
     by: expressions in Spark's order (nulls first ascending and last descending, NaN
@@ -65,12 +65,6 @@ class Sort(Operator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         det = inputs[0].det and (self.lifetime is Lifetime.STATIC or self.nondet is None)
         return inputs[0].but(ordered=True, det=det)
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def placement(self) -> Placement:
         return WHOLE

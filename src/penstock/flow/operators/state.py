@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.lattice_growth import lattice_functions
 from penstock.flow.operators.reduce import of_lifetime
 from penstock.flow.operators.scan import in_order, one_by_one, per_key
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class State(Operator):
+class State(WithLifetime):
     """The rows whose item was not in the merge of the items before: each is news.
 
     Nothing waits; rows pass in order. `per` key, each key has a value of its own. With
@@ -47,12 +47,6 @@ class State(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return one_by_one(inputs[0], self.lifetime, self.nondet)
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def placement(self) -> Placement:
         return keyed(self.per) if self.per else WHOLE

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
+from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr, Ordering
 
 
 @dataclass(frozen=True, slots=True)
-class TopK(Operator):
+class TopK(WithLifetime):
     """Per group, the first `count` rows by `by`; copies of a row count.
 
     Ties are broken by the whole row, ascending, so that the answer depends on
@@ -50,12 +50,6 @@ class TopK(Operator):
 
     def needs(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def placement(self) -> Placement:
         return keyed(self.per) if self.per else WHOLE

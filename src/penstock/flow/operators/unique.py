@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime
+from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.reduce import of_lifetime
 from penstock.graph.facts import Facts, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Unique(Operator):
+class Unique(WithLifetime):
     """The first occurrence of each row, in the order of the rows; nothing waits.
 
     It is `distinct` with the order kept, where there is one. Of a table a row is taken back
@@ -57,12 +57,6 @@ class Unique(Operator):
         if self.lifetime is Lifetime.TICK:
             return rows.but(det=rows.det and self.nondet is None)
         return rows.but(ordered=rows.ordered and rows.append, once=True)
-
-    def guard(self) -> str | None:
-        return self.nondet
-
-    def depends_on_cut(self) -> str:
-        return DEPENDS_ON_CUT if self.lifetime is Lifetime.TICK else ""
 
     def placement(self) -> Placement:
         return keyed(self.columns)
