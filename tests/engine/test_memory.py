@@ -210,7 +210,7 @@ def test_a_slot_of_one_key_is_never_moved() -> None:
 def in_memory(engine: ps.Engine) -> int:
     """Bytes of the slots, as far as they are not in a file, as estimated."""
     state: Any = engine._memory
-    spilled = (slot._hot for slot in state._spilled.values())
+    spilled = (slot._live for slot in state._spilled.values())
     return sum(map(estimated_bytes, (*state.mappings.values(), *state._sharded.values(), *spilled)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, TypeAlias
 
@@ -12,31 +13,22 @@ Thaw: TypeAlias = Callable[[Any], Any]
 Load: TypeAlias = Callable[[str, bytes], bytes | None]
 
 
-class Slot(MutableMapping[Any, Any]):
-    """The values of one slot that a tick has touched, over a store that holds the rest.
+class LoadedSlot(MutableMapping[Any, Any], ABC):
+    """A slot over a store: a value that is asked for is loaded, and stays in memory for now.
 
-    Reading loads a value and remembers its bytes; whatever is in memory at the
-    end of the tick and encodes differently has changed, also if it was changed
-    in place. There is no iteration: nobody may depend on the size of the state.
+    In memory None says that the key is known to be absent. There is no iteration:
+    nobody may depend on the size of the state.
     """
 
-    __slots__ = ("_before", "_encode", "_key", "_live", "_load", "_thaw", "name")
+    __slots__ = ("_live", "name")
 
-    def __init__(
-        self,
-        name: str,
-        load: Load,
-        thaw: Thaw | None,
-        encode_key: Callable[[object], bytes],
-        encode: Callable[[object], bytes],
-    ) -> None:
+    def __init__(self, name: str, live: dict[Any, Any]) -> None:
         self.name = name
-        self._load = load
-        self._thaw = thaw
-        self._key = encode_key
-        self._encode = encode
-        self._live: dict[Any, Any] = {}
-        self._before: dict[Any, bytes | None] = {}
+        self._live = live
+
+    @abstractmethod
+    def _fetch(self, key: Any) -> Any:
+        """Load the value of a key into memory; None where there is none."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         try:
@@ -67,6 +59,32 @@ class Slot(MutableMapping[Any, Any]):
 
     def __len__(self) -> int:
         raise TypeError(f"slot {self.name} has no length: a tick's cost must not follow the state")
+
+
+class Slot(LoadedSlot):
+    """The values of one slot that a tick has touched, over a store that holds the rest.
+
+    Reading loads a value and remembers its bytes; whatever is in memory at the
+    end of the tick and encodes differently has changed, also if it was changed
+    in place.
+    """
+
+    __slots__ = ("_before", "_encode", "_key", "_load", "_thaw")
+
+    def __init__(
+        self,
+        name: str,
+        load: Load,
+        thaw: Thaw | None,
+        encode_key: Callable[[object], bytes],
+        encode: Callable[[object], bytes],
+    ) -> None:
+        super().__init__(name, {})
+        self._load = load
+        self._thaw = thaw
+        self._key = encode_key
+        self._encode = encode
+        self._before: dict[Any, bytes | None] = {}
 
     def _fetch(self, key: Any) -> Any:
         data = self._load(self.name, self._key(key))

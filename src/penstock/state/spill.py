@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import sqlite3
 import weakref
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
+from penstock.state import entry_table
 from penstock.state.codec import decode, key_encoder, value_encoder
-
-Thaw: TypeAlias = Callable[[Any], Any]
-
-_CREATE = "CREATE TABLE entry (slot INTEGER, key BLOB, value BLOB, PRIMARY KEY (slot, key)) WITHOUT ROWID"
-_WRITE = "INSERT OR REPLACE INTO entry VALUES (?, ?, ?)"
-_REMOVE = "DELETE FROM entry WHERE slot = ? AND key = ?"
-_READ = "SELECT value FROM entry WHERE slot = ? AND key = ?"
-_ABSENT: Any = object()
+from penstock.state.slots import LoadedSlot, Thaw
 
 
 class SpillFile:
@@ -31,7 +25,7 @@ class SpillFile:
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         self._connection.execute("PRAGMA journal_mode=OFF")
         self._connection.execute("PRAGMA synchronous=OFF")
-        self._connection.execute(_CREATE)
+        self._connection.execute(entry_table.CREATE)
         self.close = weakref.finalize(self, self._connection.close)
         self._slots = 0
         self.encode_key = key_encoder()
@@ -43,75 +37,44 @@ class SpillFile:
         return self._slots
 
     def read(self, slot: int, key: bytes) -> bytes | None:
-        row = self._connection.execute(_READ, (slot, key)).fetchone()
-        return None if row is None else row[0]
+        return entry_table.read(self._connection, slot, key)
 
     def write(self, slot: int, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Put values in place of what was there; None removes."""
         self._connection.execute("BEGIN")
         for key, value in entries:
-            if value is None:
-                self._connection.execute(_REMOVE, (slot, key))
-            else:
-                self._connection.execute(_WRITE, (slot, key, value))
+            entry_table.put(self._connection, slot, key, value)
         self._connection.execute("COMMIT")
 
 
-class SpilledSlot(MutableMapping[Any, Any]):
+class SpilledSlot(LoadedSlot):
     """A slot that keeps at most about `hot_entries` values in memory between ticks.
 
     Within a tick everything that was touched stays in memory, so a value may be
     changed in place; `settle` at the end of the tick writes out the values that were
-    loaded longest ago. It is never iterated, like every slot.
+    loaded longest ago.
     """
 
-    __slots__ = ("_file", "_hot", "_slot", "_thaw", "hot_entries")
+    __slots__ = ("_file", "_slot", "_thaw", "hot_entries")
 
     def __init__(self, file: SpillFile, values: dict[Any, Any], thaw: Thaw, hot_entries: int) -> None:
-        self._file = file
         self._slot = file.add_slot()
+        super().__init__(f"{self._slot} in the scratch file", values)
+        self._file = file
         self._thaw = thaw
-        # A value of None says that the key is known to be absent.
-        self._hot: dict[Any, Any] = values
         self.hot_entries = hot_entries
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        value = self._hot.get(key, _ABSENT)
-        if value is _ABSENT:
-            value = self._fetch(key)
-        return default if value is None else value
-
-    def __getitem__(self, key: Any) -> Any:
-        value = self.get(key)
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._hot[key] = value
-
-    def __delitem__(self, key: Any) -> None:
-        if self.get(key) is None:
-            raise KeyError(key)
-        self._hot[key] = None
-
-    def __iter__(self) -> Iterator[Any]:
-        raise TypeError("a slot cannot be iterated: a tick's cost must not follow the state")
-
-    def __len__(self) -> int:
-        raise TypeError("a slot has no length: a tick's cost must not follow the state")
 
     @property
     def entries_in_memory(self) -> int:
-        return len(self._hot)
+        return len(self._live)
 
     def bytes_in_memory(self, estimate: Callable[[dict[Any, Any]], int]) -> int:
         """What `estimate` says of the entries that are in memory."""
-        return estimate(self._hot)
+        return estimate(self._live)
 
     def settle(self) -> None:
         """At the end of a tick: write out the older half of what is in memory, if that is too much."""
-        hot = self._hot
+        hot = self._live
         if len(hot) <= self.hot_entries:
             return
         leaving = list(islice(hot, len(hot) - self.hot_entries // 2))
@@ -126,5 +89,5 @@ class SpilledSlot(MutableMapping[Any, Any]):
     def _fetch(self, key: Any) -> Any:
         data = self._file.read(self._slot, self._file.encode_key(key))
         value = None if data is None else self._thaw(decode(data))
-        self._hot[key] = value
+        self._live[key] = value
         return value

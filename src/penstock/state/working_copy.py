@@ -13,15 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.state import entry_table
 from penstock.state.chain import Chain, Version
 from penstock.state.files import Entry, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_WRITE = "INSERT OR REPLACE INTO entry VALUES (?, ?, ?)"
-_REMOVE = "DELETE FROM entry WHERE slot = ? AND key = ?"
-_READ = "SELECT value FROM entry WHERE slot = ? AND key = ?"
 
 
 class WorkingCopy:
@@ -53,8 +50,7 @@ class WorkingCopy:
         number = self._slots.get(slot)
         if number is None:
             return None
-        row = self._connection.execute(_READ, (number, key)).fetchone()
-        return None if row is None else row[0]
+        return entry_table.read(self._connection, number, key)
 
     def entries(self) -> Iterator[Entry]:
         """All entries, sorted."""
@@ -104,9 +100,7 @@ def _create(connection: sqlite3.Connection) -> None:
         connection.execute(f"DROP TABLE IF EXISTS {table}")
     connection.execute("CREATE TABLE version (tick INTEGER, attempt TEXT, boot TEXT)")
     connection.execute("CREATE TABLE slot (id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
-    connection.execute(
-        "CREATE TABLE entry (slot INTEGER, key BLOB, value BLOB, PRIMARY KEY (slot, key)) WITHOUT ROWID"
-    )
+    connection.execute(entry_table.CREATE)
     connection.execute("INSERT INTO version VALUES (NULL, NULL, ?)", (_boot(),))
 
 
@@ -137,10 +131,7 @@ def _apply(connection: sqlite3.Connection, entries: Iterator[Entry]) -> None:
         if number is None:
             row = connection.execute("INSERT INTO slot (name) VALUES (?) RETURNING id", (slot,)).fetchone()
             number = numbers[slot] = row[0]
-        if value is None:
-            connection.execute(_REMOVE, (number, key))
-        else:
-            connection.execute(_WRITE, (number, key, value))
+        entry_table.put(connection, number, key, value)
 
 
 def _version(connection: sqlite3.Connection) -> Version | None:
