@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-import inspect
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -374,7 +374,7 @@ TICKS: list[dict[str, list[Any]]] = [
 def all_operators() -> Iterator[type[Operator]]:
     for module in pkgutil.iter_modules(operators.__path__):
         for value in vars(importlib.import_module(f"{operators.__name__}.{module.name}")).values():
-            if isinstance(value, type) and issubclass(value, Operator) and not inspect.isabstract(value):
+            if isinstance(value, type) and issubclass(value, Operator) and dataclasses.is_dataclass(value):
                 yield value
 
 

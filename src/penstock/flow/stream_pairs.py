@@ -173,14 +173,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         It keeps all rows of both, and has as many pairs as their product.
         """
-        place = Place.of_caller()
-        check_stream(other, "cross_join", place)
-        check_reason(nondet, place)
-        operator, schema = plan_product(self._schema, other.schema, suffix, place)
-        left, right = lifetimes(lifetime, 2, "cross_join", place)
-        operator = replace(operator, lifetimes=(left, right), nondet=nondet)
-        schema = schema if into is None else as_class(schema, into, place)
-        return cast("Any", add_join(self, other, operator, schema, name, place))
+        return cast("Any", self._joined("cross_join", other, None, lifetime, nondet, suffix, into, name))
 
     def cross_join_set(
         self,
@@ -196,15 +189,8 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         It is `distinct` on either side, then `cross_join`.
         """
-        place = Place.of_caller()
-        check_stream(other, "cross_join_set", place)
-        check_reason(nondet, place)
-        given = lifetimes(lifetime, 2, "cross_join_set", place)
-        sides = self._sets(other, given, nondet, place)
-        operator, schema = plan_product(self._schema, other.schema, suffix, place)
-        operator = replace(operator, lifetimes=given, nondet=nondet)
-        schema = schema if into is None else as_class(schema, into, place)
-        return cast("Any", add_join(*sides, operator, schema, name, place))
+        given = (lifetime, nondet, suffix, into, name)
+        return cast("Any", self._joined("cross_join_set", other, None, *given, as_sets=True))
 
     def join_set(
         self,
@@ -221,15 +207,36 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         on: as in `join`.
         """
+        given = (lifetime, nondet, suffix, into, name)
+        return cast("Any", self._joined("join_set", other, on, *given, as_sets=True))
+
+    def _joined(
+        self,
+        what: str,
+        other: StreamBase[Any, Any, Any, Any],
+        on: Expr | str | Sequence[str] | None,
+        lifetime: Lifetimes,
+        nondet: str | None,
+        suffix: str | None,
+        into: Any,
+        name: str | None,
+        *,
+        how: How = How.INNER,
+        as_sets: bool = False,
+    ) -> Stream[Any, Any, Any, Any]:
+        """A join, or the product where `on` is None; `as_sets`: of each side's rows once."""
         place = Place.of_caller()
-        check_stream(other, "join_set", place)
+        check_stream(other, what, place)
         check_reason(nondet, place)
-        given = lifetimes(lifetime, 2, "join_set", place)
-        sides = self._sets(other, given, nondet, place)
-        operator, schema = plan_join(self._schema, other.schema, on, How.INNER, suffix, place)
+        given = lifetimes(lifetime, 2, what, place)
+        if on is None:
+            operator, schema = plan_product(self._schema, other.schema, suffix, place)
+        else:
+            operator, schema = plan_join(self._schema, other.schema, on, how, suffix, place)
         operator = replace(operator, lifetimes=given, nondet=nondet)
         schema = schema if into is None else as_class(schema, into, place)
-        return cast("Any", add_join(*sides, operator, schema, name, place))
+        sides = self._sets(other, given, nondet, place) if as_sets else (self, other)
+        return add_join(*sides, operator, schema, name, place)
 
     def _sets(
         self,
@@ -298,7 +305,8 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
         """The rows without a partner in the other: `join(..., how="anti")`."""
-        return cast("Any", self._present("anti_join", How.ANTI, other, on, lifetime, nondet, name))
+        given = (lifetime, nondet, None, None, name)
+        return cast("Any", self._joined("anti_join", other, on, *given, how=How.ANTI))
 
     def semi_join(
         self,
@@ -310,22 +318,5 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
         """The rows with a partner in the other, as often as they are there: `join(..., how="semi")`."""
-        return cast("Any", self._present("semi_join", How.SEMI, other, on, lifetime, nondet, name))
-
-    def _present(
-        self,
-        what: str,
-        how: How,
-        other: StreamBase[Any, Any, Any, Any],
-        on: Expr | str | Sequence[str],
-        lifetime: Lifetimes,
-        nondet: str | None,
-        name: str | None,
-    ) -> Stream[Any, Any, Any, Any]:
-        place = Place.of_caller()
-        check_stream(other, what, place)
-        check_reason(nondet, place)
-        left, right = lifetimes(lifetime, 2, what, place)
-        operator, schema = plan_join(self._schema, other.schema, on, how, None, place)
-        operator = replace(operator, lifetimes=(left, right), nondet=nondet)
-        return add_join(self, other, operator, schema, name, place)
+        given = (lifetime, nondet, None, None, name)
+        return cast("Any", self._joined("semi_join", other, on, *given, how=How.SEMI))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.graph.facts import Port
-from penstock.graph.node import Operator
+from penstock.flow.row_function import RowFunction
 
 
 @dataclass(frozen=True, slots=True)
-class FilterMap(Operator):
+class FilterMap(RowFunction):
     """`function(row)` for each row of which it is not None; with the weight of `row`.
 
     Rows keep their order. A tick without rows answers nothing. Rows that are None
@@ -26,14 +25,4 @@ class FilterMap(Operator):
     """
 
     kind: ClassVar[str] = "filter_map"
-    linear: ClassVar[bool] = True
     function: Callable[..., object]
-
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
-
-    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
-        yield "function", self.function
-
-    def describe(self) -> str:
-        return getattr(self.function, "__name__", repr(self.function))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.graph.facts import Port
-from penstock.graph.node import Operator
+from penstock.flow.row_function import RowFunction
 
 
 @dataclass(frozen=True, slots=True)
-class FlatMap(Operator):
+class FlatMap(RowFunction):
     """Every item of `function(row)`, in its order; each with the weight of `row`.
 
     >>> from penstock.testing import show
@@ -24,14 +23,4 @@ class FlatMap(Operator):
     """
 
     kind: ClassVar[str] = "flat_map"
-    linear: ClassVar[bool] = True
     function: Callable[..., Iterable[object]]
-
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
-
-    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
-        yield "function", self.function
-
-    def describe(self) -> str:
-        return getattr(self.function, "__name__", repr(self.function))

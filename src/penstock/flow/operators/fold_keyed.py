@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.claims import NO_CLAIMS, Claims
-from penstock.flow.lifetime import Lifetime, WithLifetime
-from penstock.flow.operators.fold import described, named_functions
-from penstock.flow.operators.reduce import folded, of_lifetime
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.growth import Growth
+from penstock.flow.keyed_fold import KeyedFold
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.fold import named_functions
 from penstock.graph.node import ALTERABLE
-from penstock.lattice import Max
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
 
 
 @dataclass(frozen=True, slots=True)
-class FoldKeyed(WithLifetime):
+class FoldKeyed(KeyedFold):
     """Per key `function(accumulated, item)` over all its rows, in their order, from `init` on.
 
     A row per key that has come: the key columns, then `value`. A key whose value changed
@@ -47,23 +44,6 @@ class FoldKeyed(WithLifetime):
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input", blocking=True, why="a further row could change its key's value"),)
-
-    def needs(self) -> tuple[Need, ...]:
-        return self.claims.needs()
-
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return folded(inputs[0], self.lifetime, self.nondet)
-
-    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
-        if self.lifetime is Lifetime.TICK or not self.claims.monotone:
-            return None
-        return Growth(tuple(name for name, _ in self.keys), {self.into: Max()})
-
-    def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
-
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys
         if self.item is not None:
@@ -71,9 +51,3 @@ class FoldKeyed(WithLifetime):
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from named_functions(self.init, self.function)
-
-    def describe(self) -> str:
-        keys = ", ".join(name for name, _ in self.keys)
-        return ", ".join(
-            [f"by ({keys}): {described(self.function, self.claims)}", *of_lifetime(self.lifetime)]
-        )

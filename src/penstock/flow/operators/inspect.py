@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.graph.facts import Port
-from penstock.graph.node import Operator
+from penstock.flow.row_function import RowFunction
 
 
 @dataclass(frozen=True, slots=True)
-class Inspect(Operator):
+class Inspect(RowFunction):
     """The same rows; `function(row)` is called for each, and its result is not looked at.
 
     It is called once per change, also for one that takes a row back, in the order in
@@ -27,14 +26,4 @@ class Inspect(Operator):
     """
 
     kind: ClassVar[str] = "inspect"
-    linear: ClassVar[bool] = True
     function: Callable[..., object]
-
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
-
-    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
-        yield "function", self.function
-
-    def describe(self) -> str:
-        return getattr(self.function, "__name__", repr(self.function))

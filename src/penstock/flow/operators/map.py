@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from penstock.graph.facts import Port
-from penstock.graph.node import Operator
+from penstock.flow.row_function import RowFunction
 
 
 @dataclass(frozen=True, slots=True)
-class Map(Operator):
+class Map(RowFunction):
     """`function(row)` for each row; a taken-back row takes its image back.
 
     So `function` must give the same answer for the same row every time. Rows
@@ -27,14 +26,4 @@ class Map(Operator):
     """
 
     kind: ClassVar[str] = "map"
-    linear: ClassVar[bool] = True
     function: Callable[..., object]
-
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
-
-    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
-        yield "function", self.function
-
-    def describe(self) -> str:
-        return getattr(self.function, "__name__", repr(self.function))

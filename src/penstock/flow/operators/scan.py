@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.claims import NO_CLAIMS
-from penstock.flow.lifetime import Lifetime, WithLifetime
+from penstock.flow.in_order import InOrder
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.fold import described, named_functions
-from penstock.flow.operators.reduce import of_lifetime
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan(WithLifetime):
+class Scan(InOrder):
     """`function(carried, row)` gives the next carried value and the row to send, or None to end.
 
     Nothing waits: each row is answered as it comes, in order. Where the function gave None,
@@ -39,6 +38,7 @@ class Scan(WithLifetime):
     """
 
     kind: ClassVar[str] = "scan"
+    reads_order: ClassVar[str] = "what is carried along depends on the rows before"
     init: object
     function: Callable[..., object]
     carried: Schema
@@ -46,53 +46,9 @@ class Scan(WithLifetime):
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
-
-    def needs(self) -> tuple[Need, ...]:
-        return in_order("what is carried along depends on the rows before")
-
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return one_by_one(inputs[0], self.lifetime, self.nondet)
-
-    def placement(self) -> Placement:
-        return keyed(self.per) if self.per else WHOLE
-
-    def expressions(self) -> Iterator[tuple[str, Expr]]:
-        for expr in self.per:
-            yield "per", expr
-
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from named_functions(self.init, self.function)
 
     def describe(self) -> str:
         what = described(self.function, NO_CLAIMS)
-        return ", ".join([what, *per_key(self.per), *of_lifetime(self.lifetime)])
-
-
-def in_order(why: str) -> tuple[Need, ...]:
-    """The needs of an operator that reads the order of its rows."""
-    return (
-        Need(
-            0,
-            "append",
-            f"{why},\nand a row that is taken back would have been one of them",
-            "feed it from a stream that only grows",
-        ),
-        Need(
-            0,
-            "ordered",
-            why,
-            'say what the order is by .assume_ordered(nondet="why it is kept"), or sort a bounded stream',
-        ),
-    )
-
-
-def one_by_one(rows: Facts, lifetime: Lifetime, nondet: str | None) -> Facts:
-    """Facts of rows that are answered one by one, in their order."""
-    return rows.but(det=rows.det and nondet is None) if lifetime is Lifetime.TICK else rows
-
-
-def per_key(per: Sequence[Expr]) -> list[str]:
-    """What `describe` says of keys."""
-    return [f"per {', '.join(str(e) for e in per)}"] if per else []
+        return ", ".join([what, *self.keys_and_lifetime()])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.lifetime import Lifetime, WithLifetime
+from penstock.flow.in_order import InOrder
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.lattice_growth import lattice_functions
-from penstock.flow.operators.reduce import of_lifetime
-from penstock.flow.operators.scan import in_order, one_by_one, per_key
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class State(WithLifetime):
+class State(InOrder):
     """The rows whose item was not in the merge of the items before: each is news.
 
     Nothing waits; rows pass in order. `per` key, each key has a value of its own. With
@@ -33,31 +31,20 @@ class State(WithLifetime):
     """
 
     kind: ClassVar[str] = "state"
+    reads_order: ClassVar[str] = "which rows are news depends on the rows before"
     lattice: Lattice
     item: Expr
     per: tuple[Expr, ...] = ()
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
-
-    def needs(self) -> tuple[Need, ...]:
-        return in_order("which rows are news depends on the rows before")
-
-    def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return one_by_one(inputs[0], self.lifetime, self.nondet)
-
-    def placement(self) -> Placement:
-        return keyed(self.per) if self.per else WHOLE
-
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield "item", self.item
-        for expr in self.per:
-            yield "per", expr
+        # Not `super()`: a dataclass with slots is another class than the one written here.
+        yield from InOrder.expressions(self)
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from lattice_functions(self.lattice)
 
     def describe(self) -> str:
-        return ", ".join([f"{self.lattice} of {self.item}", *per_key(self.per), *of_lifetime(self.lifetime)])
+        return ", ".join([f"{self.lattice} of {self.item}", *self.keys_and_lifetime()])

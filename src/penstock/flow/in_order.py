@@ -1,0 +1,63 @@
+"""What operators say of themselves that answer rows one by one, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.flow.lifetime import Lifetime, WithLifetime
+from penstock.flow.operators.reduce import of_lifetime
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+
+
+class InOrder(WithLifetime):
+    """Base of operators that answer each row by those before it: of its key, where there are keys.
+
+    reads_order: what depends on the rows before, a clause.
+    per:         a field of each of them: the keys, none for all rows together.
+    """
+
+    __slots__ = ()
+    reads_order: ClassVar[str]
+    per: tuple[Expr, ...]
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        why = self.reads_order
+        return (
+            Need(
+                0,
+                "append",
+                f"{why},\nand a row that is taken back would have been one of them",
+                "feed it from a stream that only grows",
+            ),
+            Need(
+                0,
+                "ordered",
+                why,
+                'say what the order is by .assume_ordered(nondet="why it is kept"), or sort a bounded stream',
+            ),
+        )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0]
+        if self.lifetime is Lifetime.TICK:
+            return rows.but(det=rows.det and self.nondet is None)
+        return rows
+
+    def placement(self) -> Placement:
+        return keyed(self.per) if self.per else WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        for expr in self.per:
+            yield "per", expr
+
+    def keys_and_lifetime(self) -> list[str]:
+        """What `describe` says of them, in pieces."""
+        keys = [f"per {', '.join(str(e) for e in self.per)}"] if self.per else []
+        return [*keys, *of_lifetime(self.lifetime)]

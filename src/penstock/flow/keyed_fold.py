@@ -1,0 +1,53 @@
+"""What operators say of themselves that fold the rows of each key by an opaque function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.flow.lifetime import Lifetime, WithLifetime
+from penstock.flow.operators.fold import described
+from penstock.flow.operators.reduce import folded, of_lifetime
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.graph.growth import Growth
+from penstock.lattice import Max
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.flow.claims import Claims
+
+
+class KeyedFold(WithLifetime):
+    """Base of operators with one value per key, which `function` makes of the rows of the key.
+
+    keys, into, function, claims: fields of each of them.
+    """
+
+    __slots__ = ()
+    keys: tuple[tuple[str, Expr], ...]
+    into: str
+    function: Callable[..., object]
+    claims: Claims
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", blocking=True, why="a further row could change its key's value"),)
+
+    def needs(self) -> tuple[Need, ...]:
+        return self.claims.needs()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return folded(inputs[0], self.lifetime, self.nondet)
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        if self.lifetime is Lifetime.TICK or not self.claims.monotone:
+            return None
+        return Growth(tuple(name for name, _ in self.keys), {self.into: Max()})
+
+    def placement(self) -> Placement:
+        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
+
+    def describe(self) -> str:
+        keys = ", ".join(name for name, _ in self.keys)
+        return ", ".join(
+            [f"by ({keys}): {described(self.function, self.claims)}", *of_lifetime(self.lifetime)]
+        )
