@@ -13,24 +13,14 @@ import argparse
 import random
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import penstock as ps
+from benches.engine import Customer, Order
 from benches.measure import Table
 from penstock import col
 
 _TICKS = 20_000
-
-
-class Order(NamedTuple):
-    id: int
-    customer: int
-    amount: int
-
-
-class Customer(NamedTuple):
-    customer: int
-    region: str
 
 
 def flow(*, append: bool) -> ps.Flow:

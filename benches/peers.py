@@ -18,8 +18,7 @@ from typing import Any
 
 import penstock as ps
 from benches.measure import race
-from benches.rows import MILLION, one_tick, zipf_words
-from penstock import col
+from benches.rows import MILLION, chain_by_hand, chain_flow, one_tick, total_of, zipf_words
 
 PEERS = ("csp", "bytewax", "streamz", "reactivex", "pathway")
 Runs = dict[str, Callable[[], Any]]
@@ -40,22 +39,10 @@ def peers(workload: str, data: Any, skip: tuple[str, ...] = ()) -> Runs:
 def chain() -> None:
     numbers = list(range(MILLION))
 
-    def by_hand() -> int:
-        total = 0
-        for x in numbers:
-            y = x + 1
-            if y % 2 == 0:
-                total += y * 3
-        return total
-
-    flow = ps.Flow("chain")
-    source = flow.source("numbers", int)
-    even = source.select(y=col.value + 1).filter(col.y % 2 == 0).select(z=col.y * 3)
-    flow.sink("sum", even.group_by().agg(total=ps.sum(col.z)))
-    ours = one_tick(flow, "sum", lambda changes: changes[0][0], numbers=numbers)
+    ours = one_tick(chain_flow(), "sum", total_of, numbers=numbers)
     race(
         "chain of map, filter, map, sum; 1M ints",
-        {"by hand": by_hand, "penstock": ours["tick"]},
+        {"by hand": lambda: chain_by_hand(numbers), "penstock": ours["tick"]},
         others=peers("chain", numbers),
         repeats=3,
     )
