@@ -46,3 +46,16 @@ def test_150_operators_in_a_line_compile(step: Callable[[AnyStream], AnyStream],
     assert [(row.value, n) for row, n in engine.tick(n=[1, -1])["out"] if row.value > 0] == [(1, 1)]
     if source == "table":
         assert [(row.value, n) for row, n in engine.tick(n=[ps.delete(1)])["out"]] == [(1, -1)]
+
+
+def test_what_lies_before_an_operator_is_looked_at_once_however_long_and_branched_it_is() -> None:
+    flow = ps.Flow("long and branched")
+    numbers: AnyStream = flow.source("numbers", int)
+    for _ in range(1_500):
+        numbers = numbers.filter(col.value > 0)
+    for _ in range(60):
+        # The ways through these are as many as 2 ** 60.
+        numbers = numbers.union(numbers.filter(col.value > 1))
+    numbers.distinct()
+    numbers.join(numbers, on="value")
+    assert len(flow.nodes) == 1 + 1_500 + 2 * 60 + 2

@@ -63,8 +63,11 @@ Times: TypeAlias = "Mapping[str, tuple[Bound, ...]]"
 
 def times_of(flow: Flow, node_id: int) -> Times:
     """The timed columns of a node's output."""
-    node = flow.node(node_id)
-    return _times(node.operator, node, flow)
+    # A node reads nodes written before it (a feedback keeps no times), so they are found in that order.
+    while len(flow.times) <= node_id:
+        node = flow.node(len(flow.times))
+        flow.times.append(_times(node.operator, node, flow))
+    return flow.times[node_id]
 
 
 def watermark_of(

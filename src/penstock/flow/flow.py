@@ -27,6 +27,7 @@ from penstock.graph.loops import inside_loops
 from penstock.graph.node import FlowGraph, Node, Operator
 
 if TYPE_CHECKING:
+    from penstock.flow.event_time import Times
     from penstock.flow.signal import Signal
 
 T = TypeVar("T")
@@ -52,6 +53,8 @@ class Flow:
         self._sinks: dict[str, int] = {}
         self._open: dict[int, Place] = {}
         self._graph: FlowGraph | None = None
+        self.times: list[Times] = []
+        """Per node, in the order of writing, its timed columns, as far as `event_time` was asked for them."""
 
     def __repr__(self) -> str:
         return f"Flow({self.name!r}, {len(self._nodes)} operators)"
