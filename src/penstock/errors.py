@@ -284,6 +284,15 @@ class NotOnSpark(PenstockError):
     code = "P402"
 
 
+# --- pull-streams: P5xx -----------------------------------------------------------------------
+
+
+class BadTrace(PenstockError):
+    """A text is no trace: it is not written in the notation of events."""
+
+    code = "P501"
+
+
 # --- tools for tests: P9xx ----------------------------------------------------------------
 
 

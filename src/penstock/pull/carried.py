@@ -1,0 +1,134 @@
+"""What events carry, as text: values as Python literals where they have one, messages as they are.
+
+Both stand in brackets in a trace, so their text must close every bracket it opens and keep to
+one line. A text that does not is written as a Python string instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+_OPEN = {"(": ")", "[": "]", "{": "}"}
+_QUOTES = "'\""
+
+
+class Shown(str):
+    """The text of a value that has no literal: what a trace that was read holds in its place.
+
+    Equal to the same text as a string, but written without quotes.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def closing(text: str, start: int, *, quotes: bool) -> int:
+    """Where the bracket that stands at `start` is closed; -1 if it is not, on its line.
+
+    quotes: whether brackets within quotes do not count, as in Python.
+    """
+    expected: list[str] = []
+    at, end = start, len(text)
+    while at < end:
+        sign = text[at]
+        if sign in "\n\r":
+            return -1
+        if quotes and sign in _QUOTES:
+            at = _end_of_quote(text, at)
+            if at < 0:
+                return -1
+        elif sign in _OPEN:
+            expected.append(_OPEN[sign])
+        elif sign in ")]}":
+            if not expected or expected.pop() != sign:
+                return -1
+            if not expected:
+                return at
+        at += 1
+    return -1
+
+
+def _end_of_quote(text: str, start: int) -> int:
+    at = start + 1
+    while at < len(text) and text[at] not in "\n\r":
+        if text[at] == text[start]:
+            return at
+        at += 2 if text[at] == "\\" else 1
+    return -1
+
+
+def value_text(value: object) -> str:
+    """A value as a trace shows it: its `repr`, quoted where that would not fit into brackets."""
+    try:
+        text = repr(value)
+    except Exception:  # a value of the user's that cannot show itself must not break the trace
+        text = f"<{type(value).__name__}>"
+    return text if _fits(text, quotes=True) else str.__repr__(text)
+
+
+def values_text(values: tuple[object, ...]) -> str:
+    """The values of a batch, separated by commas."""
+    return ", ".join(map(value_text, values))
+
+
+def message_text(message: str) -> str:
+    """A message as a trace shows it: as it is, or quoted where it would not fit into brackets."""
+    plain = message == message.strip() and message[:1] not in ("'", '"') and message.isprintable()
+    return message if plain and _fits(message, quotes=False) else str.__repr__(message)
+
+
+def read_value(text: str) -> object:
+    """The value of a text: a literal's value, else the text itself as `Shown`."""
+    found = _literal(text)
+    return Shown(text.strip()) if found is _NOTHING else found
+
+
+def read_values(text: str) -> tuple[object, ...]:
+    """The values of a batch, from the text within its brackets."""
+    if not text.strip():
+        return ()
+    return tuple(read_value(part) for part in _split(text))
+
+
+def read_message(text: str) -> str:
+    """A message, from the text within its brackets."""
+    found = _literal(text) if text[:1] in ("'", '"') else _NOTHING
+    return found if isinstance(found, str) else text
+
+
+_NOTHING = object()
+
+
+def _literal(text: str) -> object:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return _NOTHING
+
+
+def _fits(text: str, *, quotes: bool) -> bool:
+    return closing(f"({text})", 0, quotes=quotes) == len(text) + 1
+
+
+def _split(text: str) -> list[str]:
+    """The parts between the commas that stand in no bracket and no quote."""
+    parts: list[str] = []
+    begin = at = depth = 0
+    while at < len(text):
+        sign = text[at]
+        if sign in _QUOTES:
+            at = max(_end_of_quote(text, at), at)
+        elif sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif sign == "," and depth == 0:
+            parts.append(text[begin:at])
+            begin = at + 1
+        at += 1
+    return [*parts, text[begin:]]
