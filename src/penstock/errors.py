@@ -293,6 +293,33 @@ class BadTrace(PenstockError):
     code = "P501"
 
 
+# --- pull-streams: P6xx -----------------------------------------------------------------
+
+
+class NotComposable(PenstockError):
+    """Pieces of a pipeline stand in an order that makes no pipeline."""
+
+    code = "P601"
+
+
+class EndNotConfirmed(PenstockError):
+    """A module was told to stop and has not confirmed it."""
+
+    code = "P602"
+
+
+class NeverAnswered(PenstockError):
+    """A pipeline waits for something that nothing will bring."""
+
+    code = "P603"
+
+
+class ProtocolBroken(PenstockError):
+    """A module did what the rules of the pull-stream protocol forbid."""
+
+    code = "P604"
+
+
 # --- tools for tests: P9xx ----------------------------------------------------------------
 
 

@@ -1,0 +1,40 @@
+"""Pull-streams: values flow when they are asked for, every end is confirmed.
+
+    from penstock.pull import collect, map, pull, take, values
+
+    pull(values([1, 2, 3]), map(lambda x: x * x), take(2), collect()).run()       # [1, 4]
+
+Independent of flows. `protocol` says what the modules of a pipeline say to each
+other, `edge` what stands between them, `pieces` how to write one.
+"""
+
+from penstock.pull.compose import pull
+from penstock.pull.pieces import Duplex, Sink, Source, Transformer
+from penstock.pull.pipeline import Pipeline
+from penstock.pull.plain import sink, source, transformer
+from penstock.pull.probe import Recorder, probe, probe_around
+from penstock.pull.run import Run
+from penstock.pull.sinks.collect import collect
+from penstock.pull.sources.values import values
+from penstock.pull.transformers.map import map
+from penstock.pull.transformers.take import take
+
+__all__ = [
+    "Duplex",
+    "Pipeline",
+    "Recorder",
+    "Run",
+    "Sink",
+    "Source",
+    "Transformer",
+    "collect",
+    "map",
+    "probe",
+    "probe_around",
+    "pull",
+    "sink",
+    "source",
+    "take",
+    "transformer",
+    "values",
+]

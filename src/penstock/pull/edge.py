@@ -1,0 +1,278 @@
+"""Edge: what stands between two modules of a running pipeline and keeps each safe from the other.
+
+Downstream, an edge is called as a `Read`. It gives both neighbours more than the
+protocol asks of them, so that a module is written in a few lines:
+
+- Requests go up at once (bounded in depth), answers come down through the queue of
+  the runtime: none of a module's functions is called while another of them runs.
+- Answers arrive in the order of the requests, one each. After an end every request is
+  answered by that end, without troubling the module upstream again.
+- A module is told to stop at most once, always with an answer function, also where
+  downstream gave an indication. Asks that pend at that time need no answer of their
+  own: when the module confirms, the edge answers them first, with the same end. A
+  module that has aborted gets no value any more.
+- What a module raises fails that module and nothing else: its inputs are failed with the
+  exception, and when they have confirmed, its outputs end with it.
+
+What a module does against the rules is put right in silence, or named where the edge
+is watched (`penstock.pull.probe`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.pull.protocol import AnswerTo, BatchRead, End, Read, attach
+
+if TYPE_CHECKING:
+    from penstock.pull.module import Module
+
+
+class Call:
+    """A request under way. most: of values in its answer; None for a plain ask, answered by a bare value."""
+
+    __slots__ = ("abort", "answer", "flushed", "index", "most", "outcome", "settled")
+
+    def __init__(self, abort: End | None, answer: AnswerTo | None, most: int | None, index: int) -> None:
+        self.abort = abort
+        self.answer = answer
+        self.most = most
+        self.index = index
+        self.settled = False
+        """Whether the module upstream has answered it."""
+        self.flushed = False
+        """Whether the edge has answered it, because the stream had ended."""
+        self.outcome: Any = _NOTHING
+        """A value that came before those of earlier requests."""
+
+
+_NOTHING = object()
+
+
+class Watch(Protocol):
+    """Sees the events of an edge from one of its two ends."""
+
+    def request(self, call: Call) -> None: ...
+
+    def answer(self, call: Call, end: End | None, value: Any) -> None: ...
+
+    def broken(self, rule: str, call: Call) -> Exception | None:
+        """The module upstream broke a rule; what it returns fails that module."""
+
+
+class Edge:
+    """See the module's text. Called as `read(abort, answer)`; `batch` asks for several values at once.
+
+    upper, lower: the modules that it joins.
+    window: how many requests at once keep every module upstream at work; at least 1.
+    """
+
+    def __init__(
+        self,
+        upper: Module,
+        read: Read | BatchRead,
+        *,
+        batches: bool = False,
+        linear: bool = False,
+        window: int = 1,
+    ) -> None:
+        self.upper = upper
+        self.lower: Module | None = None
+        self.window = max(window, 1)
+        self.seen_above: Watch | None = None
+        self.seen_below: Watch | None = None
+        self._runtime = upper.run.runtime
+        self._read: Any = read
+        self._batches = batches
+        self._linear = linear
+        self._asked: Call | None = None  # of a linear module, the one request it works on
+        self._count = 0
+        self._pending: deque[Call] = deque()
+        self._dropped: list[Call] = []
+        self._stop: Call | None = None
+        self._end: End | None = None
+        self._stopped_below = False
+        upper.outputs.append(self)
+        upper.run.opened(self)
+
+    # -- downstream -----------------------------------------------------------------------------
+
+    def __call__(self, abort: End | None, answer: AnswerTo | None = None) -> None:
+        """Ask (None), abort (True) or fail (an exception). Without an answer function it is an indication."""
+        self._request(abort or None, answer, None)
+
+    def batch(self, most: int, answer: AnswerTo) -> None:
+        """Ask for 1 to `most` values, answered as one list."""
+        self._request(None, answer, most)
+
+    def _request(self, abort: End | None, answer: AnswerTo | None, most: int | None) -> None:
+        self._count += 1
+        call = Call(abort, answer, most, self._count)
+        if abort is not None:
+            self._stopped_below = True
+        if self.seen_below is not None:
+            self.seen_below.request(call)
+        self._runtime.descend(self, self._arrive, call)
+
+    @property
+    def ended(self) -> End | None:
+        """How the stream ended as the module upstream said it; None while it has not."""
+        return self._end
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether the module upstream answers lists."""
+        return self._batches
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the module upstream was told to stop and has not confirmed."""
+        return self._stop is not None and self._end is None
+
+    # -- upstream -------------------------------------------------------------------------------
+
+    def _arrive(self, call: Call) -> None:
+        if self.seen_above is not None:
+            self.seen_above.request(call)
+        if self._end is not None:
+            self._flush(call, self._end)
+            return
+        self._pending.append(call)
+        if self._stop is not None:
+            return  # answered when the module has confirmed
+        if call.abort is not None:
+            self._stop = call
+            self.upper.run.stopping(self)
+            self._tell(call)
+        elif not self._linear or self._asked is None:
+            self._tell(call)
+
+    def _tell(self, call: Call) -> None:
+        """Call the module upstream."""
+        self._asked = call
+        answer = partial(self._answered, call)
+        try:
+            if self._batches:
+                self._read(call.abort, answer, call.most or 1)
+            else:
+                self._read(call.abort, answer)
+        except Exception as error:
+            self.upper.crash(error)
+
+    def _answered(self, call: Call, end: End | None, value: Any = None, /) -> None:
+        """What the module upstream answers a request by."""
+        if end is not None and not isinstance(end, Exception):
+            end = True if end else None
+        if call.flushed and end is not None:
+            return
+        if self.seen_above is not None:
+            self.seen_above.answer(call, end, value)
+        if call.settled or self._end is not None:
+            # A second answer; or one to a request that an end has answered already.
+            self._broke("P2" if call.settled else "P4" if end is None else "", call)
+            return
+        call.settled = True
+        if end is not None:
+            if self._stop is None or self._stop is call:
+                self.finish(end)
+        elif self._stop is None:
+            self._pass_on(call, value)
+        elif self._stop is call:
+            self._broke("P5", call)
+            self.finish(True)
+
+    def _pass_on(self, call: Call, value: Any) -> None:
+        call.outcome = value
+        pending = self._pending
+        if pending[0] is not call:
+            self._broke("P3", call)
+            return
+        if self._linear:
+            self._asked = None
+        while pending and pending[0].outcome is not _NOTHING:
+            call = pending.popleft()
+            self._reply(call, call.outcome)
+        if self._linear and pending and self._stop is None and self._asked is None:
+            self._tell(pending[0])
+
+    def _broke(self, rule: str, call: Call) -> None:
+        if rule and self.seen_above is not None:
+            error = self.seen_above.broken(rule, call)
+            if error is not None:
+                self.upper.crash(error)
+
+    def finish(self, end: End) -> None:
+        """The stream has ended: answer what is open. For the module upstream and its failures."""
+        if self._end is not None:
+            return
+        cause = self._stop.abort if self._stop is not None else None
+        if isinstance(cause, Exception):
+            end = attach(cause, end) if isinstance(end, Exception) else cause
+        self._end = end
+        pending, self._pending = self._pending, deque()
+        for call in pending:
+            self._flush(call, end)
+        self._runtime.post(self, self.upper.run.closed, self)
+
+    # -- down again -----------------------------------------------------------------------------
+
+    def _flush(self, call: Call, end: End) -> None:
+        if not call.settled:
+            call.flushed = True
+            if self.seen_above is not None:
+                self.seen_above.answer(call, end, None)
+        self._runtime.post(self, self._hand, call, end, None)
+
+    def _reply(self, call: Call, value: Any) -> None:
+        if self._batches:
+            value = value if call.most is not None else value[0]
+        elif call.most is not None:
+            value = [value]
+        self._runtime.post(self, self._hand, call, None, value)
+
+    def _hand(self, call: Call, end: End | None, value: Any) -> None:
+        if end is None:
+            if self._stopped_below:
+                self._dropped.append(call)
+                return
+        else:
+            dropped, self._dropped = self._dropped, []
+            for earlier in dropped:
+                self._give(earlier, end, None)
+        self._give(call, end, value)
+
+    def _give(self, call: Call, end: End | None, value: Any) -> None:
+        if self.seen_below is not None and call.answer is not None:
+            self.seen_below.answer(call, end, value)
+        if call.answer is not None:
+            try:
+                call.answer(end, value)
+            except Exception as error:
+                if self.lower is None:
+                    raise
+                self.lower.crash(error)
+
+
+def when_all(edges: list[Edge], cause: End, then: Callable[[End], object]) -> None:
+    """Stop all edges that have not ended, and call `then(end)` when each has confirmed.
+
+    end: `cause`, or for an abort (True) the first error that closing met; later ones are attached to it.
+    """
+    left = len(edges)
+    first: End = cause
+
+    def confirmed(end: End | None, _value: Any = None, /) -> None:
+        nonlocal left, first
+        left -= 1
+        if isinstance(end, Exception):
+            first = attach(first, end) if isinstance(first, Exception) else end
+        if left == 0:
+            then(first)
+
+    if not edges:
+        then(cause)
+    for edge in edges:
+        edge(cause, confirmed)

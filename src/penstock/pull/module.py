@@ -1,0 +1,152 @@
+"""Module: one element of a running pipeline, with its edges and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.errors import Place
+from penstock.pull.edge import Edge, when_all
+from penstock.pull.protocol import End, attach
+from penstock.pull.runtime import Cancellable
+
+if TYPE_CHECKING:
+    from penstock.pull.pieces import Source
+    from penstock.pull.run import Run
+
+S = TypeVar("S")
+
+
+class Module:
+    """What a module's functions get of the pipeline they run in.
+
+    name, place: what it is called, and the user's line that wrote it.
+    run:         the run it belongs to.
+    inputs:      edges that it reads from. outputs: edges that read from it.
+    """
+
+    def __init__(self, run: Run, name: str, place: Place) -> None:
+        self.run = run
+        self.name = name
+        self.place = place
+        self.inputs: list[Edge] = []
+        self.outputs: list[Edge] = []
+        self.failure: Exception | None = None
+        self._waits: set[Cancellable] = set()
+        run.modules.append(self)
+
+    # -- time and tasks -------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Seconds of a clock that never goes back."""
+        return self.run.runtime.now()
+
+    def later(self, seconds: float, call: Callable[..., object], *args: Any) -> Cancellable:
+        """A timer. It does not fire after the module has ended or failed."""
+
+        def fire() -> None:
+            self._waits.discard(timer)
+            self.guard(call, *args)
+
+        timer = self.run.runtime.later(seconds, fire)
+        self._waits.add(timer)
+        return timer
+
+    def spawn(
+        self, coroutine: Coroutine[Any, Any, Any], answer: Callable[[Exception | None, Any], object]
+    ) -> Cancellable:
+        """A task beside the pipeline; `answer(error, result)` is called when it is done, not when it is cancelled.
+
+        It is cancelled when the module has ended or failed.
+        """
+
+        def done(error: Exception | None, result: Any) -> None:
+            self._waits.discard(task)
+            self.guard(answer, error, result)
+
+        task = self.run.runtime.spawn(coroutine, done)
+        self._waits.add(task)
+        return task
+
+    def guard(self, call: Callable[..., object], *args: Any) -> None:
+        """Call a function of the module from outside; what it raises fails the module."""
+        if self.failure is None:
+            try:
+                call(*args)
+            except Exception as error:
+                self.crash(error)
+
+    def from_thread(self) -> Callable[..., None]:
+        """A function `resume(call, *args)` for another thread to use, once; see `Runtime.expect`."""
+        resume = self.run.runtime.expect()
+        return lambda call, *args: resume(self.guard, call, *args)
+
+    def enter(self, call: Callable[..., object], *args: Any) -> None:
+        """Call a function of the module from the user's own code (a `push`, an `abort`) and do all that follows."""
+        self.run.runtime.enter(self.guard, call, *args)
+
+    # -- other modules --------------------------------------------------------------------------
+
+    def open(self, source: Source) -> Edge:
+        """Open a source as a further input of this module."""
+        edge = source.open_in(self.run)
+        self.connect(edge)
+        return edge
+
+    def connect(self, edge: Edge) -> None:
+        edge.lower = self
+        self.inputs.append(edge)
+
+    def shared(self, owner: object, make: Callable[[], S]) -> S:
+        """State that several modules of one run have in common: made by the first that asks with this owner."""
+        return self.run.shared(owner, make)
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def done(self, result: Any = None) -> None:
+        """For sinks: this is the result. Inputs that have not ended are aborted, and confirm first.
+
+        What closing fails with is the result then.
+        """
+
+        def confirmed(end: End) -> None:
+            if isinstance(end, Exception):
+                self.fail(end)
+            else:
+                self._settle(None, result)
+
+        when_all(self._open_inputs(), True, confirmed)
+
+    def fail(self, error: Exception, partial: Any = None) -> None:
+        """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first."""
+        self.failure = self.failure or error
+        self.cancel()
+        when_all(self._open_inputs(), error, lambda _end: self._settle(error, partial))
+
+    def crash(self, error: Exception) -> None:
+        """The module failed: fail what it reads from, then end what reads from it, with the same exception."""
+        if self.failure is not None:
+            attach(self.failure, error)
+            return
+        self.failure = error
+        self.cancel()
+        when_all(self._open_inputs(), error, lambda _end: self._give_up(error))
+
+    def _give_up(self, error: Exception) -> None:
+        for edge in self.outputs:
+            edge.finish(error)
+        if not self.outputs:
+            self._settle(error, None)
+
+    def _settle(self, error: Exception | None, result: Any) -> None:
+        self.cancel()
+        self.run.settled(self, error, result)
+
+    def _open_inputs(self) -> list[Edge]:
+        return [edge for edge in self.inputs if edge.ended is None]
+
+    def cancel(self) -> None:
+        """Take back all timers and tasks."""
+        for wait in tuple(self._waits):
+            wait.cancel()
+        self._waits.clear()

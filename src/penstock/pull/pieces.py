@@ -1,0 +1,219 @@
+"""Pieces: what pipelines are composed of, as plain values. Nothing runs before `Pipeline.run`.
+
+A piece is a source, a transformer, a sink or a duplex, and says so; each run opens
+fresh modules of it, so a piece may be used again and in several pipelines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import Place
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.protocol import BatchRead, Read
+
+if TYPE_CHECKING:
+    from penstock.pull.pipeline import Pipeline
+    from penstock.pull.run import Run
+
+Kernel = Callable[[Iterable[Any]], Iterable[Any]]
+"""From the values of a batch to those that go on, lazily and in order; may keep state from batch to batch."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Part:
+    """A primitive module: its name, and the user's line that wrote it."""
+
+    name: str
+    place: Place
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SourcePart(Part):
+    """open:    makes the `read` of a new module.
+    batches: `read` is a `BatchRead`.
+    linear:  it must not be asked again before it has answered; an abort may come at any time.
+    width:   how many requests it works on at once while others wait; 0 where it answers at once.
+    """
+
+    open: Callable[[Module], Read | BatchRead]
+    batches: bool = False
+    linear: bool = False
+    width: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TransformerPart(Part):
+    """As `SourcePart`; `open` is given the edge to read from."""
+
+    open: Callable[[Module, Edge], Read | BatchRead]
+    batches: bool = False
+    linear: bool = False
+    width: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class KernelPart(Part):
+    """A synchronous transformer without timing of its own; neighbours of this kind run as one module.
+
+    kernel: makes the function for a new run.
+    """
+
+    kernel: Callable[[], Kernel]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MarkPart(Part):
+    """No module: does something to the edge at its place, and gives back the edge to go on with."""
+
+    mark: Callable[[Edge], object]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SinkPart(Part):
+    """open: begins to read from the edge, now or later; ends with `module.done` or `module.fail`."""
+
+    open: Callable[[Module, Edge], object]
+
+
+Through = TransformerPart | KernelPart | MarkPart
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Source:
+    """A module that is read from; or one followed by transformers.
+
+    beside: complete pipelines that run together with it.
+    """
+
+    part: SourcePart
+    then: tuple[Through, ...] = ()
+    beside: tuple[Pipeline, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        open: Callable[[Module], Read | BatchRead],
+        *,
+        batches: bool = False,
+        linear: bool = False,
+        width: int = 0,
+    ) -> Source:
+        """A primitive source, named at the caller's line. Parameters: see `SourcePart`."""
+        return cls(SourcePart(name, Place.of_caller(), open, batches, linear, width))
+
+    def open_in(self, run: Run) -> Edge:
+        """Open new modules of it in a run; the edge to read from."""
+        for pipeline in self.beside:
+            pipeline.open_in(run)
+        module = Module(run, self.part.name, self.part.place)
+        edge = Edge(
+            module,
+            self.part.open(module),
+            batches=self.part.batches,
+            linear=self.part.linear,
+            window=run.window or self.part.width,
+        )
+        return open_through(run, edge, self.then)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Transformer:
+    """A module that reads and is read from; or several, one after the other."""
+
+    then: tuple[Through, ...]
+    beside: tuple[Pipeline, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        open: Callable[[Module, Edge], Read | BatchRead],
+        *,
+        batches: bool = False,
+        linear: bool = False,
+        width: int = 0,
+    ) -> Transformer:
+        """A primitive transformer, named at the caller's line. Parameters: see `SourcePart`."""
+        return cls((TransformerPart(name, Place.of_caller(), open, batches, linear, width),))
+
+    @classmethod
+    def of_kernel(cls, name: str, kernel: Callable[[], Kernel]) -> Transformer:
+        """A synchronous transformer that may be fused with its neighbours. See `KernelPart`."""
+        return cls((KernelPart(name, Place.of_caller(), kernel),))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sink:
+    """A module that reads; or transformers followed by one."""
+
+    part: SinkPart
+    before: tuple[Through, ...] = ()
+    beside: tuple[Pipeline, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, open: Callable[[Module, Edge], object]) -> Sink:
+        """A primitive sink, named at the caller's line. See `SinkPart`."""
+        return cls(SinkPart(name, Place.of_caller(), open))
+
+    def open_in(self, run: Run, edge: Edge) -> Module:
+        """Open new modules of it in a run, reading from an edge."""
+        for pipeline in self.beside:
+            pipeline.open_in(run)
+        edge = open_through(run, edge, self.before)
+        module = Module(run, self.part.name, self.part.place)
+        module.connect(edge)
+        run.sink(module)
+        run.runtime.enter(module.guard, self.part.open, module, edge)
+        return module
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Duplex:
+    """A source and a sink of one thing: a connection, a process, a pair."""
+
+    source: Source
+    sink: Sink
+    name: str = "duplex"
+    place: Place = field(default_factory=Place.of_caller)
+
+
+Piece = Source | Transformer | Sink | Duplex
+
+
+def open_through(run: Run, edge: Edge, parts: Sequence[Through]) -> Edge:
+    """Open transformers one after the other behind an edge; the edge to read from."""
+    from penstock.pull.fused import open_kernels
+
+    for is_kernel, group in groupby(parts, lambda part: isinstance(part, KernelPart)):
+        found = list(group)
+        if is_kernel:
+            kernels = [part for part in found if isinstance(part, KernelPart)]
+            for together in [kernels] if run.fuse else [[kernel] for kernel in kernels]:
+                edge = open_kernels(run, edge, together)
+            continue
+        for part in found:
+            if isinstance(part, MarkPart):
+                part.mark(edge)
+            else:
+                assert isinstance(part, TransformerPart)
+                edge = open_transformer(run, edge, part)
+    return edge
+
+
+def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
+    module = Module(run, part.name, part.place)
+    module.connect(edge)
+    window = part.width + (1 if part.linear else edge.window)
+    return Edge(
+        module,
+        part.open(module, edge),
+        batches=part.batches,
+        linear=part.linear,
+        window=run.window or (window if part.width or part.linear else edge.window),
+    )

@@ -1,0 +1,87 @@
+"""Pipeline: sources connected with sinks, as a value that can be run any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.pull.run import CONFIRM_WITHIN, Run
+from penstock.pull.runtime import Runtime
+
+if TYPE_CHECKING:
+    from penstock.pull.pieces import Sink, Source
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Segment:
+    """A source that a sink reads from."""
+
+    source: Source
+    sink: Sink
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pipeline:
+    """What `pull` makes of a source, transformers and a sink. The last segment's sink gives the result."""
+
+    segments: tuple[Segment, ...]
+
+    def run(
+        self, *, window: int | None = None, fuse: bool = True, confirm_within: float | None = CONFIRM_WITHIN
+    ) -> Any:
+        """Run it to the end, in this thread; the result of its sink.
+
+        window:         requests in flight; by default as many as the depth of the pipeline can use.
+        fuse:           run neighbouring synchronous transformers as one.
+        confirm_within: seconds that a module may take to confirm that it has stopped; None: any time.
+
+        Raises what a module failed with, first cause first, after every end has confirmed;
+        `EndNotConfirmed`, `NeverAnswered`. Modules that wait for something outside need an
+        event loop: where one runs already, await the pipeline instead.
+        """
+        run = self._start(Runtime(), window, fuse, confirm_within)
+        return run.wait()
+
+    def start(
+        self,
+        runtime: Runtime | None = None,
+        *,
+        window: int | None = None,
+        fuse: bool = True,
+        confirm_within: float | None = CONFIRM_WITHIN,
+    ) -> Run:
+        """Start it and return when nothing can go on without something from outside. See `run`, `Run`."""
+        return self._start(runtime or Runtime(_running_loop()), window, fuse, confirm_within)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Run it in the event loop that is running, beside its other tasks; the result of its sink."""
+        return self.start().__await__()
+
+    def _start(self, runtime: Runtime, window: int | None, fuse: bool, confirm_within: float | None) -> Run:
+        run = Run(runtime, fuse=fuse, window=window, confirm_within=confirm_within)
+        runtime.enter(self._build, run)
+        return run
+
+    def _build(self, run: Run) -> None:
+        self.open_in(run)
+        run.built()
+
+    def open_in(self, run: Run) -> None:
+        """Open new modules of all its pieces in a run."""
+        for segment in self.segments:
+            edge = segment.source.open_in(run)
+            segment.sink.open_in(run, edge)
+
+
+def _running_loop() -> Any:
+    import sys
+
+    if "asyncio" not in sys.modules:
+        return None
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,59 @@
+"""Plain functions as pieces: for modules that users write themselves, in the callback form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Sink, Source, Transformer
+from penstock.pull.protocol import AnswerTo, End, Read
+
+
+def source(read: Read, *, name: str = "", linear: bool = True) -> Source:
+    """A source of a function `read(abort, answer)`; see `penstock.pull.protocol`.
+
+    linear: it is not asked again before it has answered. An abort may come at any time.
+
+    The function is used as it is in every run: `Source.of` is for sources that open anew.
+    """
+    return Source.of(name or _name(read), lambda _module: read, linear=linear)
+
+
+def transformer(connect: Callable[[Read], Read], *, name: str = "", linear: bool = True) -> Transformer:
+    """A transformer of a function that is given the `read` upstream of it and returns its own."""
+    return Transformer.of(name or _name(connect), lambda _module, edge: connect(edge), linear=linear)
+
+
+def sink(connect: Callable[[Read], Any], *, name: str = "") -> Sink:
+    """A sink of a function that is given the `read` upstream of it and goes on by itself.
+
+    Its result is what the function returned, once the stream has ended; it fails as the stream did.
+    """
+
+    def open(module: Module, edge: Edge) -> None:
+        result: Any = None
+
+        def read(abort: End | None, answer: AnswerTo | None = None) -> None:
+            def answered(end: End | None, value: Any = None, /) -> None:
+                if answer is not None:
+                    answer(end, value)
+                if end is not None:
+                    finish(end)
+
+            edge(abort, answered)
+
+        def finish(end: End) -> None:
+            if end is True:
+                module.done(result)
+            else:
+                module.fail(end, result)
+
+        result = connect(read)
+
+    return Sink.of(name or _name(connect), open)
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -1,0 +1,130 @@
+"""Probe: records what happens at an edge, and names the module that breaks a rule there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from penstock.errors import Place, ProtocolBroken
+from penstock.pull.edge import Call, Edge
+from penstock.pull.pieces import MarkPart, Transformer
+from penstock.pull.protocol import End
+from penstock.pull.trace import Answer, Event, Request, RequestKind, Trace
+
+
+@dataclass(eq=False)
+class Recorder:
+    """The events of one edge, or of both edges of a transformer, in the order in which the observed module met them.
+
+    stop_at_once: whether a module that breaks a rule is failed with `ProtocolBroken`; else the trace tells.
+    """
+
+    stop_at_once: bool = True
+    events: list[Event] = field(default_factory=list[Event])
+
+    def trace(self, *, complete: bool = True) -> Trace:
+        """What was recorded until now. complete: whether everything has ended, so that every request must be answered."""
+        return Trace(tuple(self.events), complete=complete)
+
+
+class _Watcher:
+    """Records for one edge, under the ports of one interface."""
+
+    def __init__(
+        self, recorder: Recorder, edge: Edge, down: Literal["D", "TI"], up: Literal["U", "TO"]
+    ) -> None:
+        self._recorder = recorder
+        self._edge = edge
+        self._down: Literal["D", "TI"] = down
+        self._up: Literal["U", "TO"] = up
+
+    def request(self, call: Call) -> None:
+        kind, message = _kind(call)
+        most = None if call.most == 1 else call.most
+        self._recorder.events.append(Request(self._down, kind, call.index, message, most))
+
+    def answer(self, call: Call, end: End | None, value: Any) -> None:
+        if call.answer is None:
+            return  # of an indication: between the edge and the module only
+        up, index = self._up, call.index
+        if isinstance(end, Exception):
+            event = Answer(up, index, "error", message=str(end))
+        elif end is not None:
+            event = Answer(up, index, "done")
+        elif not self._is_list(call):
+            event = Answer(up, index, "value", value)
+        elif len(value) == 1 and call.most in (None, 1):
+            event = Answer(up, index, "value", value[0])
+        else:
+            event = Answer(up, index, "value", values=tuple(value))
+        self._recorder.events.append(event)
+
+    def _is_list(self, call: Call) -> bool:
+        return call.most is not None
+
+    def broken(self, rule: str, call: Call) -> Exception | None:
+        if not self._recorder.stop_at_once:
+            return None
+        from penstock.pull.checker import check
+
+        module = self._edge.upper
+        found = check(self._recorder.trace(complete=False))
+        violation = next((v for v in found if v.rule.endswith(rule)), found[0] if found else None)
+        return ProtocolBroken(
+            f"{module.name!r} broke rule {violation.rule if violation else rule}",
+            where=[module.place],
+            why=str(violation) if violation else f"at request {call.index}",
+            fix="answer each request once, in order, and nothing but the end after an end",
+            module=module.name,
+            rule=rule,
+        )
+
+
+def _kind(call: Call) -> tuple[RequestKind, str | None]:
+    if call.abort is None:
+        return "ask", None
+    if isinstance(call.abort, Exception):
+        return ("errorInd" if call.answer is None else "error"), str(call.abort)
+    return ("done" if call.answer is None else "abort"), None
+
+
+class _Above(_Watcher):
+    """At the upper end of an edge: what the module upstream sees and does."""
+
+    def _is_list(self, call: Call) -> bool:
+        return self._edge.in_batches
+
+
+def probe(recorder: Recorder) -> Transformer:
+    """Record an edge: `pull(source, probe(recorder), sink)`. It is no module, and changes nothing but speed:
+    transformers on its two sides are not fused.
+
+    With `stop_at_once`, a module upstream of it that answers twice, out of order, a value after
+    an end or to an abort fails with `ProtocolBroken`, which names the rule.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> recorder = Recorder()
+    >>> pull(values([7]), probe(recorder), collect()).run()
+    [7]
+    >>> print(*recorder.trace().texts())
+    D:ask1 U:ans1=value(7) D:ask2 U:ans2=done
+    """
+
+    def mark(edge: Edge) -> None:
+        edge.seen_above = _Above(recorder, edge, "D", "U")
+
+    return Transformer((MarkPart("probe", Place.of_caller(), mark),))
+
+
+def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
+    """A transformer with both its edges recorded as one trace, in the order in which it met the events."""
+
+    def below(edge: Edge) -> None:
+        edge.seen_below = _Watcher(recorder, edge, "TI", "U")
+
+    def above(edge: Edge) -> None:
+        edge.seen_above = _Above(recorder, edge, "D", "TO")
+
+    place = Place.of_caller()
+    marks = MarkPart("probe", place, below), MarkPart("probe", place, above)
+    return Transformer((marks[0], *transformer.then, marks[1]), transformer.beside)

@@ -1,0 +1,168 @@
+"""What rules see of one edge: its requests and its answers, and which belongs to which."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cached_property
+
+from penstock.pull.trace import Answer, AnswerPort, Event, Layer, Request, RequestPort
+
+
+class Unasked(Enum):
+    """Why an answer belongs to no request."""
+
+    NO_REQUEST = auto()
+    """Nothing of that number was asked for before."""
+    AGAIN = auto()
+    """The request has its answer."""
+    INDICATION = auto()
+    """What it names expects no answer."""
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request in a trace. at: its place. answer: the answer that belongs to it, where there is one."""
+
+    at: int
+    event: Request
+    answer: Answered | None = None
+
+    @property
+    def missing(self) -> bool:
+        """Whether an answer is expected and there is none."""
+        return self.answer is None and self.event.expects_answer
+
+
+@dataclass(slots=True, eq=False)
+class Answered:
+    """An answer in a trace. at: its place. request: what it answers.
+
+    unasked: why it answers nothing; `request` is then the one that it names, if there is one.
+    """
+
+    at: int
+    event: Answer
+    request: Asked | None
+    unasked: Unasked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that belongs to a request."""
+
+    at: int
+    event: Answer
+    request: Asked
+
+
+Placed = Asked | Answered | Reply
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong. at: the event that breaks the rule; None where no event does, as in an empty trace.
+
+    other: the event that it is at odds with, where there is one. text: what is wrong, in a few words.
+    """
+
+    at: Placed | None
+    text: str
+    other: Placed | None = None
+
+
+Faults = Iterator[Fault]
+
+
+@dataclass(frozen=True)
+class Interface:
+    """One edge of a trace.
+
+    replies: the answers that belong to requests, in time. Answers that belong to none are in
+    `answers` alone: one rule names them, and the others need not stumble over them.
+    """
+
+    requests: tuple[Asked, ...]
+    answers: tuple[Answered, ...]
+    layer: Layer = 3
+    complete: bool = True
+    last: Asked | Answered | None = field(default=None)
+
+    @classmethod
+    def of(
+        cls,
+        events: tuple[Event, ...],
+        below: RequestPort,
+        above: AnswerPort,
+        layer: Layer,
+        complete: bool,
+    ) -> Interface:
+        """The requests of one port and the answers of another."""
+        requests: list[Asked] = []
+        answers: list[Answered] = []
+        numbered: dict[int, _SameNumber] = {}
+        last: Asked | Answered | None = None
+        for at, event in enumerate(events):
+            if isinstance(event, Request):
+                if event.port == below:
+                    last = Asked(at, event)
+                    requests.append(last)
+                    numbered.setdefault(event.index, _SameNumber()).ask(last)
+            elif event.port == above:
+                last = numbered.get(event.index, _SameNumber()).answer(at, event)
+                answers.append(last)
+        return cls(tuple(requests), tuple(answers), layer, complete, last)
+
+    @cached_property
+    def replies(self) -> tuple[Reply, ...]:
+        return tuple(
+            Reply(answer.at, answer.event, answer.request)
+            for answer in self.answers
+            if answer.unasked is None and answer.request is not None
+        )
+
+    @cached_property
+    def first_stop(self) -> Asked | None:
+        """The first request or indication that ends the stream from downstream."""
+        return next((asked for asked in self.requests if asked.event.terminates), None)
+
+    @cached_property
+    def first_end(self) -> Reply | None:
+        """The first answer that says that the stream has ended."""
+        return next((reply for reply in self.replies if reply.event.terminates), None)
+
+    @cached_property
+    def failed_below(self) -> Asked | None:
+        """The error of downstream that failed the stream: nothing had ended it before."""
+        stop, end = self.first_stop, self.first_end
+        if stop is None or stop.event.kind not in ("error", "errorInd"):
+            return None
+        return None if end is not None and end.at < stop.at else stop
+
+
+@dataclass(slots=True)
+class _SameNumber:
+    """The requests of one number; of a trace that keeps the rules there is one."""
+
+    open: deque[Asked] = field(default_factory=lambda: deque[Asked]())
+    closed: Asked | None = None
+    indication: Asked | None = None
+
+    def ask(self, asked: Asked) -> None:
+        if asked.event.expects_answer:
+            self.open.append(asked)
+        else:
+            self.indication = asked
+
+    def answer(self, at: int, event: Answer) -> Answered:
+        if self.open:
+            self.closed = self.open.popleft()
+            self.closed.answer = Answered(at, event, self.closed)
+            return self.closed.answer
+        if self.indication is not None:
+            return Answered(at, event, self.indication, Unasked.INDICATION)
+        if self.closed is not None:
+            return Answered(at, event, self.closed, Unasked.AGAIN)
+        return Answered(at, event, None, Unasked.NO_REQUEST)

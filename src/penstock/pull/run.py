@@ -1,0 +1,225 @@
+"""Run: one execution of a pipeline, from its start until every end has confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.errors import EndNotConfirmed, NeverAnswered
+from penstock.pull.module import Module
+from penstock.pull.protocol import attach
+from penstock.pull.runtime import Runtime
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.pull.edge import Edge
+
+S = TypeVar("S")
+
+CONFIRM_WITHIN = 30.0
+"""Seconds that a module which was told to stop may take to confirm, where nothing is said."""
+
+
+class Run:
+    """A pipeline that was started. It is finished when its sinks have their results and every edge has ended.
+
+    fuse:    whether neighbouring stateless transformers run as one.
+    window:  requests that sinks keep in flight; None lets each edge say how many are useful.
+    failures of several sinks: the first is the run's, later ones are attached to it.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        fuse: bool = True,
+        window: int | None = None,
+        confirm_within: float | None = CONFIRM_WITHIN,
+    ) -> None:
+        self.runtime = runtime
+        self.fuse = fuse
+        self.window = window
+        self.modules: list[Module] = []
+        self.finished = False
+        self.error: Exception | None = None
+        self.partial: Any = None
+        """What a sink held when its stream failed."""
+        self._confirm_within = confirm_within
+        self._edges: set[Edge] = set()
+        self._stopping: dict[Edge, float] = {}
+        self._sinks: set[Module] = set()
+        self._main: Module | None = None
+        self._result: Any = None
+        self._shared: dict[object, Any] = {}
+        self._listeners: list[Callable[[Run], object]] = []
+        self._building = True
+
+    # -- built by a pipeline --------------------------------------------------------------------
+
+    def sink(self, module: Module) -> None:
+        """A sink of the run; the last one that is told gives the run its result."""
+        self._sinks.add(module)
+        self._main = module
+
+    def built(self) -> None:
+        """Everything is connected."""
+        self._building = False
+        self._look()
+
+    def shared(self, owner: object, make: Callable[[], S]) -> S:
+        """See `Module.shared`."""
+        if owner not in self._shared:
+            self._shared[owner] = make()
+        return self._shared[owner]
+
+    # -- told by edges and modules --------------------------------------------------------------
+
+    def opened(self, edge: Edge) -> None:
+        self._edges.add(edge)
+
+    def stopping(self, edge: Edge) -> None:
+        """A module was told to stop; it has a time limit from now on."""
+        self._stopping[edge] = 0.0
+        if self.runtime.has_loop:
+            self._watch(edge)
+
+    def closed(self, edge: Edge) -> None:
+        """A stream has ended, and all its requests were answered."""
+        self._edges.discard(edge)
+        self._stopping.pop(edge, None)
+        upper = edge.upper
+        if all(output.ended is not None for output in upper.outputs):
+            upper.cancel()
+        self._look()
+
+    def settled(self, module: Module, error: Exception | None, result: Any) -> None:
+        """A sink has its result, or what it had when its stream failed."""
+        if module not in self._sinks:
+            return
+        self._sinks.discard(module)
+        if error is not None:
+            if self.error is None:
+                self.error, self.partial = error, result
+            else:
+                attach(self.error, error)
+        elif module is self._main:
+            self._result = result
+        self._look()
+
+    def _look(self) -> None:
+        if not (self.finished or self._building or self._edges or self._sinks):
+            self._finish()
+
+    def _finish(self) -> None:
+        self.finished = True
+        for listener in self._listeners:
+            listener(self)
+
+    # -- for whoever waits ----------------------------------------------------------------------
+
+    def when_finished(self, listener: Callable[[Run], object]) -> None:
+        """Have `listener(run)` called when the run is finished; now, if it is."""
+        if self.finished:
+            listener(self)
+        else:
+            self._listeners.append(listener)
+
+    def result(self) -> Any:
+        """The result of the last sink. Raises what its stream failed with, `NeverAnswered` where the run has
+        not finished and nothing that it waits for will come by itself, `EndNotConfirmed` likewise."""
+        if not self.finished:
+            raise self.stuck()
+        if self.error is not None:
+            raise self.error
+        return self._result
+
+    def wait(self) -> Any:
+        """Work until the run is finished, in an event loop of its own where a module needs one. The result."""
+        try:
+            if not self.finished and self.runtime.has_loop:
+                self.runtime.loop.run_until_complete(self._until_finished())
+            return self.result()
+        finally:
+            self.abandon()
+            self.runtime.close()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait in the event loop that is running. Cancelled, it aborts the sinks' inputs and waits for them."""
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Any:
+        import asyncio
+
+        try:
+            await self._until_finished()
+        except asyncio.CancelledError:
+            self.stop()
+            await self._until_finished()
+            raise
+        finally:
+            self.abandon()
+        return self.result()
+
+    async def _until_finished(self) -> None:
+        import asyncio
+
+        for edge in tuple(self._stopping):
+            self._watch(edge)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiter = future
+
+        def over(_run: Run) -> None:
+            if not future.done():
+                future.set_result(None)
+
+        self.when_finished(over)
+        await future
+
+    def stop(self, cause: Exception | None = None) -> None:
+        """Abort (or fail) the inputs of all sinks that are still at work; the run finishes when they confirm."""
+        for module in tuple(self._sinks):
+            if cause is None:
+                self.runtime.enter(module.done)
+            else:
+                self.runtime.enter(module.crash, cause)
+
+    def abandon(self) -> None:
+        """Take back every timer and task that is left."""
+        for module in self.modules:
+            module.cancel()
+
+    # -- what does not end ----------------------------------------------------------------------
+
+    def _watch(self, edge: Edge) -> None:
+        if self._confirm_within is not None:
+            self.runtime.loop.call_later(self._confirm_within, self._overdue, edge)
+
+    def _overdue(self, edge: Edge) -> None:
+        if edge in self._stopping and not self.finished:
+            self.error = self.stuck()
+            self._finish()
+
+    def stuck(self) -> EndNotConfirmed | NeverAnswered:
+        """The error that names the modules which the others wait for."""
+        if self._stopping:
+            culprits = [
+                e.upper for e in self._stopping if not any(i in self._stopping for i in e.upper.inputs)
+            ]
+            names = ", ".join(dict.fromkeys(repr(module.name) for module in culprits))
+            return EndNotConfirmed(
+                f"{names} was told to stop and has not confirmed",
+                where=[module.place for module in culprits],
+                why="A module answers an abort when it has closed, and everything upstream of it.",
+                fix="let the module answer every abort and error request; a longer time: confirm_within=SECONDS",
+                modules=tuple(module.name for module in culprits),
+            )
+        waiting = [e.upper for e in self._edges if not any(i in self._edges for i in e.upper.inputs)]
+        names = ", ".join(dict.fromkeys(repr(module.name) for module in waiting)) or "the sink"
+        return NeverAnswered(
+            f"the pipeline is not finished, and nothing will come from {names} by itself",
+            where=[module.place for module in waiting],
+            why="Requests wait there, and no timer, task or thread of the pipeline is left that could answer them.",
+            fix="start() the pipeline and bring the values before result(), or await it beside the task that does",
+            modules=tuple(module.name for module in waiting),
+        )

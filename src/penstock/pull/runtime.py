@@ -1,0 +1,198 @@
+"""The runtime of pipelines: the one trampoline, timers, tasks.
+
+No answer reaches a module while another of its functions runs: it waits in a queue,
+and the outermost frame works the queue off. So a million synchronous values need no
+stack, no module is entered twice, and no module has to loop around its own reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+Job = tuple[Callable[..., object], tuple[Any, ...]]
+
+DEEPEST = 60
+"""Requests that may stand on the stack within each other; further ones wait in the queue."""
+
+_SLICE = 0.005
+"""Seconds of work between two turns of the event loop's other tasks."""
+
+
+class Cancellable(Protocol):
+    """A timer or a task."""
+
+    def cancel(self) -> object: ...
+
+
+class Runtime:
+    """One thread's queue of what is to happen, and its event loop where modules wait for something outside.
+
+    `post` is for modules and edges; `enter` for everything that comes from outside: event loop, user code.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._queue: deque[Job] = deque()
+        self._busy = False
+        self._depth = 0
+        self._loop = loop
+        self._own_loop = loop is None
+        self._resumes = False
+        self.outstanding = 0
+        """How many timers, tasks and threads will still bring something."""
+
+    # -- the trampoline -------------------------------------------------------------------------
+
+    def post(self, lane: object, call: Callable[..., object], *args: Any) -> None:
+        """Have `call(*args)` happen, after what was posted before on the same lane.
+
+        lane: what must keep its order among itself; here all that is posted does.
+        """
+        self._queue.append((call, args))
+        if not self._busy:
+            self.work()
+
+    def descend(self, lane: object, call: Callable[..., object], *args: Any) -> None:
+        """Have `call(*args)` happen: now where the stack allows it and nothing waits, else from the queue."""
+        if self._busy and self._depth < DEEPEST and not self._queue:
+            self._depth += 1
+            try:
+                call(*args)
+            finally:
+                self._depth -= 1
+        else:
+            self.post(lane, call, *args)
+
+    def enter(self, call: Callable[..., object], *args: Any) -> None:
+        """`call(*args)` from outside of the pipeline, and all that follows from it."""
+        self.post(None, call, *args)
+
+    def work(self) -> None:
+        """Work the queue off; within an event loop, let its other tasks have their turn now and then."""
+        self._busy = True
+        queue, depth = self._queue, self._depth
+        self._depth = 0
+        stop = None if self._loop is None else time.perf_counter() + _SLICE
+        left = 0
+        try:
+            while queue:
+                call, args = queue.popleft()
+                call(*args)
+                if stop is not None:
+                    left = left + 1 if left < 100 else 0
+                    if left == 0 and time.perf_counter() > stop and queue:
+                        self._resume_later()
+                        break
+        finally:
+            self._busy = False
+            self._depth = depth
+
+    def _resume_later(self) -> None:
+        if not self._resumes:
+            self._resumes = True
+            self.outstanding += 1
+            self.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        self._resumes = False
+        self.outstanding -= 1
+        if not self._busy:
+            self.work()
+
+    # -- what comes from outside ----------------------------------------------------------------
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop; one of its own is made when the first module needs one."""
+        if self._loop is None:
+            import asyncio
+
+            self._loop = asyncio.new_event_loop()
+        return self._loop
+
+    @property
+    def has_loop(self) -> bool:
+        return self._loop is not None
+
+    def now(self) -> float:
+        """Seconds of a clock that never goes back."""
+        return self.loop.time()
+
+    def later(self, seconds: float, call: Callable[..., object], *args: Any) -> Cancellable:
+        """Have `call(*args)` happen after so many seconds, unless the timer is cancelled."""
+        return _Timer(self, seconds, call, args)
+
+    def spawn(
+        self, coroutine: Coroutine[Any, Any, Any], answer: Callable[[Exception | None, Any], object]
+    ) -> Cancellable:
+        """Run a coroutine beside everything else, and have `answer(error, result)` happen when it is done.
+
+        A cancelled task answers nothing.
+        """
+        self.outstanding += 1
+        task = self.loop.create_task(coroutine)
+
+        def done(task: asyncio.Task[Any]) -> None:
+            self.outstanding -= 1
+            if task.cancelled():
+                return
+            error = task.exception()
+            if error is not None and not isinstance(error, Exception):
+                raise error
+            self.enter(answer, error, None if error else task.result())
+
+        task.add_done_callback(done)
+        return task
+
+    def expect(self) -> Callable[..., None]:
+        """Announce a call from another thread: `resume(call, *args)`, to be used once and from any thread."""
+        self.outstanding += 1
+        loop = self.loop
+
+        def arrive(call: Callable[..., object], args: tuple[Any, ...]) -> None:
+            self.outstanding -= 1
+            self.enter(call, *args)
+
+        def resume(call: Callable[..., object], *args: Any) -> None:
+            loop.call_soon_threadsafe(arrive, call, args)
+
+        return resume
+
+    def close(self) -> None:
+        """End the event loop, if it is the runtime's own."""
+        if self._own_loop and self._loop is not None:
+            loop, self._loop = self._loop, None
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+
+class _Timer:
+    """A call that will happen; `cancel` takes it back."""
+
+    def __init__(
+        self, runtime: Runtime, seconds: float, call: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
+        self._runtime = runtime
+        self._waits = True
+        runtime.outstanding += 1
+        self._handle = runtime.loop.call_later(seconds, self._fire, call, args)
+
+    def _fire(self, call: Callable[..., object], args: tuple[Any, ...]) -> None:
+        if self._waits:
+            self._release()
+            self._runtime.enter(call, *args)
+
+    def _release(self) -> None:
+        self._waits = False
+        self._runtime.outstanding -= 1
+
+    def cancel(self) -> None:
+        if self._waits:
+            self._handle.cancel()
+            self._release()

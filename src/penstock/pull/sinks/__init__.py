@@ -1,0 +1,1 @@
+"""Sinks: modules that read. One file each."""

@@ -1,0 +1,30 @@
+"""StopOnce: for modules that may be told to stop after they have stopped their upstream themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.pull.edge import Edge
+from penstock.pull.protocol import AnswerTo, End
+
+
+class StopOnce:
+    """Stops an edge at the first call, and answers every call when it has confirmed, in order."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+        self._waiting: list[AnswerTo] = []
+        self.called = False
+
+    def __call__(self, cause: End, answer: AnswerTo) -> None:
+        self._waiting.append(answer)
+        if not self.called:
+            self.called = True
+            self._edge(cause, self._confirmed)
+        elif self._edge.ended is not None:
+            self._confirmed(self._edge.ended)
+
+    def _confirmed(self, end: End | None, _value: Any = None, /) -> None:
+        waiting, self._waiting = self._waiting, []
+        for answer in waiting:
+            answer(end)

@@ -1,0 +1,1 @@
+"""Transformers: modules that read and are read from. One file each."""

@@ -1,0 +1,21 @@
+"""map: a function of each value."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+from penstock.pull.pieces import Transformer
+
+
+def map(function: Callable[[Any], Any]) -> Transformer:
+    """`function(value)` for each value, in order. Fused with its neighbours.
+
+    What the function raises fails the source with it; when that has confirmed, downstream gets it.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
+    [1, 4, 9]
+    """
+    return Transformer.of_kernel("map", lambda: lambda items: builtins.map(function, items))
