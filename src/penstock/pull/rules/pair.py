@@ -14,12 +14,12 @@ _LAYERS = {"ask": 1, "abort": 2, "done": 2, "error": 3, "errorInd": 3}
 
 def p1_answer_after_its_request(edge: Interface) -> Faults:
     """P1. An answer happens after its request."""
+    numbered = {asked.event.index: asked for asked in reversed(edge.requests)}
     for answer in edge.answers:
         if answer.unasked is Unasked.NO_REQUEST:
-            index = answer.event.index
-            later = next((asked for asked in edge.requests if asked.event.index == index), None)
+            later = numbered.get(answer.event.index)
             when = "only later" if later is not None else "never"
-            yield Fault(answer, f"request {index} is answered and was {when} made", later)
+            yield Fault(answer, f"request {answer.event.index} is answered and was {when} made", later)
 
 
 def p2_one_answer(edge: Interface) -> Faults:
@@ -107,15 +107,22 @@ def _must_fail(reply: Reply, cause: Asked) -> bool:
 def p7_error_is_confirmed(edge: Interface) -> Faults:
     """P7. An error is answered by done or by the same error, and never by a value."""
     yield from _value_for(edge, "error")
-    end = edge.first_end
     for reply in edge.replies:
         request = reply.request
-        if request.event.kind != "error" or reply.event.kind != "error":
+        if reply.event.kind != "error":
             continue
-        # After another end it is P4 and P6 that say what the answer must be.
-        decides = edge.failed_below in (request, None) and (end is None or end.at >= reply.at)
-        if decides and reply.event.message != request.event.message:
+        own = request.event.kind == "error" and _decides_alone(edge, reply)
+        if own and reply.event.message != request.event.message:
             yield Fault(reply, "confirmed by another error", request)
+        if edge.failed_below is not None or edge.first_end is reply:
+            return  # what comes after the first error must repeat it: P6
+
+
+def _decides_alone(edge: Interface, reply: Reply) -> bool:
+    """Whether nothing but its request says what an answer must be: after another end P4 and P6 do."""
+    if edge.failed_below is not None:
+        return edge.failed_below is reply.request
+    return edge.first_end is reply
 
 
 def _value_for(edge: Interface, kind: str) -> Faults:

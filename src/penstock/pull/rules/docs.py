@@ -1,0 +1,106 @@
+"""The rules in use among modules of the original: linear, one stop, nothing after an end.
+
+S0, S6 and S7 are what its users say, S1 to S5 its documentation.
+"""
+
+from __future__ import annotations
+
+from penstock.pull.rules.interface import Asked, Fault, Faults, Interface, Reply
+
+
+def s0_one_answer_each(edge: Interface) -> Faults:
+    """S0. Every request is answered once; nothing else is answered."""
+    for answer in edge.answers:
+        if answer.unasked is not None:
+            yield Fault(answer, f"nothing waits for answer {answer.event.index}", answer.request)
+    if edge.complete:
+        for asked in edge.requests:
+            if asked.missing:
+                yield Fault(asked, f"request {asked.event.index} has no answer")
+
+
+def s1_one_ask_at_a_time(edge: Interface) -> Faults:
+    """S1. No ask is made before the last one is answered."""
+    previous: Asked | None = None
+    for asked in edge.requests:
+        if asked.event.kind == "ask":
+            if previous is not None and (previous.answer is None or previous.answer.at > asked.at):
+                yield Fault(asked, f"ask {previous.event.index} is not answered yet", previous)
+            previous = asked
+
+
+def s2_nothing_after_the_end(edge: Interface) -> Faults:
+    """S2. Nothing is requested after an end, and no ask is made after a stop; a second stop is S7's."""
+    for asked in edge.requests:
+        if not asked.event.expects_answer:
+            continue
+        stopped, ended = _stopped_before(edge, asked.at), _ended_before(edge, asked.at)
+        if asked.event.kind == "ask" and stopped is not None:
+            yield Fault(asked, f"an ask after {stopped.event}", stopped)
+        elif stopped is None and ended is not None:
+            yield Fault(asked, f"a request after {ended.event.kind}", ended)
+
+
+def s3_pending_ask_ends_first(edge: Interface) -> Faults:
+    """S3. An abort during an ask: the ask is answered first, by an end, and then the abort."""
+    ahead: Reply | None = None
+    for reply in edge.replies:
+        stopped = _stopped_before(edge, reply.at)
+        if ahead is not None and reply.request.at < ahead.request.at:
+            yield Fault(reply, f"request {ahead.event.index} was answered before it", ahead)
+        else:
+            ahead = reply
+            if stopped is not None and reply.event.kind == "value" and reply.request.event.kind == "ask":
+                yield Fault(reply, f"a value after {stopped.event}", stopped)
+
+
+def s4_stop_gets_no_value(edge: Interface) -> Faults:
+    """S4. An abort or an error is not answered by a value."""
+    for reply in edge.replies:
+        if reply.request.event.kind != "ask" and reply.event.kind == "value":
+            yield Fault(reply, f"{reply.request.event} is answered by a value", reply.request)
+
+
+def s5_no_value_after_the_end(edge: Interface) -> Faults:
+    """S5. After an end there is no value."""
+    for reply in edge.replies:
+        ended = _ended_before(edge, reply.at)
+        if reply.event.kind == "value" and ended is not None:
+            yield Fault(reply, f"a value after {ended.event.kind}", ended)
+
+
+def s6_no_indication(edge: Interface) -> Faults:
+    """S6. Nothing is indicated: every request has somebody to answer."""
+    for asked in edge.requests:
+        if not asked.event.expects_answer:
+            yield Fault(asked, "expects no answer")
+
+
+def s7_one_stop(edge: Interface) -> Faults:
+    """S7. A stream is stopped once: no second abort or error."""
+    for asked in edge.requests:
+        stopped = _stopped_before(edge, asked.at)
+        if asked.event.kind in ("abort", "error") and stopped is not None:
+            yield Fault(asked, f"the stream was stopped by {stopped.event}", stopped)
+
+
+def _stopped_before(edge: Interface, at: int) -> Asked | None:
+    stop = edge.first_stop
+    return stop if stop is not None and stop.at < at else None
+
+
+def _ended_before(edge: Interface, at: int) -> Reply | None:
+    end = edge.first_end
+    return end if end is not None and end.at < at else None
+
+
+DOCS = (
+    s0_one_answer_each,
+    s1_one_ask_at_a_time,
+    s2_nothing_after_the_end,
+    s3_pending_ask_ends_first,
+    s4_stop_gets_no_value,
+    s5_no_value_after_the_end,
+    s6_no_indication,
+    s7_one_stop,
+)

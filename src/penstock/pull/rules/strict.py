@@ -1,0 +1,90 @@
+"""The invariants of the checker that accompanies the article on pull-streams, at its strictest.
+
+Followed by what they mean. Three holes of that checker are not: an indication does not put the
+order of answers out of step, one answer out of order is not a reason to call others missing, and
+an ask is an ask however it is written. I0 is ours: what answers nothing cannot happen there.
+"""
+
+from __future__ import annotations
+
+from penstock.pull.rules.interface import Asked, Fault, Faults, Interface, Reply, Unasked
+
+
+def i0_answer_has_a_request(edge: Interface) -> Faults:
+    """I0. What is answered has been requested, and expects an answer."""
+    for answer in edge.answers:
+        if answer.unasked in (Unasked.NO_REQUEST, Unasked.INDICATION):
+            yield Fault(answer, f"nothing waits for answer {answer.event.index}", answer.request)
+
+
+def i1_no_ask_after_termination(edge: Interface) -> Faults:
+    """I1. No value is requested after the stream was stopped or has ended."""
+    for asked in edge.requests:
+        terminated = _terminated_before(edge, asked.at)
+        if asked.event.kind == "ask" and terminated is not None:
+            yield Fault(asked, f"an ask after {terminated.event}", terminated)
+
+
+def i2_every_request_is_answered(edge: Interface) -> Faults:
+    """I2. Every request is answered in the end."""
+    if edge.complete:
+        for asked in edge.requests:
+            if asked.missing:
+                yield Fault(asked, f"request {asked.event.index} has no answer")
+
+
+def i3_one_answer(edge: Interface) -> Faults:
+    """I3. A request is answered at most once."""
+    for answer in edge.answers:
+        if answer.unasked is Unasked.AGAIN and answer.request is not None:
+            yield Fault(answer, f"request {answer.event.index} was answered before", answer.request.answer)
+
+
+def i4_answers_in_order(edge: Interface) -> Faults:
+    """I4. Answers come in the order of their requests."""
+    ahead: Reply | None = None
+    for reply in edge.replies:
+        if ahead is not None and reply.request.at < ahead.request.at:
+            yield Fault(reply, f"request {ahead.event.index} was answered before it", ahead)
+        else:
+            ahead = reply
+
+
+def i5_no_value_after_termination(edge: Interface) -> Faults:
+    """I5. No value is answered after the stream was stopped or has ended."""
+    for reply in edge.replies:
+        terminated = _terminated_before(edge, reply.at)
+        if reply.event.kind == "value" and terminated is not None:
+            yield Fault(reply, f"a value after {terminated.event}", terminated)
+
+
+def i6_no_request_after_termination(edge: Interface) -> Faults:
+    """I6. Nothing is requested or indicated after the stream was stopped or has ended."""
+    for asked in edge.requests:
+        terminated = _terminated_before(edge, asked.at)
+        if terminated is not None:
+            yield Fault(asked, f"it comes after {terminated.event}", terminated)
+
+
+def i7_terminates(edge: Interface) -> Faults:
+    """I7. The stream is stopped or ends."""
+    if edge.complete and edge.first_stop is None and edge.first_end is None:
+        yield Fault(edge.last, "nothing stops or ends the stream")
+
+
+def _terminated_before(edge: Interface, at: int) -> Asked | Reply | None:
+    """The earlier of the first stop and the first end, where it comes before a place."""
+    found = [place for place in (edge.first_stop, edge.first_end) if place is not None and place.at < at]
+    return min(found, key=lambda place: place.at, default=None)
+
+
+STRICT = (
+    i0_answer_has_a_request,
+    i1_no_ask_after_termination,
+    i2_every_request_is_answered,
+    i3_one_answer,
+    i4_answers_in_order,
+    i5_no_value_after_termination,
+    i6_no_request_after_termination,
+    i7_terminates,
+)
