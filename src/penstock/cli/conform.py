@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 
 def conform(
-    kind: Annotated[str, typer.Argument(help="What the cases are about: ticks, errors or propagation.")],
+    kind: Annotated[
+        str, typer.Argument(help="What the cases are about: ticks, errors, propagation or pull.")
+    ],
     file: Annotated[Path, typer.Argument(help="A JSON array of cases.")],
 ) -> None:
     """Run the cases of a file: a line per case, a count, and exit code 1 if one of them fails.
+
+    Cases that describe something in words are not run; they are told and counted apart.
 
     Cases hold functions as Python text. They are run with few names and no imports,
     which is no sandbox: run files that you trust.
@@ -25,11 +29,19 @@ def conform(
     from penstock.testing.conformance import run_file
 
     outcomes = run_file(kind, file, on_outcome=_tell)
-    failed = sum(not outcome.ok for outcome in outcomes)
-    typer.echo(f"{len(outcomes)} cases, {len(outcomes) - failed} ok, {failed} failed")
+    ok = sum(outcome.ok for outcome in outcomes)
+    failed = sum(outcome.failed for outcome in outcomes)
+    in_words = len(outcomes) - ok - failed
+    apart = f", {in_words} in words" if in_words else ""
+    typer.echo(f"{len(outcomes)} cases, {ok} ok, {failed} failed{apart}")
     if failed:
         raise typer.Exit(FAILED)
 
 
 def _tell(outcome: Outcome) -> None:
-    typer.echo(f"ok    {outcome.name}" if outcome.ok else f"FAIL  {outcome.name}: {outcome.problem}")
+    if outcome.in_words:
+        typer.echo(f"words {outcome.name}")
+    elif outcome.ok:
+        typer.echo(f"ok    {outcome.name}")
+    else:
+        typer.echo(f"FAIL  {outcome.name}: {outcome.problem}")

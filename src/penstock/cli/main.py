@@ -21,6 +21,7 @@ from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.explain import explain
 from penstock.cli.run import run
+from penstock.cli.trace import trace
 from penstock.errors import PenstockError
 
 
@@ -57,6 +58,7 @@ app.command()(explain)
 app.command()(check)
 app.command()(draw)
 app.command()(conform)
+app.command()(trace)
 
 
 @app.callback()

@@ -76,7 +76,7 @@ def values_text(values: tuple[object, ...]) -> str:
 
 def message_text(message: str) -> str:
     """A message as a trace shows it: as it is, or quoted where it would not fit into brackets."""
-    plain = message == message.strip() and message[:1] not in ("'", '"') and message.isprintable()
+    plain = message == message.strip() and message[:1] not in ("'", '"')
     return message if plain and _fits(message, quotes=False) else str.__repr__(message)
 
 
@@ -112,7 +112,7 @@ def _literal(text: str) -> object:
 
 
 def _fits(text: str, *, quotes: bool) -> bool:
-    return closing(f"({text})", 0, quotes=quotes) == len(text) + 1
+    return text.isprintable() and closing(f"({text})", 0, quotes=quotes) == len(text) + 1
 
 
 def _split(text: str) -> list[str]:

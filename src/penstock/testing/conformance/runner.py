@@ -12,9 +12,15 @@ from penstock.testing.conformance.error_cases import ERRORS
 from penstock.testing.conformance.fields import Fields, shown
 from penstock.testing.conformance.kind import AnyKind, Outcome
 from penstock.testing.conformance.propagation import PROPAGATION
+from penstock.testing.conformance.pull_cases import PULL
 from penstock.testing.conformance.tick_cases import TICKS
 
-KINDS: Mapping[str, AnyKind] = {"ticks": TICKS, "errors": ERRORS, "propagation": PROPAGATION}
+KINDS: Mapping[str, AnyKind] = {
+    "ticks": TICKS,
+    "errors": ERRORS,
+    "propagation": PROPAGATION,
+    "pull": PULL,
+}
 """The kinds of cases, by the name that the command takes."""
 
 
@@ -25,9 +31,9 @@ def run_file(
 
     on_outcome: called after each case.
 
-    A case that does not fit its format fails, and says what is wrong with it; the others
-    run. Raises `BadCase` for an unknown kind, and for a file that cannot be read or is no
-    such array.
+    A case in words is not run, and told apart. A case that does not fit its format fails,
+    and says what is wrong with it; the others run. Raises `BadCase` for an unknown kind,
+    and for a file that cannot be read or is no such array.
     """
     if kind not in KINDS:
         raise BadCase(f"there is no kind of cases {kind!r}", fix=f"one of {', '.join(KINDS)}", kind=kind)
@@ -43,7 +49,8 @@ def _run(kind: AnyKind, number: int, value: object) -> Outcome:
     name = f"number {number}"
     try:
         name = Fields(value, name).text("name")
-        return Outcome(name, kind.run(kind.read(Fields(value, name))))
+        case = kind.read(Fields(value, name))
+        return Outcome(name, in_words=True) if kind.in_words(case) else Outcome(name, kind.run(case))
     except Exception as error:  # one case that fails, however it does, must not hide the others
         text = error.what if isinstance(error, PenstockError) else str(error)
         text = " ".join(text.split()).removeprefix(f"case {name!r}: ")

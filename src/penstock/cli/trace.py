@@ -1,0 +1,84 @@
+"""`penstock trace`: which rules of pull-streams a recorded trace breaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from penstock.cli.exit_codes import FAILED
+from penstock.errors import BadTrace
+
+if TYPE_CHECKING:
+    from penstock.pull.checker import Profile, Violation
+    from penstock.pull.trace import Layer, Trace
+
+
+def trace(
+    file: Annotated[Path, typer.Argument(help="Events like D:ask1 U:ans1=value(7), as text or as JSON.")],
+    profile: Annotated[
+        str,
+        typer.Option(
+            help="spec: the specification. docs: the rules in use. strict: those of an existing checker."
+        ),
+    ] = "spec",
+    layer: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=3, help="1 asks, 2 aborts too, 3 errors too. Default: as the file says, or 3."
+        ),
+    ] = None,
+    one_to_one: Annotated[
+        bool, typer.Option(help="Of a transformer: whether it makes one value of each value.")
+    ] = True,
+) -> None:
+    """Check a trace: its events, every rule that they break, and exit code 1 if there is one."""
+    import dataclasses
+
+    from penstock.pull.checker import check
+
+    found = _read(file)
+    if layer is not None:
+        found = dataclasses.replace(found, layer=cast("Layer", layer))
+    violations = check(found, cast("Profile", profile), one_to_one=one_to_one)
+    texts = found.texts()
+    width = len(str(len(texts)))
+    for number, text in enumerate(texts, 1):
+        typer.echo(f"{number:>{width}}  {text}")
+    for violation in violations:
+        typer.echo(_told(violation, texts, width))
+    broken = len({violation.rule for violation in violations})
+    rules = "1 rule" if broken == 1 else f"{broken or 'no'} rules"
+    typer.echo(f"\n{rules} broken" if broken else "\nno rule broken")
+    if broken:
+        raise typer.Exit(FAILED)
+
+
+def _told(violation: Violation, texts: tuple[str, ...], width: int) -> str:
+    """A broken rule, its sentence, and the events at fault."""
+    lines = ["", f"{violation.rule}  {violation.sentence}"]
+    if violation.at is None:
+        lines.append(f"    {violation.text}")
+    else:
+        lines.append(f"    {violation.at + 1:>{width}}  {texts[violation.at]}   <- {violation.text}")
+    if violation.other_at is not None:
+        lines.append(f"    {violation.other_at + 1:>{width}}  {texts[violation.other_at]}")
+    return "\n".join(lines)
+
+
+def _read(file: Path) -> Trace:
+    from penstock.pull.trace_file import read_trace
+
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise BadTrace(
+            f"{file} cannot be read: {reason}", fix="name a file with a trace", file=str(file)
+        ) from None
+    try:
+        return read_trace(text)
+    except BadTrace as error:
+        facts = {**error.facts, "file": str(file)}
+        raise BadTrace(f"{file}: {error.what}", why=error.why, fix=error.fix, **facts) from None

@@ -1,0 +1,80 @@
+"""Cases of pull-streams: traces, and how two sets of rules judge them.
+
+Cases of another kind than `trace` describe the behaviour of a module in words. They are told
+apart, and are not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from penstock.errors import BadTrace
+from penstock.pull.checker import Profile, check
+from penstock.pull.trace import Layer, Trace, parse
+from penstock.testing.conformance.fields import Fields
+from penstock.testing.conformance.kind import Kind
+
+_LABELS: Mapping[Profile, tuple[str, str]] = {
+    "spec": ("valid", "spec_violations"),
+    "docs": ("valid_docs_spec", "docs_spec_violations"),
+}
+"""Of each profile the fields that say whether a trace keeps its rules, and which it breaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullCase:
+    """trace: None for a case in words. broken: the rules that it breaks, by profile."""
+
+    trace: Trace | None
+    broken: Mapping[Profile, frozenset[str]] = field(default_factory=lambda: dict[Profile, frozenset[str]]())
+
+
+def read_case(fields: Fields) -> PullCase:
+    kind = fields.text("kind")
+    if kind != "trace":
+        if "events" in fields:
+            raise fields.bad(f"a case of kind {kind!r} has events", "make it a trace, or leave them out")
+        return PullCase(None)
+    return PullCase(_trace(fields), {profile: _broken(fields, profile) for profile in _LABELS})
+
+
+def _trace(fields: Fields) -> Trace:
+    layer, complete, events = fields.number("layer"), fields.flag("complete"), fields.texts("events")
+    if layer not in (1, 2, 3):
+        raise fields.bad(f"layer is {layer}, not 1, 2 or 3")
+    try:
+        return parse(events, layer=cast(Layer, layer), complete=complete)
+    except BadTrace as error:
+        raise fields.bad(f"events: {error.what}", error.fix) from None
+
+
+def _broken(fields: Fields, profile: Profile) -> frozenset[str]:
+    valid, violations = _LABELS[profile]
+    broken = frozenset(fields.texts(violations))
+    if fields.flag(valid) == bool(broken):
+        raise fields.bad(f"{valid} and {violations} contradict each other")
+    return broken
+
+
+def run_case(case: PullCase) -> str:
+    if case.trace is None:
+        return ""
+    problems: list[str] = []
+    for profile, expected in case.broken.items():
+        found = {violation.rule for violation in check(case.trace, profile)}
+        if found != expected:
+            problems.append(f"{profile}: expected {_named(expected)}, found {_named(found)}")
+    return "; ".join(problems)
+
+
+def is_in_words(case: PullCase) -> bool:
+    return case.trace is None
+
+
+def _named(rules: set[str] | frozenset[str]) -> str:
+    return ", ".join(sorted(rules)) or "no rule broken"
+
+
+PULL = Kind(read_case, run_case, is_in_words)
