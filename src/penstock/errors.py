@@ -320,6 +320,12 @@ class ProtocolBroken(PenstockError):
     code = "P604"
 
 
+class LoopRunsAlready(PenstockError):
+    """A pipeline that needs an event loop is run where one is running."""
+
+    code = "P605"
+
+
 # --- tools for tests: P9xx ----------------------------------------------------------------
 
 

@@ -41,10 +41,7 @@ class Asking:
         self._stopped = True
 
     def _ask(self) -> None:
-        self._edge.batch(self._batch, self._got) if self._batch > 1 else self._edge(None, self._got_one)
-
-    def _got_one(self, end: End | None, value: Any = None, /) -> None:
-        self._got(end, [value])
+        self._edge(None, self._got, self._batch)
 
     def _got(self, end: End | None, values: Any = None, /) -> None:
         if self._stopped:
@@ -55,4 +52,4 @@ class Asking:
             return
         self._take(values)
         if not self._stopped:
-            self._ask()
+            self._edge(None, self._got, self._batch)

@@ -17,12 +17,12 @@ def pull(first: Transformer, /, *then: Transformer) -> Transformer: ...
 @overload
 def pull(*pieces: Piece) -> Any: ...
 def pull(*pieces: Piece) -> Source | Transformer | Sink | Duplex | Pipeline:
-    """Compose pieces in the order in which values flow. Nothing runs: the result is a piece again, or a pipeline.
+    """Compose pieces in the order in which values flow. Nothing runs: the result is a piece again.
 
     source, transformers...         a source
     transformers...                 a transformer
     transformers..., sink           a sink
-    source, transformers..., sink   a pipeline: call `run()`, `start()`, or await it
+    source, transformers..., sink   a `Pipeline`: call `run()`, `start()`, or await it
 
     A duplex stands for its sink and then its source. `pull(a, b, a)` joins two duplexes
     both ways; a duplex at one end only leaves its other half open.
@@ -35,7 +35,7 @@ def pull(*pieces: Piece) -> Source | Transformer | Sink | Duplex | Pipeline:
             "pull() of nothing", where=[place], fix="give at least one source, transformer or sink"
         )
     for at, piece in enumerate(pieces, 1):
-        if not isinstance(piece, Source | Transformer | Sink | Duplex):
+        if not isinstance(piece, Source | Transformer | Sink | Duplex):  # pyright: ignore[reportUnnecessaryIsInstance]
             _no_piece(piece, at, place)
     for at in range(1, len(pieces)):
         before, piece = pieces[at - 1], pieces[at]
@@ -44,7 +44,7 @@ def pull(*pieces: Piece) -> Source | Transformer | Sink | Duplex | Pipeline:
         if isinstance(piece, Source):
             _misplaced(piece, at + 1, "a source begins a pipeline, and something stands before it", place)
     if len(pieces) > 1 and isinstance(pieces[0], Duplex) and pieces[0] is pieces[-1]:
-        return reduce(_join, pieces[1:-1] + (pieces[0].sink,), pieces[0].source)  # type: ignore[return-value]
+        return reduce(_join, (*pieces[1:-1], pieces[0].sink), pieces[0].source)  # type: ignore[return-value]
     return reduce(_join, pieces)  # type: ignore[return-value]
 
 

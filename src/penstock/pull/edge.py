@@ -34,22 +34,20 @@ if TYPE_CHECKING:
 class Call:
     """A request under way. most: of values in its answer; None for a plain ask, answered by a bare value."""
 
-    __slots__ = ("abort", "answer", "flushed", "index", "most", "outcome", "settled")
+    __slots__ = ("abort", "answer", "held", "index", "most", "state")
 
     def __init__(self, abort: End | None, answer: AnswerTo | None, most: int | None, index: int) -> None:
         self.abort = abort
         self.answer = answer
         self.most = most
         self.index = index
-        self.settled = False
-        """Whether the module upstream has answered it."""
-        self.flushed = False
-        """Whether the edge has answered it, because the stream had ended."""
-        self.outcome: Any = _NOTHING
+        self.state = _OPEN
+        self.held: Any = None
         """A value that came before those of earlier requests."""
 
 
-_NOTHING = object()
+_OPEN, _SETTLED, _HELD, _FLUSHED = range(4)
+# Of a call: not answered; answered by the module upstream; by it, but too early; by the edge at the end.
 
 
 class Watch(Protocol):
@@ -58,6 +56,9 @@ class Watch(Protocol):
     def request(self, call: Call) -> None: ...
 
     def answer(self, call: Call, end: End | None, value: Any) -> None: ...
+
+    def withdraw(self, call: Call) -> None:
+        """The edge had answered this request for the module, which does so now itself."""
 
     def broken(self, rule: str, call: Call) -> Exception | None:
         """The module upstream broke a rule; what it returns fails that module."""
@@ -100,22 +101,22 @@ class Edge:
 
     # -- downstream -----------------------------------------------------------------------------
 
-    def __call__(self, abort: End | None, answer: AnswerTo | None = None) -> None:
-        """Ask (None), abort (True) or fail (an exception). Without an answer function it is an indication."""
-        self._request(abort or None, answer, None)
+    def __call__(self, abort: End | None, answer: AnswerTo | None = None, most: int | None = None) -> None:
+        """Ask (None), abort (True) or fail (an exception). Without an answer function it is an indication.
 
-    def batch(self, most: int, answer: AnswerTo) -> None:
-        """Ask for 1 to `most` values, answered as one list."""
-        self._request(None, answer, most)
-
-    def _request(self, abort: End | None, answer: AnswerTo | None, most: int | None) -> None:
+        most: ask for 1 to so many values, answered as one list.
+        """
         self._count += 1
-        call = Call(abort, answer, most, self._count)
-        if abort is not None:
+        call = Call(abort or None, answer, most, self._count)
+        if abort:
             self._stopped_below = True
         if self.seen_below is not None:
             self.seen_below.request(call)
         self._runtime.descend(self, self._arrive, call)
+
+    def batch(self, most: int, answer: AnswerTo) -> None:
+        """Ask for 1 to `most` values, answered as one list."""
+        self(None, answer, most)
 
     @property
     def ended(self) -> End | None:
@@ -146,57 +147,74 @@ class Edge:
         if call.abort is not None:
             self._stop = call
             self.upper.run.stopping(self)
-            self._tell(call)
-        elif not self._linear or self._asked is None:
-            self._tell(call)
+        elif self._linear:
+            if self._asked is not None:
+                return
+            self._asked = call
+        self._tell(call)
 
     def _tell(self, call: Call) -> None:
         """Call the module upstream."""
-        self._asked = call
-        answer = partial(self._answered, call)
         try:
             if self._batches:
-                self._read(call.abort, answer, call.most or 1)
+                self._read(call.abort, partial(self._answered, call), call.most or 1)
             else:
-                self._read(call.abort, answer)
+                self._read(call.abort, partial(self._answered, call))
         except Exception as error:
             self.upper.crash(error)
 
     def _answered(self, call: Call, end: End | None, value: Any = None, /) -> None:
         """What the module upstream answers a request by."""
-        if end is not None and not isinstance(end, Exception):
-            end = True if end else None
-        if call.flushed and end is not None:
-            return
         if self.seen_above is not None:
-            self.seen_above.answer(call, end, value)
-        if call.settled or self._end is not None:
-            # A second answer; or one to a request that an end has answered already.
-            self._broke("P2" if call.settled else "P4" if end is None else "", call)
-            return
-        call.settled = True
-        if end is not None:
+            self._show_answer(call, end or None, value)
+        if call.state != _OPEN or self._end is not None:
+            self._too_late(call, end)
+        elif end:
+            call.state = _SETTLED
             if self._stop is None or self._stop is call:
-                self.finish(end)
+                self.finish(end if isinstance(end, Exception) else True)
         elif self._stop is None:
             self._pass_on(call, value)
-        elif self._stop is call:
-            self._broke("P5", call)
-            self.finish(True)
+        else:
+            call.state = _SETTLED
+            if self._stop is call:
+                self._broke("P5", call)
+                self.finish(True)
+
+    def _show_answer(self, call: Call, end: End | None, value: Any) -> None:
+        """Show the watch what the module did, also where the edge has answered for it already."""
+        assert self.seen_above is not None
+        if call.state == _FLUSHED:
+            if end is not None:
+                return
+            self.seen_above.withdraw(call)
+        self.seen_above.answer(call, end, value)
 
     def _pass_on(self, call: Call, value: Any) -> None:
-        call.outcome = value
         pending = self._pending
         if pending[0] is not call:
+            call.state = _HELD
+            call.held = value
             self._broke("P3", call)
             return
-        if self._linear:
-            self._asked = None
-        while pending and pending[0].outcome is not _NOTHING:
+        pending.popleft()
+        call.state = _SETTLED
+        self._reply(call, value)
+        while pending and pending[0].state == _HELD:
             call = pending.popleft()
-            self._reply(call, call.outcome)
-        if self._linear and pending and self._stop is None and self._asked is None:
-            self._tell(pending[0])
+            self._reply(call, call.held)
+        if self._linear:
+            self._asked = pending[0] if pending else None
+            if pending and self._stop is None:
+                self._tell(pending[0])
+
+    def _too_late(self, call: Call, end: End | None) -> None:
+        """A second answer, or one to a request that was answered by an end: nobody hears it."""
+        if call.state in (_SETTLED, _HELD):
+            self._broke("P2", call)
+        elif not end:
+            call.state = _SETTLED
+            self._broke("P4", call)
 
     def _broke(self, rule: str, call: Call) -> None:
         if rule and self.seen_above is not None:
@@ -220,8 +238,8 @@ class Edge:
     # -- down again -----------------------------------------------------------------------------
 
     def _flush(self, call: Call, end: End) -> None:
-        if not call.settled:
-            call.flushed = True
+        if call.state == _OPEN:
+            call.state = _FLUSHED
             if self.seen_above is not None:
                 self.seen_above.answer(call, end, None)
         self._runtime.post(self, self._hand, call, end, None)
@@ -234,26 +252,24 @@ class Edge:
         self._runtime.post(self, self._hand, call, None, value)
 
     def _hand(self, call: Call, end: End | None, value: Any) -> None:
-        if end is None:
-            if self._stopped_below:
-                self._dropped.append(call)
-                return
-        else:
-            dropped, self._dropped = self._dropped, []
-            for earlier in dropped:
-                self._give(earlier, end, None)
-        self._give(call, end, value)
-
-    def _give(self, call: Call, end: End | None, value: Any) -> None:
-        if self.seen_below is not None and call.answer is not None:
+        if end is not None:
+            if self._dropped:
+                dropped, self._dropped = self._dropped, []
+                for earlier in dropped:
+                    self._hand(earlier, end, None)
+        elif self._stopped_below:
+            self._dropped.append(call)
+            return
+        if call.answer is None:
+            return
+        if self.seen_below is not None:
             self.seen_below.answer(call, end, value)
-        if call.answer is not None:
-            try:
-                call.answer(end, value)
-            except Exception as error:
-                if self.lower is None:
-                    raise
-                self.lower.crash(error)
+        try:
+            call.answer(end, value)
+        except Exception as error:
+            if self.lower is None:
+                raise
+            self.lower.crash(error)
 
 
 def when_all(edges: list[Edge], cause: End, then: Callable[[End], object]) -> None:

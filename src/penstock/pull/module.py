@@ -55,9 +55,9 @@ class Module:
     def spawn(
         self, coroutine: Coroutine[Any, Any, Any], answer: Callable[[Exception | None, Any], object]
     ) -> Cancellable:
-        """A task beside the pipeline; `answer(error, result)` is called when it is done, not when it is cancelled.
+        """A task beside the pipeline; `answer(error, result)` is called when it is done.
 
-        It is cancelled when the module has ended or failed.
+        It is cancelled, and answers nothing, when the module has ended or failed.
         """
 
         def done(error: Exception | None, result: Any) -> None:
@@ -79,10 +79,14 @@ class Module:
     def from_thread(self) -> Callable[..., None]:
         """A function `resume(call, *args)` for another thread to use, once; see `Runtime.expect`."""
         resume = self.run.runtime.expect()
-        return lambda call, *args: resume(self.guard, call, *args)
+
+        def guarded(call: Callable[..., object], *args: Any) -> None:
+            resume(self.guard, call, *args)
+
+        return guarded
 
     def enter(self, call: Callable[..., object], *args: Any) -> None:
-        """Call a function of the module from the user's own code (a `push`, an `abort`) and do all that follows."""
+        """Call a function of the module from the user's own code, as for a `push`, and all that follows."""
         self.run.runtime.enter(self.guard, call, *args)
 
     # -- other modules --------------------------------------------------------------------------
@@ -98,7 +102,7 @@ class Module:
         self.inputs.append(edge)
 
     def shared(self, owner: object, make: Callable[[], S]) -> S:
-        """State that several modules of one run have in common: made by the first that asks with this owner."""
+        """State that several modules of one run have in common, made by the first that asks for it."""
         return self.run.shared(owner, make)
 
     # -- the end --------------------------------------------------------------------------------
@@ -124,7 +128,7 @@ class Module:
         when_all(self._open_inputs(), error, lambda _end: self._settle(error, partial))
 
     def crash(self, error: Exception) -> None:
-        """The module failed: fail what it reads from, then end what reads from it, with the same exception."""
+        """The module failed: fail what it reads from, then end what reads from it, both with the error."""
         if self.failure is not None:
             attach(self.failure, error)
             return
@@ -133,10 +137,12 @@ class Module:
         when_all(self._open_inputs(), error, lambda _end: self._give_up(error))
 
     def _give_up(self, error: Exception) -> None:
-        for edge in self.outputs:
-            edge.finish(error)
         if not self.outputs:
             self._settle(error, None)
+        elif all(edge.ended is not None for edge in self.outputs):
+            self.run.failed(error)
+        for edge in self.outputs:
+            edge.finish(error)
 
     def _settle(self, error: Exception | None, result: Any) -> None:
         self.cancel()

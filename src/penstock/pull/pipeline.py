@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.pull.run import CONFIRM_WITHIN, Run
-from penstock.pull.runtime import Runtime
+from penstock.pull.runtime import Runtime, running_loop
 
 if TYPE_CHECKING:
     from penstock.pull.pieces import Sink, Source
@@ -40,7 +40,7 @@ class Pipeline:
         `EndNotConfirmed`, `NeverAnswered`. Modules that wait for something outside need an
         event loop: where one runs already, await the pipeline instead.
         """
-        run = self._start(Runtime(), window, fuse, confirm_within)
+        run = self._prepared(Runtime(), window, fuse, confirm_within)
         return run.wait()
 
     def start(
@@ -52,15 +52,19 @@ class Pipeline:
         confirm_within: float | None = CONFIRM_WITHIN,
     ) -> Run:
         """Start it and return when nothing can go on without something from outside. See `run`, `Run`."""
-        return self._start(runtime or Runtime(_running_loop()), window, fuse, confirm_within)
+        run = self._prepared(runtime or Runtime(running_loop()), window, fuse, confirm_within)
+        run.runtime.work()
+        return run
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Run it in the event loop that is running, beside its other tasks; the result of its sink."""
         return self.start().__await__()
 
-    def _start(self, runtime: Runtime, window: int | None, fuse: bool, confirm_within: float | None) -> Run:
+    def _prepared(
+        self, runtime: Runtime, window: int | None, fuse: bool, confirm_within: float | None
+    ) -> Run:
         run = Run(runtime, fuse=fuse, window=window, confirm_within=confirm_within)
-        runtime.enter(self._build, run)
+        runtime.prepare(self._build, run)
         return run
 
     def _build(self, run: Run) -> None:
@@ -72,16 +76,3 @@ class Pipeline:
         for segment in self.segments:
             edge = segment.source.open_in(run)
             segment.sink.open_in(run, edge)
-
-
-def _running_loop() -> Any:
-    import sys
-
-    if "asyncio" not in sys.modules:
-        return None
-    import asyncio
-
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -14,7 +14,7 @@ from penstock.pull.trace import Answer, Event, Request, RequestKind, Trace
 
 @dataclass(eq=False)
 class Recorder:
-    """The events of one edge, or of both edges of a transformer, in the order in which the observed module met them.
+    """The events of one edge, or of both edges of a transformer, in the order in which its module met them.
 
     stop_at_once: whether a module that breaks a rule is failed with `ProtocolBroken`; else the trace tells.
     """
@@ -23,7 +23,7 @@ class Recorder:
     events: list[Event] = field(default_factory=list[Event])
 
     def trace(self, *, complete: bool = True) -> Trace:
-        """What was recorded until now. complete: whether everything has ended, so that every request must be answered."""
+        """What was recorded until now. complete: whether every request must be answered by now."""
         return Trace(tuple(self.events), complete=complete)
 
 
@@ -58,6 +58,16 @@ class _Watcher:
         else:
             event = Answer(up, index, "value", values=tuple(value))
         self._recorder.events.append(event)
+
+    def withdraw(self, call: Call) -> None:
+        events, up = self._recorder.events, self._up
+        at = [
+            at
+            for at, e in enumerate(events)
+            if isinstance(e, Answer) and (e.port, e.index) == (up, call.index)
+        ]
+        for last in at[-1:]:
+            del events[last]
 
     def _is_list(self, call: Call) -> bool:
         return call.most is not None

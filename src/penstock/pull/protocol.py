@@ -32,7 +32,7 @@ class AnswerTo(Protocol):
 
 
 Read = Callable[[End | None, AnswerTo], object]
-"""The callback form of a module upstream, as modules are written: an `Edge` always gives an answer function."""
+"""A module upstream, as modules are written: an `Edge` always gives an answer function."""
 
 BatchRead = Callable[[End | None, AnswerTo, int], object]
 """A `Read` that is told how many values may be answered at once, and answers a list of 1 to so many."""

@@ -100,12 +100,18 @@ class Run:
         self._sinks.discard(module)
         if error is not None:
             if self.error is None:
-                self.error, self.partial = error, result
-            else:
-                attach(self.error, error)
+                self.partial = result
+            self.failed(error)
         elif module is self._main:
             self._result = result
         self._look()
+
+    def failed(self, error: Exception) -> None:
+        """The run's result is this error, or an earlier one; also of a module whose streams have ended."""
+        if self.error is None:
+            self.error = error
+        else:
+            attach(self.error, error)
 
     def _look(self) -> None:
         if not (self.finished or self._building or self._edges or self._sinks):
@@ -135,17 +141,29 @@ class Run:
         return self._result
 
     def wait(self) -> Any:
-        """Work until the run is finished, in an event loop of its own where a module needs one. The result."""
+        """Work until the run is finished, in an event loop of its own where a module needs one.
+
+        The result. Ctrl-C and the like abort the inputs of all sinks, wait for them, and are raised then.
+        """
         try:
-            if not self.finished and self.runtime.has_loop:
-                self.runtime.loop.run_until_complete(self._until_finished())
-            return self.result()
+            self._work()
+        except BaseException:
+            if not self.finished:
+                self.stop()
+                self._work()
+            raise
         finally:
             self.abandon()
             self.runtime.close()
+        return self.result()
+
+    def _work(self) -> None:
+        self.runtime.work()
+        if not self.finished and self.runtime.has_loop:
+            self.runtime.loop.run_until_complete(self._until_finished())
 
     def __await__(self) -> Generator[Any, None, Any]:
-        """Wait in the event loop that is running. Cancelled, it aborts the sinks' inputs and waits for them."""
+        """Wait in the running event loop. Cancelled, it aborts the inputs of its sinks and waits for them."""
         return self._awaited().__await__()
 
     async def _awaited(self) -> Any:
@@ -177,7 +195,7 @@ class Run:
         await future
 
     def stop(self, cause: Exception | None = None) -> None:
-        """Abort (or fail) the inputs of all sinks that are still at work; the run finishes when they confirm."""
+        """Abort (or fail) the inputs of all sinks at work; the run finishes when they confirm."""
         for module in tuple(self._sinks):
             if cause is None:
                 self.runtime.enter(module.done)
@@ -211,7 +229,7 @@ class Run:
                 f"{names} was told to stop and has not confirmed",
                 where=[module.place for module in culprits],
                 why="A module answers an abort when it has closed, and everything upstream of it.",
-                fix="let the module answer every abort and error request; a longer time: confirm_within=SECONDS",
+                fix="let the module answer every abort and error; a longer time: confirm_within=SECONDS",
                 modules=tuple(module.name for module in culprits),
             )
         waiting = [e.upper for e in self._edges if not any(i in self._edges for i in e.upper.inputs)]
@@ -219,7 +237,7 @@ class Run:
         return NeverAnswered(
             f"the pipeline is not finished, and nothing will come from {names} by itself",
             where=[module.place for module in waiting],
-            why="Requests wait there, and no timer, task or thread of the pipeline is left that could answer them.",
-            fix="start() the pipeline and bring the values before result(), or await it beside the task that does",
+            why="Requests wait there, and no timer, task or thread of the pipeline is left to answer them.",
+            fix="start() it and bring the values before result(), or await it beside the task that does",
             modules=tuple(module.name for module in waiting),
         )

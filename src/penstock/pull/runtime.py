@@ -7,10 +7,13 @@ stack, no module is entered twice, and no module has to loop around its own read
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import LoopRunsAlready
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,6 +25,18 @@ DEEPEST = 60
 
 _SLICE = 0.005
 """Seconds of work between two turns of the event loop's other tasks."""
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if one does."""
+    if "asyncio" not in sys.modules:
+        return None
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class Cancellable(Protocol):
@@ -72,6 +87,12 @@ class Runtime:
         """`call(*args)` from outside of the pipeline, and all that follows from it."""
         self.post(None, call, *args)
 
+    def prepare(self, call: Callable[..., object], *args: Any) -> None:
+        """Have `call(*args)` happen when `work` is called next."""
+        self._busy = True
+        self.post(None, call, *args)
+        self._busy = False
+
     def work(self) -> None:
         """Work the queue off; within an event loop, let its other tasks have their turn now and then."""
         self._busy = True
@@ -108,10 +129,19 @@ class Runtime:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop; one of its own is made when the first module needs one."""
+        """The event loop; one of its own is made when the first module needs one.
+
+        Raises `LoopRunsAlready` where that could not be run.
+        """
         if self._loop is None:
             import asyncio
 
+            if running_loop() is not None:
+                raise LoopRunsAlready(
+                    "the pipeline waits for something outside, and an event loop is running already",
+                    why="run() would stop that loop, and with it everything else in it.",
+                    fix="await the pipeline, or start() it",
+                )
             self._loop = asyncio.new_event_loop()
         return self._loop
 
