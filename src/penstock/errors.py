@@ -326,6 +326,30 @@ class LoopRunsAlready(PenstockError):
     code = "P605"
 
 
+class BadOption(PenstockError):
+    """A piece of a pipeline was given an option that it cannot work with."""
+
+    code = "P610"
+
+
+class NoAnswerInTime(PenstockError):
+    """A module upstream of a `timeout` did not answer in time."""
+
+    code = "P611"
+
+
+class NotHashable(PenstockError, TypeError):
+    """A module remembers values by a key that cannot be hashed."""
+
+    code = "P612"
+
+
+class CallCancelled(PenstockError):
+    """A call that a module waited for was cancelled by somebody else."""
+
+    code = "P613"
+
+
 # --- tools for tests: P9xx ----------------------------------------------------------------
 
 
