@@ -219,7 +219,7 @@ class EngineStopped(PenstockError):
 
 
 class QueueFull(PenstockError):
-    """More rows were fed to a source than may wait for a tick."""
+    """More was fed to a source than may wait there."""
 
     code = "P206"
 
@@ -348,6 +348,18 @@ class CallCancelled(PenstockError):
     """A call that a module waited for was cancelled by somebody else."""
 
     code = "P613"
+
+
+class AlreadyUsed(PenstockError):
+    """What can be used once (an iterator, a handle) was used a second time."""
+
+    code = "P620"
+
+
+class WrongThread(PenstockError):
+    """A handle of a pipeline was used from a thread that it does not expect."""
+
+    code = "P621"
 
 
 # --- tools for tests: P9xx ----------------------------------------------------------------

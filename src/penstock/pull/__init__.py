@@ -15,6 +15,13 @@ from penstock.pull.plain import sink, source, transformer
 from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.run import Run
 from penstock.pull.sinks.collect import collect
+from penstock.pull.sources.count import count
+from penstock.pull.sources.empty import empty
+from penstock.pull.sources.error import error
+from penstock.pull.sources.infinite import infinite
+from penstock.pull.sources.iterate import iterate
+from penstock.pull.sources.keys import keys
+from penstock.pull.sources.once import once
 from penstock.pull.sources.values import values
 from penstock.pull.transformers.map import map
 from penstock.pull.transformers.take import take
@@ -28,7 +35,14 @@ __all__ = [
     "Source",
     "Transformer",
     "collect",
+    "count",
+    "empty",
+    "error",
+    "infinite",
+    "iterate",
+    "keys",
     "map",
+    "once",
     "probe",
     "probe_around",
     "pull",

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import islice
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
-from penstock.pull.module import Module
 from penstock.pull.pieces import Source
-from penstock.pull.protocol import AnswerTo, BatchRead, End
+from penstock.pull.sources.drawn import begin_of, drawn
 
 
 def values(
-    items: Iterable[Any] = (), *, on_stop: Callable[[Exception | None], object] | None = None
+    items: Iterable[Any] | None = None, *, on_stop: Callable[[Exception | None], object] | None = None
 ) -> Source:
-    """The items of a collection (list, tuple, dict's keys, ...), in order; the collection is not changed.
+    """The items of a collection, in order; of a mapping its values (`keys` for its keys); of None nothing.
 
-    on_stop: called once when the stream is aborted (with None) or failed (with the error), after
-             the confirmation was given.
+    on_stop: called once when the stream is aborted (with None) or failed (with the error), right
+             after the stop was confirmed; not where the stream came to its end.
+
+    Ends: done after the last; a stop is confirmed at once. The collection is not copied, and
+    iterated anew in every run. An iterator is drawn as `iterate` does it.
 
     >>> from penstock.pull import collect, pull
     >>> pull(values([1, 2, 3]), collect()).run()
     [1, 2, 3]
+    >>> pull(values({"a": 1, "b": 2}), collect()).run()
+    [1, 2]
     """
-
-    def open(_module: Module) -> BatchRead:
-        left = iter(items)
-
-        def read(abort: End | None, answer: AnswerTo, most: int) -> None:
-            if abort is not None:
-                answer(abort)
-                if on_stop is not None:
-                    on_stop(None if abort is True else abort)
-                return
-            batch = list(islice(left, most))
-            if batch:
-                answer(None, batch)
-            else:
-                answer(True)
-
-        return read
-
-    return Source.of("values", open, batches=True)
+    found: Iterable[Any] = () if items is None else items
+    if isinstance(items, Mapping):
+        found = cast("Mapping[Any, Any]", items).values()
+    return drawn("values", begin_of(found, "values"), on_stop=on_stop)
