@@ -1,0 +1,146 @@
+"""The reference sink: asks, stops when its parameters say so, and remembers every answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Sink
+from penstock.pull.protocol import End
+
+GoesOn = Literal["no", "asks", "stops"]
+"""What the sink requests twice more when the stream has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCase:
+    """stops_after: values that it takes before it stops the stream; None: it never does.
+    by:        how it stops: True aborts, an exception fails.
+    indicates: whether it expects no confirmation.
+    waits:     whether it stops when its asks are answered, or while one more pends.
+    concurrency: how many asks pend at once.
+    goes_on:   see `GoesOn`.
+    """
+
+    stops_after: int | None = None
+    by: End = True
+    indicates: bool = False
+    waits: bool = True
+    concurrency: int = 1
+    goes_on: GoesOn = "no"
+
+    def __str__(self) -> str:
+        parts = [f"{self.concurrency} at once"]
+        if self.stops_after is not None:
+            how = "abort" if self.by is True else f"error({self.by})"
+            how += " indicated" if self.indicates else ""
+            parts.append(f"{how} after {self.stops_after} values" + ("" if self.waits else ", an ask pending"))
+        if self.goes_on != "no":
+            parts.append(f"{self.goes_on} after the end")
+        return f"sink({', '.join(parts)})"
+
+    @property
+    def keeps_to_docs(self) -> bool:
+        """Whether the documentation of the original allows such a sink: linear, one stop, confirmed."""
+        return self.concurrency == 1 and not self.indicates and self.goes_on == "no"
+
+
+@dataclass(eq=False)
+class Seen:
+    """What came to a reference sink.
+
+    values: in the order in which they came. end: the first; None while there is none.
+    answers: of each request, from 1, what came. order: the requests in the order of their answers.
+    """
+
+    values: list[Any] = field(default_factory=list[Any])
+    end: End | None = None
+    answers: dict[int, list[tuple[End | None, Any]]] = field(
+        default_factory=dict[int, list[tuple[End | None, Any]]]
+    )
+    order: list[int] = field(default_factory=list[int])
+    stopped: bool = False
+    """Whether it has stopped the stream itself, before it saw an end."""
+
+
+def reference_sink(case: SinkCase | None = None, seen: Seen | None = None) -> Sink:
+    """A sink that does what a case says. Its result is the `Seen`, also where the stream has failed.
+
+    >>> from penstock.pull import pull, values
+    >>> seen = pull(values("abc"), reference_sink(SinkCase(stops_after=2))).run()
+    >>> seen.values, seen.end
+    (['a', 'b'], True)
+    """
+    case = case or SinkCase()
+
+    def open(module: Module, edge: Edge) -> None:
+        _Reference(module, edge, case, seen or Seen()).start()
+
+    return Sink.of("reference sink", open)
+
+
+class _Reference:
+    def __init__(self, module: Module, edge: Edge, case: SinkCase, seen: Seen) -> None:
+        self._module = module
+        self._edge = edge
+        self._case = case
+        self._seen = seen
+        self._requests = 0
+        self._open = 0
+        self._more = {"no": [], "asks": [None, None], "stops": [True, True]}[case.goes_on]
+
+    def start(self) -> None:
+        self._go_on()
+
+    def _request(self, abort: End | None) -> None:
+        self._requests += 1
+        self._open += 1
+        self._seen.answers[self._requests] = []
+        self._edge(abort, partial(self._answered, self._requests))
+
+    def _answered(self, index: int, end: End | None, value: Any = None, /) -> None:
+        seen = self._seen
+        seen.answers[index].append((end, value))
+        seen.order.append(index)
+        self._open -= 1
+        if end is None:
+            seen.values.append(value)
+        elif seen.end is None:
+            seen.end = end
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._seen.end is not None:
+            self._after_the_end()
+        elif not self._seen.stopped:
+            self._ask()
+
+    def _ask(self) -> None:
+        case, seen = self._case, self._seen
+        # Without waiting, one ask more than is taken; with waiting, none.
+        most = case.stops_after
+        while self._open < case.concurrency and (most is None or len(seen.values) + self._open < most):
+            self._request(None)
+        if most is not None and len(seen.values) >= most:
+            if not case.waits:
+                self._request(None)
+            self._stop()
+
+    def _stop(self) -> None:
+        self._seen.stopped = True
+        if not self._case.indicates:
+            self._request(self._case.by)
+            return
+        self._requests += 1
+        self._edge(self._case.by)
+        if not self._open:
+            self._module.done(self._seen)
+
+    def _after_the_end(self) -> None:
+        if self._more:
+            self._request(self._more.pop())
+        elif not self._open:
+            self._module.done(self._seen)
