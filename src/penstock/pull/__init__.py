@@ -22,13 +22,17 @@ from penstock.pull.sources.infinite import infinite
 from penstock.pull.sources.iterate import iterate
 from penstock.pull.sources.keys import keys
 from penstock.pull.sources.once import once
+from penstock.pull.sources.pushable import Pushable, pushable
 from penstock.pull.sources.values import values
+from penstock.pull.transformers.flat_map import flat_map
+from penstock.pull.transformers.flatten import flatten
 from penstock.pull.transformers.map import map
 from penstock.pull.transformers.take import take
 
 __all__ = [
     "Duplex",
     "Pipeline",
+    "Pushable",
     "Recorder",
     "Run",
     "Sink",
@@ -38,6 +42,8 @@ __all__ = [
     "count",
     "empty",
     "error",
+    "flat_map",
+    "flatten",
     "infinite",
     "iterate",
     "keys",
@@ -46,6 +52,7 @@ __all__ = [
     "probe",
     "probe_around",
     "pull",
+    "pushable",
     "sink",
     "source",
     "take",

@@ -22,18 +22,18 @@ class Module:
 
     name, place: what it is called, and the user's line that wrote it.
     run:         the run it belongs to.
-    inputs:      edges that it reads from. outputs: edges that read from it.
+    inputs:      edges that it reads from and that have not closed. outputs: edges that read from it.
     """
 
     def __init__(self, run: Run, name: str, place: Place) -> None:
         self.run = run
         self.name = name
         self.place = place
-        self.inputs: list[Edge] = []
+        self.inputs: dict[Edge, None] = {}
         self.outputs: list[Edge] = []
         self.failure: Exception | None = None
         self._waits: set[Cancellable] = set()
-        run.modules.append(self)
+        run.added(self)
 
     # -- time and tasks -------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class Module:
 
     def connect(self, edge: Edge) -> None:
         edge.lower = self
-        self.inputs.append(edge)
+        self.inputs[edge] = None
 
     def shared(self, owner: object, make: Callable[[], S]) -> S:
         """State that several modules of one run have in common, made by the first that asks for it."""

@@ -112,12 +112,14 @@ class Source:
         for pipeline in self.beside:
             pipeline.open_in(run)
         module = Module(run, self.part.name, self.part.place)
+        read = _opened(self.part.open, module)
+        behind = max((edge.window for edge in module.inputs), default=0)
         edge = Edge(
             module,
-            self.part.open(module),
+            read,
             batches=self.part.batches,
             linear=self.part.linear,
-            window=run.window or self.part.width,
+            window=run.window or self.part.width or behind,
         )
         return open_through(run, edge, self.then)
 
@@ -212,8 +214,21 @@ def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
     window = part.width + (1 if part.linear else edge.window)
     return Edge(
         module,
-        part.open(module, edge),
+        _opened(part.open, module, edge),
         batches=part.batches,
         linear=part.linear,
         window=run.window or (window if part.width or part.linear else edge.window),
     )
+
+
+def _opened(open: Callable[..., Read | BatchRead], *of: Any) -> Read | BatchRead:
+    """The `read` of a new module; of one that cannot be opened, one that fails as the opening did."""
+    try:
+        return open(*of)
+    except Exception as error:
+        failure = error
+
+        def read(*_request: object) -> None:
+            raise failure
+
+        return read

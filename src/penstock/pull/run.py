@@ -40,7 +40,9 @@ class Run:
         self.runtime = runtime
         self.fuse = fuse
         self.window = window
-        self.modules: list[Module] = []
+        self.modules: dict[Module, None] = {}
+        """Those that were built, and of the ones opened later those that have not ended."""
+        self._later: set[Module] = set()
         self.finished = False
         self.error: Exception | None = None
         self.partial: Any = None
@@ -75,6 +77,11 @@ class Run:
 
     # -- told by edges and modules --------------------------------------------------------------
 
+    def added(self, module: Module) -> None:
+        self.modules[module] = None
+        if not self._building:
+            self._later.add(module)
+
     def opened(self, edge: Edge) -> None:
         self._edges.add(edge)
 
@@ -91,6 +98,11 @@ class Run:
         upper = edge.upper
         if all(output.ended is not None for output in upper.outputs):
             upper.cancel()
+            if upper in self._later:
+                self._later.discard(upper)
+                del self.modules[upper]
+        if edge.lower is not None:
+            edge.lower.inputs.pop(edge, None)
         self._look()
 
     def settled(self, module: Module, error: Exception | None, result: Any) -> None:
@@ -204,7 +216,7 @@ class Run:
 
     def abandon(self) -> None:
         """Take back every timer and task that is left."""
-        for module in self.modules:
+        for module in tuple(self.modules):
             module.cancel()
 
     # -- what does not end ----------------------------------------------------------------------

@@ -1,0 +1,216 @@
+"""flatten: a stream of streams and collections as one stream."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Source, Transformer
+from penstock.pull.protocol import AnswerTo, BatchRead, End, attach
+from penstock.pull.stop_once import StopOnce
+
+
+def flatten(*, width: int = 0) -> Transformer:
+    """What the values contain, one after the other: of a `Source` its stream, of a mapping its values,
+    of another iterable its items. Text, bytes and whatever cannot be iterated go on as they are;
+    None contains nothing. One level only.
+
+    A source is opened, and an iterable begun, when all before it has been given. Upstream is asked for
+    one value for each request that finds nothing to give. An inner error aborts upstream, and is answered
+    when that has confirmed. An abort closes the inner stream first, then upstream, and is confirmed
+    after both; inner streams that were not begun stay untouched. Any number of empty inner streams
+    takes no stack and no memory; the original overflowed.
+
+    width: values of an inner source that downstream asks for at once, where those take their time.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([[1, 2], values([3]), "four", None, {"x": 5}]), flatten(), collect()).run()
+    [1, 2, 3, 'four', 5]
+    """
+    return Transformer.of(
+        "flatten", lambda module, edge: open_flat(module, edge, _same), batches=True, width=width
+    )
+
+
+def open_flat(module: Module, edge: Edge, inner_of: Callable[[Any], Any]) -> BatchRead:
+    """`inner_of` gives what each value of the edge stands for."""
+    return _Flat(module, edge, inner_of).read
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _items(inner: Any) -> Iterable[Any]:
+    """What a value that is no source contains."""
+    if inner is None:
+        return ()
+    if isinstance(inner, Mapping):
+        return inner.values()  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(inner, Iterable) and not isinstance(inner, str | bytes | bytearray):
+        return inner  # pyright: ignore[reportUnknownVariableType]
+    return (inner,)
+
+
+class _Flat:
+    """Outer values wait in `queue`. What has begun is in `items`, or in `source` and `inner`.
+
+    Requests that wait are in `asks`. The first `inner_asked` of them were made of `inner`; what that could
+    not answer is asked of the next. `outer_asked` requests were made upstream: never more than wait here.
+    """
+
+    def __init__(self, module: Module, outer: Edge, inner_of: Callable[[Any], Any]) -> None:
+        self._module = module
+        self._outer = outer
+        self._inner_of = inner_of
+        self._stop_outer = StopOnce(outer)
+        self._asks: deque[tuple[AnswerTo, int]] = deque()
+        self._queue: deque[Any] = deque()
+        self._items: Iterator[Any] | None = None
+        self._source: Source | None = None
+        self._inner: Edge | None = None
+        self._inner_asked = 0
+        self._outer_asked = 0
+        self._end: End | None = None
+        self._failure: Exception | None = None
+        self._closing = False
+
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is not None:
+            self._abort(abort, answer)
+            return
+        self._asks.append((answer, most))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Give what can be given, and ask for what is missing."""
+        while self._asks and not self._closing and self._begin():
+            if self._source is not None:
+                self._ask_inner(self._source)
+                return
+            self._give_items()
+        if not self._asks:
+            return
+        if self._end is not None:
+            if not self._outer_asked:
+                self._asks.popleft()[0](self._end)
+            return
+        while not self._closing and self._outer_asked < len(self._asks):
+            most = self._asks[self._outer_asked][1]
+            self._outer_asked += 1
+            self._outer.batch(most, self._got_outer)
+
+    def _got_outer(self, end: End | None, values: Any = None, /) -> None:
+        self._outer_asked -= 1
+        if self._closing:
+            return
+        if end is not None:
+            self._end = self._end or end
+        else:
+            self._queue.extend(values)
+        if self._inner is None:
+            self._go_on()
+
+    def _begin(self) -> bool:
+        """Whether something has begun that may give values."""
+        if self._source is not None or self._items is not None:
+            return True
+        if not self._queue:
+            return False
+        inner = self._inner_of(self._queue.popleft())
+        if isinstance(inner, Source):
+            self._source = inner
+        else:
+            self._items = iter(_items(inner))
+        return True
+
+    # -- collections ----------------------------------------------------------------------------
+
+    def _give_items(self) -> None:
+        """Answer the first request from collections, as many as it takes to fill it."""
+        answer, most = self._asks[0]
+        found: list[Any] = []
+        try:
+            while self._items is not None:
+                self._take(self._items, found, most - len(found))
+                if len(found) == most or self._closing:
+                    break
+                self._items = None
+                self._begin()
+        finally:
+            if found:  # also those that came before an exception
+                self._asks.popleft()
+                answer(None, found)
+
+    def _take(self, items: Iterator[Any], found: list[Any], most: int) -> None:
+        try:
+            found.extend(islice(items, most))
+        except Exception as error:
+            self._fail(error)
+
+    # -- sources --------------------------------------------------------------------------------
+
+    def _ask_inner(self, source: Source) -> None:
+        if self._inner is None:
+            self._inner = self._module.open(source)
+        while self._inner_asked < len(self._asks):
+            most = self._asks[self._inner_asked][1]
+            self._inner_asked += 1
+            self._inner.batch(most, self._got_inner)
+
+    def _got_inner(self, end: End | None, values: Any = None, /) -> None:
+        self._inner_asked -= 1
+        if end is None:
+            self._asks.popleft()[0](None, values)
+        elif not self._closing and not self._inner_asked:
+            self._source = self._inner = None
+            if isinstance(end, Exception):
+                self._fail(end)
+            else:
+                self._go_on()
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def _fail(self, error: Exception) -> None:
+        """What a value contains failed. Upstream is only aborted: it did nothing wrong."""
+        self._closing = True
+        self._failure = error
+
+        def confirmed(end: End | None, _value: Any = None, /) -> None:
+            self._end = self._first_of(end)
+            if self._asks and not self._outer_asked:
+                self._go_on()
+
+        self._stop_outer(True, confirmed)
+
+    def _abort(self, cause: End, answer: AnswerTo) -> None:
+        """The inner stream closes first: it may need what the outer one holds."""
+        self._closing = True
+        self._asks.clear()
+        self._queue.clear()
+        close = getattr(self._items, "close", None)
+        if close is not None:
+            close()
+        if self._inner is None:
+            self._abort_outer(cause, answer)
+            return
+
+        def closed(end: End | None, _value: Any = None, /) -> None:
+            if isinstance(end, Exception):
+                self._failure = end
+            self._abort_outer(cause, answer)
+
+        self._inner(cause, closed)
+
+    def _abort_outer(self, cause: End, answer: AnswerTo) -> None:
+        self._stop_outer(cause, lambda end, _value=None, /: answer(self._first_of(end)))
+
+    def _first_of(self, end: End | None) -> End | None:
+        """How closing upstream ended, after the failure of an inner stream, if there was one."""
+        if self._failure is None:
+            return end
+        return attach(self._failure, end) if isinstance(end, Exception) else self._failure
