@@ -40,9 +40,9 @@ def pull(*pieces: Piece) -> Source | Transformer | Sink | Duplex | Pipeline:
     for at in range(1, len(pieces)):
         before, piece = pieces[at - 1], pieces[at]
         if isinstance(before, Sink):
-            _misplaced(before, at, "a sink ends a pipeline, and something follows it", place)
+            _misplaced(before, at, "A sink ends a pipeline, and something follows it.", place)
         if isinstance(piece, Source):
-            _misplaced(piece, at + 1, "a source begins a pipeline, and something stands before it", place)
+            _misplaced(piece, at + 1, "A source begins a pipeline, and something stands before it.", place)
     if len(pieces) > 1 and isinstance(pieces[0], Duplex) and pieces[0] is pieces[-1]:
         return reduce(_join, (*pieces[1:-1], pieces[0].sink), pieces[0].source)  # type: ignore[return-value]
     return reduce(_join, pieces)  # type: ignore[return-value]

@@ -165,12 +165,13 @@ class Edge:
 
     def _answered(self, call: Call, end: End | None, value: Any = None, /) -> None:
         """What the module upstream answers a request by."""
-        if self.seen_above is not None:
+        if self.seen_above is not None and not (end and self._stop is call):
             self._show_answer(call, end or None, value)
         if call.state != _OPEN or self._end is not None:
             self._too_late(call, end)
         elif end:
-            call.state = _SETTLED
+            if self._stop is not call:
+                call.state = _SETTLED
             if self._stop is None or self._stop is call:
                 self.finish(end if isinstance(end, Exception) else True)
         elif self._stop is None:
@@ -239,7 +240,7 @@ class Edge:
 
     def _flush(self, call: Call, end: End) -> None:
         if call.state == _OPEN:
-            call.state = _FLUSHED
+            call.state = _SETTLED if call is self._stop else _FLUSHED
             if self.seen_above is not None:
                 self.seen_above.answer(call, end, None)
         self._runtime.post(self, self._hand, call, end, None)

@@ -13,14 +13,14 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import LoopRunsAlready
+from penstock.errors import LoopRunsAlready, Place
 
 if TYPE_CHECKING:
     import asyncio
 
 Job = tuple[Callable[..., object], tuple[Any, ...]]
 
-DEEPEST = 60
+DEEPEST = 30
 """Requests that may stand on the stack within each other; further ones wait in the queue."""
 
 _SLICE = 0.005
@@ -139,6 +139,7 @@ class Runtime:
             if running_loop() is not None:
                 raise LoopRunsAlready(
                     "the pipeline waits for something outside, and an event loop is running already",
+                    where=[Place.of_caller()],
                     why="run() would stop that loop, and with it everything else in it.",
                     fix="await the pipeline, or start() it",
                 )

@@ -209,7 +209,7 @@ def test_what_a_module_raises_fails_its_upstream_first_and_then_reaches_downstre
 
     run = pull(values([1], on_stop=order.append), map(boom), collect()).start()
     run.when_finished(lambda run: order.append("finished"))
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match="E") as raised:
         run.result()
     assert raised.value is ERROR
     assert order == [ERROR, "finished"]
@@ -302,3 +302,13 @@ def test_a_recorder_can_let_the_pipeline_go_on() -> None:
     recorder = Recorder(stop_at_once=False)
     assert pull(source(twice), probe(recorder), take(1), collect()).run() == [1]
     assert recorder.trace().texts()[:3] == ("D:ask1", "U:ans1=value(1)", "U:ans1=value(2)")
+
+
+def test_a_second_confirmation_is_named() -> None:
+    def read(abort: End | None, answer: AnswerTo) -> None:
+        answer(abort, 1)
+        if abort is not None:
+            answer(abort)
+
+    with pytest.raises(ProtocolBroken, match="P2"):
+        pull(source(read), probe(Recorder()), take(1), collect()).run()

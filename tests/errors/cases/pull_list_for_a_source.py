@@ -1,0 +1,3 @@
+from penstock.pull import collect, pull
+
+pull([1, 2, 3], collect())

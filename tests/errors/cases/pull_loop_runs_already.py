@@ -1,0 +1,14 @@
+import asyncio
+
+from penstock.pull import Source, collect, pull
+
+
+def clock(module):
+    return lambda abort, answer: module.later(1, answer, True)
+
+
+async def main():
+    pull(Source.of("clock", clock), collect()).run()
+
+
+asyncio.run(main())

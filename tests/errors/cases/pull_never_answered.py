@@ -1,0 +1,8 @@
+from penstock.pull import collect, pull, source
+
+
+def silent(abort, answer):
+    pass
+
+
+pull(source(silent), collect()).run()

@@ -1,0 +1,3 @@
+from penstock.pull import pull
+
+pull()
