@@ -15,6 +15,7 @@ from penstock.pull.plain import sink, source, transformer
 from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.run import Run
 from penstock.pull.sinks.collect import collect
+from penstock.pull.sources.cat import cat
 from penstock.pull.sources.count import count
 from penstock.pull.sources.empty import empty
 from penstock.pull.sources.error import error
@@ -24,12 +25,28 @@ from penstock.pull.sources.keys import keys
 from penstock.pull.sources.once import once
 from penstock.pull.sources.pushable import Pushable, pushable
 from penstock.pull.sources.values import values
+from penstock.pull.transformers.abortable import Abortable, abortable
+from penstock.pull.transformers.async_map import async_map
+from penstock.pull.transformers.batch import batch, unbatch
+from penstock.pull.transformers.catch import catch
+from penstock.pull.transformers.eager import eager, high_watermark
+from penstock.pull.transformers.filter import filter, filter_not
 from penstock.pull.transformers.flat_map import flat_map
 from penstock.pull.transformers.flatten import flatten
+from penstock.pull.transformers.limit import limit
 from penstock.pull.transformers.map import map
+from penstock.pull.transformers.paramap import paramap
+from penstock.pull.transformers.skip import skip, skip_while
 from penstock.pull.transformers.take import take
+from penstock.pull.transformers.take_while import take_while
+from penstock.pull.transformers.throttle import throttle
+from penstock.pull.transformers.through import tap, through
+from penstock.pull.transformers.timeout import timeout
+from penstock.pull.transformers.unique import non_unique, unique
+from penstock.pull.transformers.window import recent, sliding
 
 __all__ = [
+    "Abortable",
     "Duplex",
     "Pipeline",
     "Pushable",
@@ -38,24 +55,47 @@ __all__ = [
     "Sink",
     "Source",
     "Transformer",
+    "abortable",
+    "async_map",
+    "batch",
+    "cat",
+    "catch",
     "collect",
     "count",
+    "eager",
     "empty",
     "error",
+    "filter",
+    "filter_not",
     "flat_map",
     "flatten",
+    "high_watermark",
     "infinite",
     "iterate",
     "keys",
+    "limit",
     "map",
+    "non_unique",
     "once",
+    "paramap",
     "probe",
     "probe_around",
     "pull",
     "pushable",
+    "recent",
     "sink",
+    "skip",
+    "skip_while",
+    "sliding",
     "source",
     "take",
+    "take_while",
+    "tap",
+    "throttle",
+    "through",
+    "timeout",
     "transformer",
+    "unbatch",
+    "unique",
     "values",
 ]

@@ -6,9 +6,9 @@ from collections import deque
 from typing import Any
 
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.options import whole
 from penstock.pull.pieces import Transformer
-from penstock.pull.protocol import AnswerTo, BatchRead, End
+from penstock.pull.protocol import AnswerTo, End
 from penstock.pull.stop_once import StopOnce
 
 
@@ -21,6 +21,7 @@ def take(count: int) -> Transformer:
     >>> pull(values([1, 2, 3]), take(2), collect()).run()
     [1, 2]
     """
+    whole("take", "count", count)
     return Transformer.of("take", lambda _module, edge: _Take(edge, count).read, batches=True)
 
 

@@ -1,0 +1,33 @@
+"""Options of pieces that must be numbers of a certain size, checked where the user wrote them."""
+
+from __future__ import annotations
+
+import math
+from typing import NoReturn
+
+from penstock.errors import BadOption, Place
+
+
+def whole(piece: str, option: str, value: object, *, least: int | None = None) -> None:
+    """Raises `BadOption` unless the value is a whole number, of at least `least` where that is given."""
+    if not isinstance(value, int) or isinstance(value, bool) or (least is not None and value < least):
+        wanted = "a whole number"
+        _refuse(piece, option, value, wanted if least is None else f"{wanted}, {least} or more")
+
+
+def positive(piece: str, option: str, value: object) -> None:
+    """Raises `BadOption` unless the value is a finite number above 0."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0:
+        return
+    _refuse(piece, option, value, "a finite number above 0")
+
+
+def _refuse(piece: str, option: str, value: object, wanted: str) -> NoReturn:
+    raise BadOption(
+        f"{piece}() cannot work with {option}={value!r}",
+        where=[Place.of_caller()],
+        why=f"{option} is {wanted}.",
+        fix=f"give {option} as {wanted}",
+        piece=piece,
+        option=option,
+    )

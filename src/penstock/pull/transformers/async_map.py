@@ -1,0 +1,89 @@
+"""async_map: a coroutine function of each value."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from penstock.errors import CallCancelled
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.options import whole
+from penstock.pull.pieces import Transformer
+from penstock.pull.protocol import Read
+from penstock.pull.runtime import Cancellable
+from penstock.pull.transformers.calls import Calls
+
+
+def async_map(
+    function: Callable[[Any], Awaitable[Any]], width: int = 1, *, ordered: bool = True, cancel: bool = False
+) -> Transformer:
+    """`await function(value)` for each value, `width` of them at once.
+
+    ordered: results in the order of the values; otherwise in the order in which they are ready.
+    cancel:  calls that run when the stream stops are cancelled; by default they are awaited, and their
+             results dropped. Either way an abort is confirmed when no call runs any more.
+
+    Each ask asks upstream once and at once. Sinks keep as many asks under way as there are places in
+    the pipeline: a chain of `k` works on `k` values at the same time. Done, and errors of upstream,
+    follow the results of all values before them. What the function raises fails the source
+    with it when the results before it were answered, and is answered when that and the calls
+    that still run are over; what such a call raises is attached. A function that raises while an
+    abort is awaited is what the abort is answered by.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> async def double(x):
+    ...     return 2 * x
+    >>> pull(values([1, 2, 3]), async_map(double, width=2), collect()).run()
+    [2, 4, 6]
+    """
+    whole("async_map", "width", width, least=1)
+
+    def open(module: Module, edge: Edge) -> Read:
+        def start(value: Any, done: Callable[[Exception | None, Any], object]) -> Cancellable:
+            return _Call(module, function, value, done)
+
+        return Calls(edge, start, width, ordered=ordered, cancel=cancel).read
+
+    return Transformer.of("async_map", open, width=width)
+
+
+class _Call:
+    """A task that is also heard of when it was cancelled: after what it does then."""
+
+    def __init__(
+        self,
+        module: Module,
+        function: Callable[[Any], Awaitable[Any]],
+        value: Any,
+        done: Callable[[Exception | None, Any], object],
+    ) -> None:
+        self._module = module
+        self._function = function
+        self._value = value
+        self._done = done
+        self._begun = False
+        self._cancelled = False
+        self._task = module.spawn(self._run(), done)
+
+    async def _run(self) -> Any:
+        import asyncio
+
+        self._begun = True
+        try:
+            return await self._function(self._value)
+        except asyncio.CancelledError:
+            if self._cancelled:
+                return None
+            raise CallCancelled(
+                f"a call of {self._module.name!r} was cancelled",
+                where=[self._module.place],
+                why="The pipeline had not cancelled it: the function, or what it awaits, was elsewhere.",
+                fix="catch asyncio.CancelledError in the function, or abort the pipeline instead",
+            ) from None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._task.cancel()
+        if not self._begun:  # such a task ends without a word
+            self._done(None, None)

@@ -1,0 +1,116 @@
+"""batch, unbatch: values in lists, and out of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import chain
+from typing import Any
+
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.options import positive, whole
+from penstock.pull.pieces import Transformer
+from penstock.pull.protocol import AnswerTo, End
+from penstock.pull.runtime import Cancellable
+from penstock.pull.transformers.fetching import Fetching
+
+
+def batch(size: int) -> Transformer:
+    """Lists of `size` values, in order; the last may be shorter, none is empty.
+
+    One ask is for `size` values, and no more are asked for. Before an error comes what there
+    was before it; values of a list that is not full when downstream stops are dropped.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values("abcde"), batch(2), collect()).run()
+    [['a', 'b'], ['c', 'd'], ['e']]
+    """
+    whole("batch", "size", size, least=1)
+    return batches("batch", size, None)
+
+
+def unbatch() -> Transformer:
+    """The items of each value (a list, or anything that can be iterated and ends), in order.
+
+    Asks upstream when all items of the value before were taken. A value that cannot be iterated
+    fails the stream on both sides.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([[1, 2], [], [3]]), unbatch(), collect()).run()
+    [1, 2, 3]
+    """
+    return Transformer.of_kernel("unbatch", lambda: chain.from_iterable)
+
+
+def batches(name: str, size: int, seconds: float | None) -> Transformer:
+    """`batch`, and its lists closed when so many seconds have gone by since their first value came."""
+    if seconds is not None:
+        positive(name, "seconds", seconds)
+    return Transformer.of(name, lambda module, edge: _Batches(module, edge, size, seconds).read)
+
+
+class _Batches:
+    """`open` is the list that fills, `full` are lists that nobody has asked for yet."""
+
+    def __init__(self, module: Module, edge: Edge, size: int, seconds: float | None) -> None:
+        self._module = module
+        self._edge = edge
+        self._size = size
+        self._seconds = seconds
+        self._fetching = Fetching(edge, self._take, self._over)
+        self._asks: deque[AnswerTo] = deque()
+        self._open: list[Any] = []
+        self._full: deque[list[Any]] = deque()
+        self._timer: Cancellable | None = None
+        self._end: End | None = None
+
+    def read(self, abort: End | None, answer: AnswerTo) -> None:
+        if abort is not None:
+            self._fetching.stop()
+            self._asks.clear()
+            self._open = []
+            self._full.clear()
+            self._stop_timer()
+            self._edge(abort, answer)
+            return
+        self._asks.append(answer)
+        self._answer()
+
+    def _answer(self) -> None:
+        asks, full = self._asks, self._full
+        while asks and full:
+            asks.popleft()(None, full.popleft())
+        if asks and self._end is not None:
+            asks.popleft()(self._end)
+        elif asks:
+            on_the_way = len(self._open) + self._fetching.outstanding
+            self._fetching.want(len(asks) * self._size - on_the_way)
+
+    def _take(self, values: list[Any]) -> None:
+        for value in values:
+            if not self._open and self._seconds is not None:
+                self._timer = self._module.later(self._seconds, self._in_time)
+            self._open.append(value)
+            if len(self._open) == self._size:
+                self._close()
+        self._answer()
+
+    def _over(self, end: End) -> None:
+        self._end = end
+        if self._open:
+            self._close()
+        self._answer()
+
+    def _in_time(self) -> None:
+        self._close()
+        self._answer()
+
+    def _close(self) -> None:
+        self._stop_timer()
+        self._full.append(self._open)
+        self._open = []
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,0 +1,160 @@
+"""Calls: transformers that call something outside for each value, several calls at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from penstock.pull.edge import Edge
+from penstock.pull.protocol import AnswerTo, End, attach
+from penstock.pull.runtime import Cancellable
+
+Start = Callable[[Any, Callable[[Exception | None, Any], object]], Cancellable]
+"""`start(value, done)` begins a call; `done(error, result)` is called once, later, also after `cancel`."""
+
+
+class _Call:
+    """A value and, once it is done, what became of it."""
+
+    __slots__ = ("done", "error", "result", "value")
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.done = False
+        self.error: Exception | None = None
+        self.result: Any = None
+
+
+class Calls:
+    """Each ask asks upstream once, at once; values wait until fewer than `width` calls run.
+
+    ordered: results in the order of the values; else as they come.
+    cancel:  calls that run when the stream stops are cancelled; else they are awaited.
+             Only when all are over does the module confirm.
+    release: called when no call will be made any more.
+
+    A call that fails has its place among the results: what comes before it is answered, then
+    upstream is failed with the error, the other calls are waited for, and downstream gets it.
+    """
+
+    def __init__(
+        self,
+        edge: Edge,
+        start: Start,
+        width: int,
+        *,
+        ordered: bool,
+        cancel: bool = False,
+        release: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._edge = edge
+        self._start = start
+        self._width = width
+        self._ordered = ordered
+        self._cancel = cancel
+        self._release = release
+        self._asks: deque[AnswerTo] = deque()
+        self._waiting: deque[_Call] = deque()
+        self._running: dict[_Call, Cancellable | None] = {}
+        self._line: deque[_Call] = deque()  # what is answered next: all calls, or, unordered, those done
+        self._failing = False
+        self._end: End | None = None  # of upstream, by itself
+        self._closing = False
+        self._closed: End | None = None  # upstream has confirmed
+        self._failure: Exception | None = None
+
+    def read(self, abort: End | None, answer: AnswerTo) -> None:
+        if abort is not None:
+            self._asks.clear()
+            self._asks.append(answer)
+            self._close(abort)
+        elif self._closing:
+            self._asks.append(answer)
+        else:
+            self._asks.append(answer)
+            self._edge(None, self._got)
+
+    def _got(self, end: End | None, value: Any = None, /) -> None:
+        if self._closing:
+            return
+        if end is not None:
+            self._end = self._end or end
+            self._answer()
+            return
+        call = _Call(value)
+        self._waiting.append(call)
+        if self._ordered:
+            self._line.append(call)
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._running) < self._width and not self._failing:
+            call = self._waiting.popleft()
+            self._running[call] = None
+            self._running[call] = self._start(call.value, partial(self._done, call))
+
+    def _done(self, call: _Call, error: Exception | None, result: Any) -> None:
+        del self._running[call]
+        if self._closing:
+            if error is not None:
+                self._failed(error)
+            self._confirm()
+            return
+        call.done, call.error, call.result = True, error, result
+        self._failing = self._failing or error is not None
+        if not self._ordered:
+            self._line.append(call)
+        self._begin()
+        self._answer()
+
+    def _answer(self) -> None:
+        asks, line = self._asks, self._line
+        while line and line[0].done:
+            call = line.popleft()
+            if call.error is not None:
+                self._failed(call.error)
+                self._close(call.error)
+                return
+            asks.popleft()(None, call.result)
+        if self._end is not None and not (line or self._running or self._waiting):
+            self._release()
+            asks.popleft()(self._end)
+
+    def _failed(self, error: Exception) -> None:
+        self._failure = error if self._failure is None else attach(self._failure, error)
+
+    def _close(self, cause: End) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        self._waiting.clear()
+        for call in self._line:
+            if call.done and call.error is not None:
+                self._failed(call.error)
+        if self._cancel:
+            for running in tuple(self._running.values()):
+                if running is not None:
+                    running.cancel()
+        self._edge(cause, self._stopped)
+
+    def _stopped(self, end: End | None, _value: Any = None, /) -> None:
+        self._closed = end
+        self._confirm()
+
+    def _confirm(self) -> None:
+        if self._closed is None or self._running:
+            return
+        self._release()
+        end: End = self._closed
+        if self._failure is not None:
+            end = self._failure if end is True else attach(self._failure, _error(end))
+        asks, self._asks = self._asks, deque()
+        for answer in asks:
+            answer(end)
+
+
+def _error(end: End) -> Exception:
+    assert isinstance(end, Exception)
+    return end

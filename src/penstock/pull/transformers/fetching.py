@@ -1,0 +1,62 @@
+"""Fetching: gets a number of values from upstream, with as many requests at once as keep it at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from penstock.pull.edge import Edge
+from penstock.pull.protocol import End
+
+
+class Fetching:
+    """For modules that ask for other numbers of values than they are asked for.
+
+    take: called with each list of values that comes, in order. over: called once, with the end.
+    Neither is called any more after `stop`.
+    """
+
+    def __init__(
+        self, edge: Edge, take: Callable[[list[Any]], object], over: Callable[[End], object]
+    ) -> None:
+        self._edge = edge
+        self._take = take
+        self._over = over
+        self._requests = 0
+        self._stopped = False
+        self._to_ask = 0
+        self.outstanding = 0
+        """Values that are wanted and have not come."""
+
+    def want(self, count: int) -> None:
+        """Have so many values more fetched. 0 or less: none."""
+        if count > 0:
+            self.outstanding += count
+            self._to_ask += count
+            self._ask()
+
+    def stop(self) -> None:
+        """Make no further request, hand on nothing more."""
+        self._stopped = True
+
+    def _ask(self) -> None:
+        while self._to_ask > 0 and self._requests < self._edge.window and not self._stopped:
+            # In equal parts, so that all requests of the window are used however few values are wanted.
+            most = -(-self._to_ask // (self._edge.window - self._requests))
+            self._to_ask -= most
+            self._requests += 1
+            self._edge.batch(most, partial(self._got, most))
+
+    def _got(self, most: int, end: End | None, values: Any = None, /) -> None:
+        if self._stopped:
+            return
+        self._requests -= 1
+        if end is not None:
+            self._stopped = True
+            self._over(end)
+            return
+        self.outstanding -= len(values)
+        self._to_ask += most - len(values)
+        self._take(values)
+        self._ask()

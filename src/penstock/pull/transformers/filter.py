@@ -1,0 +1,34 @@
+"""filter, filter_not: the values that pass a test."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from itertools import filterfalse
+from typing import Any
+
+from penstock.pull.pieces import Transformer
+
+
+def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
+    """The values for which `test(value)` is true, in order; without a test, those that are true themselves.
+
+    For one ask it asks upstream until a value passes. Done and errors are passed on, an abort
+    goes upstream and its confirmation comes back. What the test raises fails the source with it;
+    when that has confirmed, downstream gets it (in the original the exception escapes).
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values(range(6)), filter(lambda x: x % 2), collect()).run()
+    [1, 3, 5]
+    """
+    return Transformer.of_kernel("filter", lambda: lambda items: builtins.filter(test, items))
+
+
+def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
+    """The values for which `test(value)` is false, in order; otherwise as `filter`.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values(range(6)), filter_not(lambda x: x % 2), collect()).run()
+    [0, 2, 4]
+    """
+    return Transformer.of_kernel("filter_not", lambda: lambda items: filterfalse(test, items))

@@ -1,0 +1,111 @@
+"""limit: a bound on what is inside of a duplex."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, overload
+
+from penstock.pull.compose import pull
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.options import whole
+from penstock.pull.pieces import Duplex, Transformer
+from penstock.pull.protocol import AnswerTo, End, Read
+
+
+@overload
+def limit(inner: Duplex, count: int) -> Duplex: ...
+@overload
+def limit(inner: Transformer, count: int) -> Transformer: ...
+def limit(inner: Duplex | Transformer, count: int) -> Duplex | Transformer:
+    """A duplex or transformer that has at most `count` values inside: gone in, and not come out.
+
+    For what reads ahead and gives one value for each. An ask of `inner` waits until there is
+    room, which a value makes that is handed out of it. When no more will come out (its
+    source has ended or was stopped) the limit is lifted, so that what still goes in can end.
+    Ends, errors and aborts pass on both sides.
+
+    >>> from penstock.pull import collect, eager, pull, tap, values
+    >>> order = []
+    >>> inner = pull(tap(lambda x: order.append(f"in{x}")), eager(9))
+    >>> pull(values(range(3)), limit(inner, 1), tap(lambda x: order.append(f"out{x}")), collect()).run()
+    [0, 1, 2]
+    >>> print(*order)
+    in0 out0 in1 out1 in2 out2
+    """
+    whole("limit", "count", count, least=1)
+    owner = object()
+
+    def entrance(module: Module, edge: Edge) -> Read:
+        gate = module.shared(owner, lambda: _Gate(count))
+        return _Entrance(module, edge, gate).read
+
+    def exit(module: Module, edge: Edge) -> Read:
+        return _Exit(edge, module.shared(owner, lambda: _Gate(count))).read
+
+    into = Transformer.of("limit", entrance)
+    out = Transformer.of("limit", exit)
+    if isinstance(inner, Transformer):
+        return pull(into, inner, out)
+    return Duplex(pull(inner.source, out), pull(into, inner.sink), inner.name, inner.place)
+
+
+class _Gate:
+    """How many values more may go in. Whoever waits for room is told when there is some."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.lifted = False
+        self.waiter: _Entrance | None = None
+
+    def leave(self) -> None:
+        self.room += 1
+        self._tell()
+
+    def lift(self) -> None:
+        self.lifted = True
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.waiter is not None:
+            self.waiter.module.enter(self.waiter.go_on)
+
+
+class _Entrance:
+    def __init__(self, module: Module, edge: Edge, gate: _Gate) -> None:
+        self.module = module
+        self._edge = edge
+        self._gate = gate
+        self._asks: deque[AnswerTo] = deque()
+        gate.waiter = self
+
+    def read(self, abort: End | None, answer: AnswerTo) -> None:
+        if abort is not None:
+            self._asks.clear()
+            self._edge(abort, answer)
+        else:
+            self._asks.append(answer)
+            self.go_on()
+
+    def go_on(self) -> None:
+        while self._asks and (self._gate.room > 0 or self._gate.lifted):
+            self._gate.room -= 1
+            self._edge(None, self._asks.popleft())
+
+
+class _Exit:
+    def __init__(self, edge: Edge, gate: _Gate) -> None:
+        self._edge = edge
+        self._gate = gate
+
+    def read(self, abort: End | None, answer: AnswerTo) -> None:
+        def got(end: End | None, value: Any = None, /) -> None:
+            answer(end, value)
+            if end is None:
+                self._gate.leave()
+            else:
+                self._gate.lift()
+
+        if abort is not None:
+            self._gate.lift()
+        self._edge(abort, got)

@@ -1,0 +1,88 @@
+"""paramap: a plain function of each value, in threads or processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.options import whole
+from penstock.pull.pieces import Transformer
+from penstock.pull.protocol import Read
+from penstock.pull.runtime import Cancellable
+from penstock.pull.transformers.calls import Calls
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
+
+def paramap(
+    function: Callable[[Any], Any],
+    width: int,
+    *,
+    ordered: bool = True,
+    executor: Executor | None = None,
+) -> Transformer:
+    """`function(value)` for each value in a worker thread, `width` of them at once; for functions that block.
+
+    executor: a pool of the caller's, for example of processes (the function and the values are
+              then pickled); it is not shut down. By default `width` threads, made when the first value comes.
+
+    Asks, ends and errors as `async_map`. A function that runs cannot be cancelled: an abort is
+    confirmed when it has returned; calls that the pool has not begun are taken back.
+    There is no default width: the original without one reads all of upstream at the first ask.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values(["b", "a"]), paramap(str.upper, width=2), collect()).run()
+    ['B', 'A']
+    """
+    whole("paramap", "width", width, least=1)
+
+    def open(module: Module, edge: Edge) -> Read:
+        pool = _Pool(module, function, width, executor)
+        return Calls(edge, pool.start, width, ordered=ordered, cancel=True, release=pool.release).read
+
+    return Transformer.of("paramap", open, width=width)
+
+
+class _Pool:
+    """Calls in an executor: a given one, or one of its own from the first call until `release`."""
+
+    def __init__(
+        self, module: Module, function: Callable[[Any], Any], width: int, executor: Executor | None
+    ) -> None:
+        self._module = module
+        self._function = function
+        self._width = width
+        self._given = executor
+        self._own: Executor | None = None
+
+    def start(self, value: Any, done: Callable[[Exception | None, Any], object]) -> Cancellable:
+        from concurrent.futures import ThreadPoolExecutor
+
+        if self._given is None and self._own is None:
+            self._own = ThreadPoolExecutor(self._width, thread_name_prefix="paramap")
+        pool = self._given or self._own
+        assert pool is not None
+        future = pool.submit(self._function, value)
+        resume = self._module.from_thread()
+        future.add_done_callback(lambda future: resume(_finish, future, done))
+        return future
+
+    def release(self) -> None:
+        if self._own is not None:
+            self._own.shutdown(wait=False)
+
+
+def _finish(future: Future[Any], done: Callable[[Exception | None, Any], object]) -> None:
+    if future.cancelled():
+        done(None, None)
+        return
+    error = future.exception()
+    if error is None:
+        done(None, future.result())
+    elif isinstance(error, Exception):
+        done(error, None)
+    else:
+        raise error

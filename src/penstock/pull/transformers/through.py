@@ -1,0 +1,93 @@
+"""through, tap: look at what passes, change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from penstock.pull.compose import pull
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Transformer
+from penstock.pull.protocol import AnswerTo, BatchRead, End, attach
+
+OnEnd = Callable[[Exception | None], object]
+"""Called once when a stream is over: with None after done or an abort, else with the error."""
+
+
+def tap(on_value: Callable[[Any], object]) -> Transformer:
+    """Call `on_value(value)` for each value before it goes on; what it returns does not matter.
+
+    One ask upstream for each ask. What the function raises fails the stream on both sides.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> seen = []
+    >>> pull(values("ab"), tap(seen.append), collect()).run(), seen
+    (['a', 'b'], ['a', 'b'])
+    """
+
+    def kernel(items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            on_value(item)
+            yield item
+
+    return Transformer.of_kernel("tap", lambda: kernel)
+
+
+def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | None = None) -> Transformer:
+    """`tap(on_value)`, and `on_end(error)` once when the stream is over, before downstream learns of it.
+
+    on_end gets None for a normal end and for an abort that was confirmed, else the error:
+    of upstream, of downstream, of `on_value`, or of closing. What it raises itself fails the
+    stream, or is attached to the error that there was.
+
+    >>> from penstock.pull import collect, pull, take, values
+    >>> ended = []
+    >>> pull(values("abc"), through(on_end=ended.append), take(1), collect()).run(), ended
+    (['a'], [None])
+    """
+    parts = [tap(on_value)] if on_value is not None else []
+    if on_end is not None:
+        parts.append(_at_end(on_end))
+    return pull(Transformer(()), *parts)
+
+
+def _at_end(on_end: OnEnd) -> Transformer:
+    def open(_module: Module, edge: Edge) -> BatchRead:
+        over = Over(on_end)
+
+        def read(abort: End | None, answer: AnswerTo, most: int) -> None:
+            def passed(end: End | None, value: Any = None, /) -> None:
+                answer(end if end is None else over(end), value)
+
+            if abort is None:
+                edge.batch(most, passed)
+            else:
+                edge(abort, passed)
+
+        return read
+
+    return Transformer.of("through", open, batches=True)
+
+
+class Over:
+    """Calls a function at the first end it is told; gives back the end to go on with."""
+
+    def __init__(self, on_end: OnEnd | None) -> None:
+        self._on_end = on_end
+        self._end: End | None = None
+
+    def __call__(self, end: End) -> End:
+        if self._end is None:
+            self._end = end
+            if self._on_end is not None:
+                self._end = _call(self._on_end, end)
+        return self._end
+
+
+def _call(on_end: OnEnd, end: End) -> End:
+    try:
+        on_end(end if isinstance(end, Exception) else None)
+    except Exception as error:
+        return attach(end, error) if isinstance(end, Exception) else error
+    return end

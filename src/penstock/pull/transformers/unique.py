@@ -1,0 +1,70 @@
+"""unique, non_unique: values by whether their key was seen before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from penstock.errors import NotHashable, Place
+from penstock.pull.pieces import Kernel, Transformer
+
+
+def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
+    """The first value of each key, in order. key: a function of the value; the value itself by default.
+
+    Keys are compared as Python does (`1 == 1.0 == True`, `1 != "1"`; the original compares
+    texts) and must be hashable: `NotHashable` fails the stream otherwise. All keys that were seen
+    are kept until the stream ends. For one ask it asks upstream until a new key comes.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, "1", 2, 1, 2]), unique(), collect()).run()
+    [1, '1', 2]
+    >>> pull(values(["ab", "cd", "xyz"]), unique(len), collect()).run()
+    ['ab', 'xyz']
+    """
+    return Transformer.of_kernel("unique", _kernels("unique", key, repeated=False))
+
+
+def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
+    """Each value whose key was seen before: every repetition, and not the first. Otherwise as `unique`.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, 2, 1, 1, 2]), non_unique(), collect()).run()
+    [1, 1, 2]
+    """
+    return Transformer.of_kernel("non_unique", _kernels("non_unique", key, repeated=True))
+
+
+def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> Callable[[], Kernel]:
+    place = Place.of_caller()
+
+    def make() -> Kernel:
+        seen: set[Any] = set()
+
+        def choose(items: Iterable[Any]) -> Iterator[Any]:
+            for item in items:
+                found = item if key is None else key(item)
+                try:
+                    known = found in seen
+                    seen.add(found)
+                except TypeError as error:
+                    raise _explained(name, found, place, error) from error
+                if known == repeated:
+                    yield item
+
+        return choose
+
+    return make
+
+
+def _explained(name: str, key: Any, place: Place, error: TypeError) -> Exception:
+    try:
+        hash(key)
+    except TypeError:
+        return NotHashable(
+            f"{name}() cannot remember the key {key!r}",
+            where=[place],
+            why=f"Keys are kept in a set, and a {type(key).__name__} is not hashable.",
+            fix=f"give a function of the value that is: {name}(key=tuple), {name}(key=repr)",
+        )
+    return error
