@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from penstock.errors import AlreadyUsed, Place
 from penstock.pull.module import Module
@@ -67,12 +67,16 @@ class _Drawn:
 
     def _stop(self, cause: End, answer: AnswerTo) -> None:
         # A failure that is held back belongs to an ask that was not made: it is as if it had not happened.
-        items: Any = self._items
-        if isinstance(items, Generator):
-            items.close()
+        close_generator(self._items)
         answer(cause)
         if self._on_stop is not None:
             self._on_stop(cause if isinstance(cause, Exception) else None)
+
+
+def close_generator(items: Iterator[Any] | None) -> None:
+    """Have the `finally` of a generator run. Other iterators belong to whoever made them."""
+    if isinstance(items, Generator):
+        cast("Generator[Any]", items).close()
 
 
 def begin_of(items: Iterable[Any], name: str) -> Callable[[], Iterator[Any]]:

@@ -1,0 +1,113 @@
+"""cat: sources one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from penstock.errors import NotComposable
+from penstock.pull.compose import describe
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Piece, Source
+from penstock.pull.protocol import AnswerTo, End
+from penstock.pull.sources.drawn import begin_of, close_generator
+
+
+def cat(sources: Iterable[Source | None], *, width: int = 0) -> Source:
+    """The values of the first source, then those of the second, and so on; None is skipped.
+
+    sources: a collection, or anything that makes them one by one, a generator say. The next is drawn
+             and opened when the one before is done and a value is asked for.
+    width:   requests that may be under way at once, where the sources can work on several.
+
+    Done after the last. The first error ends the stream. A stop reaches the source that is open, then a
+    generator of sources is closed, then it is confirmed; sources that were not opened hear nothing.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(cat([values([1, 2]), None, values([3])]), collect()).run()
+    [1, 2, 3]
+    """
+    begin = begin_of(sources, "cat")
+    return Source.of("cat", lambda module: _Cat(module, begin).read, batches=True, width=width)
+
+
+class _Cat:
+    """Requests wait in `asks`; the first `asked` of them were made of `current`.
+
+    When it is done it answers them all so; then they are made again, of the next.
+    """
+
+    def __init__(self, module: Module, begin: Callable[[], Iterator[Source | None]]) -> None:
+        self._module = module
+        self._begin = begin
+        self._sources: Iterator[Source | None] | None = None
+        self._current: Edge | None = None
+        self._asks: deque[tuple[AnswerTo, int]] = deque()
+        self._asked = 0
+        self._stopping = False
+
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is not None:
+            self._stop(abort, answer)
+        else:
+            self._asks.append((answer, most))
+            self._ask()
+
+    def _ask(self) -> None:
+        if self._current is None:
+            self._current = self._next()
+        if self._current is None:
+            self._asks.popleft()[0](True)
+        elif self._current.ended is None or not self._asked:
+            while self._asked < len(self._asks):
+                self._asked += 1
+                self._current.batch(self._asks[self._asked - 1][1], self._got)
+
+    def _got(self, end: End | None, values: Any = None, /) -> None:
+        self._asked -= 1
+        if self._stopping:
+            return
+        if end is None:
+            self._asks.popleft()[0](None, values)
+        elif end is not True:
+            self._stopping = True
+            close_generator(self._sources)
+            self._asks.popleft()[0](end)
+        elif not self._asked:
+            self._current = None
+            self._ask()
+
+    def _next(self) -> Edge | None:
+        """The next source, opened. None: there is none."""
+        if self._sources is None:
+            self._sources = self._begin()
+        for source in self._sources:
+            if isinstance(source, Source):
+                return self._module.open(source)
+            if source is not None:
+                close_generator(self._sources)
+                raise _no_source(source, self._module)
+        return None
+
+    def _stop(self, cause: End, answer: AnswerTo) -> None:
+        def confirmed(end: End | None, _value: Any = None, /) -> None:
+            close_generator(self._sources)
+            answer(end)
+
+        self._stopping = True
+        if self._current is None:
+            confirmed(cause)
+        else:
+            self._current(cause, confirmed)
+
+
+def _no_source(found: object, module: Module) -> NotComposable:
+    return NotComposable(
+        f"cat() was given {describe(found) if isinstance(found, Piece) else type(found).__name__}, "
+        "which is no source",
+        where=[module.place],
+        why="It reads one source after the other.",
+        fix="values([...]) or iterate(...) make a source of what can be iterated; flatten() takes both",
+    )

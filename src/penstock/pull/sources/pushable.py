@@ -1,0 +1,213 @@
+"""pushable: a source that other code pushes values into."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from penstock.errors import AlreadyUsed, Place, QueueFull, WrongThread
+from penstock.pull.feed import Feed
+from penstock.pull.module import Module
+from penstock.pull.options import whole
+from penstock.pull.pieces import Source, SourcePart
+from penstock.pull.protocol import AnswerTo, BatchRead, End
+
+OnClose = Callable[[Exception | None], object]
+
+
+def pushable(
+    *, bound: int | None = 1024, on_close: OnClose | None = None, thread_safe: bool = False
+) -> Pushable:
+    """A source and the handle to push values into it, before and while a pipeline reads from it.
+
+    bound:       values that may wait to be asked for; None: any number.
+    on_close:    called once when the stream ends: with None where it was ended or aborted, with the error
+                 where it failed; before the end is answered, and so before an abort is confirmed.
+    thread_safe: whether threads other than that of the pipeline use the handle. The pipeline waits for
+                 them in an event loop (`run()`, or awaited).
+
+    One run reads from it; in a second it fails with `AlreadyUsed`.
+
+    >>> from penstock.pull import collect, pull
+    >>> letters = pushable()
+    >>> letters.push("a"), letters.push("b"), letters.end(), letters.push("too late")
+    (True, True, None, False)
+    >>> pull(letters, collect()).run()
+    ['a', 'b']
+    """
+    place = Place.of_caller()
+    if bound is not None:
+        whole("pushable", "bound", bound, least=1)
+    gate = _Gate(Feed(bound), place, on_close, thread_safe)
+    return Pushable(SourcePart("pushable", place, gate.open, batches=True), gate)
+
+
+class Pushable(Source):
+    """A source that is also the handle to push into it; see `pushable`.
+
+    What is pushed after `end`, or after the stream was aborted or failed, is dropped; `push` tells.
+    """
+
+    __slots__ = ("_gate",)
+    _gate: _Gate
+
+    def __init__(self, part: SourcePart, gate: _Gate) -> None:
+        super().__init__(part)
+        object.__setattr__(self, "_gate", gate)
+
+    @property
+    def waiting(self) -> int:
+        """How many values nobody has asked for yet."""
+        return len(self._gate.feed)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was ended or stopped, and takes nothing more."""
+        return self._gate.feed.ended
+
+    def push(self, value: Any) -> bool:
+        """Add a value. False where the stream has ended; raises `QueueFull` where there is no room."""
+        taken = self._gate.feed_here().push(value)
+        if taken is None:
+            raise QueueFull(
+                f"{self._gate.feed.bound} values wait in pushable(), which is its bound",
+                where=[Place.of_caller(), self.part.place],
+                why="They are pushed faster than they are asked for.",
+                fix="await handle.pushed(value), or handle.try_push(value) and wait; or a larger bound=",
+                bound=self._gate.feed.bound,
+            )
+        return taken
+
+    def try_push(self, value: Any) -> bool:
+        """Add a value; False where there is no room or the stream has ended (`ended` tells which)."""
+        return bool(self._gate.feed_here().push(value))
+
+    async def pushed(self, value: Any) -> bool:
+        """Add a value as soon as there is room, after those that wait already. False: the stream has ended.
+
+        Cancelled while it waits, it has added nothing.
+        """
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        room: asyncio.Future[bool] = loop.create_future()
+
+        def settle(taken: bool) -> None:
+            if not room.done():
+                room.set_result(taken)
+
+        admitted = partial(loop.call_soon_threadsafe, settle)
+        taken = self._gate.feed_here().push(value, admitted)
+        if taken is not None:
+            return taken
+        try:
+            return await room
+        finally:
+            self._gate.feed.give_up(admitted)
+
+    def put(self, value: Any) -> bool:
+        """Add a value from another thread, blocked until there is room. False: the stream has ended."""
+        settled, outcome = threading.Event(), list[bool]()
+
+        def admitted(taken: bool) -> None:
+            outcome.append(taken)
+            settled.set()
+
+        taken = self._gate.feed_elsewhere().push(value, admitted)
+        if taken is not None:
+            return taken
+        try:
+            settled.wait()
+        finally:
+            self._gate.feed.give_up(admitted)
+        return outcome[0]
+
+    def end(self, error: Exception | None = None) -> None:
+        """The stream ends, or fails with `error`, after what was pushed before. Later calls do nothing."""
+        self._gate.feed_here().end(error or True)
+
+
+class _Gate:
+    """The state of one pushable: its feed, and the run that reads from it."""
+
+    def __init__(self, feed: Feed, place: Place, on_close: OnClose | None, thread_safe: bool) -> None:
+        self.feed = feed
+        self.on_close = on_close
+        self.thread_safe = thread_safe
+        self._place = place
+        self._thread: int | None = None
+
+    def open(self, module: Module) -> BatchRead:
+        if self._thread is not None:
+            raise AlreadyUsed(
+                "pushable() is read by a second run",
+                where=[self._place],
+                why="What is pushed goes to the run that read from it first.",
+                fix="make a new pushable() for each run",
+            )
+        self._thread = threading.get_ident()
+        return _Reader(module, self).read
+
+    def feed_here(self) -> Feed:
+        """The feed, for a call that does not block."""
+        if not self.thread_safe and self._thread not in (None, threading.get_ident()):
+            raise WrongThread(
+                "pushable() is used from a thread other than that of its pipeline",
+                where=[Place.of_caller(), self._place],
+                why="Nothing would wake the pipeline, and two threads would work on it at once.",
+                fix="pushable(thread_safe=True)",
+            )
+        return self.feed
+
+    def feed_elsewhere(self) -> Feed:
+        """The feed, for a call that blocks its thread."""
+        if self._thread == threading.get_ident():
+            raise WrongThread(
+                "put() would block the thread that its pipeline works in",
+                where=[Place.of_caller(), self._place],
+                why="Room is made when the pipeline asks for values, which it could not do any more.",
+                fix="await handle.pushed(value)",
+            )
+        return self.feed_here()
+
+
+class _Reader:
+    def __init__(self, module: Module, gate: _Gate) -> None:
+        self._module = module
+        self._gate = gate
+        self._asks: deque[tuple[AnswerTo, int]] = deque()
+
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is not None:
+            self._asks.clear()
+            self._end(abort, answer)
+        else:
+            self._asks.append((answer, most))
+            self._give()
+
+    def _give(self) -> None:
+        while self._asks:
+            answer, most = self._asks[0]
+            found = self._gate.feed.take(most, self._expect)
+            if found is None:
+                return
+            self._asks.popleft()
+            if isinstance(found, list):
+                answer(None, found)
+            else:
+                self._asks.clear()
+                self._end(found, answer)
+
+    def _expect(self) -> Callable[[], object]:
+        if self._gate.thread_safe:
+            return partial(self._module.from_thread(), self._give)
+        return partial(self._module.enter, self._give)
+
+    def _end(self, end: End, answer: AnswerTo) -> None:
+        self._gate.feed.close()
+        if self._gate.on_close is not None:
+            self._gate.on_close(end if isinstance(end, Exception) else None)
+        answer(end)
