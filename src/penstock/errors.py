@@ -362,6 +362,24 @@ class WrongThread(PenstockError):
     code = "P621"
 
 
+class AlreadyBound(PenstockError):
+    """A dataflow variable was bound to a second value."""
+
+    code = "P630"
+
+
+class NotBound(PenstockError):
+    """The value of a dataflow variable was read before it had one."""
+
+    code = "P631"
+
+
+class ForeignAwait(PenstockError):
+    """A dataflow thread awaits what is no dataflow variable."""
+
+    code = "P632"
+
+
 # --- tools for tests: P9xx ----------------------------------------------------------------
 
 

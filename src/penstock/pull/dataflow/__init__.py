@@ -1,0 +1,60 @@
+"""Pull-streams in dataflow variables: the protocol's second form, written as threads instead of callbacks.
+
+    from penstock.pull.dataflow import collect, map, pull, take, values
+
+    pull(values([1, 2, 3]), map(lambda x: x * x), take(2), collect()).run()       # [1, 4]
+
+A module is a thread that reads a stream of requests and binds the variables in it. `messages` says
+what stands in such a stream, `variable` what a dataflow variable is, `bridge` how pieces of one
+form work in the other.
+"""
+
+from penstock.pull.dataflow.compose import pull
+from penstock.pull.dataflow.edge import Edge
+from penstock.pull.dataflow.messages import DONE, Abort, Ask, Cell, Done, Fail, Failed, FailIndication, Value
+from penstock.pull.dataflow.module import Module
+from penstock.pull.dataflow.pieces import Sink, Source, Transformer
+from penstock.pull.dataflow.relay import filter, flatten, map, skip, unique
+from penstock.pull.dataflow.requests import Requests
+from penstock.pull.dataflow.sinks import Values, collect, drain, find, for_each, reduce
+from penstock.pull.dataflow.sources import count, empty, error, infinite, once, values
+from penstock.pull.dataflow.take import take
+from penstock.pull.dataflow.variable import Variable
+
+__all__ = [
+    "DONE",
+    "Abort",
+    "Ask",
+    "Cell",
+    "Done",
+    "Edge",
+    "Fail",
+    "FailIndication",
+    "Failed",
+    "Module",
+    "Requests",
+    "Sink",
+    "Source",
+    "Transformer",
+    "Value",
+    "Values",
+    "Variable",
+    "collect",
+    "count",
+    "drain",
+    "empty",
+    "error",
+    "filter",
+    "find",
+    "flatten",
+    "for_each",
+    "infinite",
+    "map",
+    "once",
+    "pull",
+    "reduce",
+    "skip",
+    "take",
+    "unique",
+    "values",
+]

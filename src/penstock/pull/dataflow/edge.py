@@ -1,0 +1,228 @@
+"""Edge: a request stream between two modules.
+
+Downstream writes it as a port (Oz): `send` appends to the stream's unbound tail, later, in order.
+Upstream reads it as a list, and answers by binding the variables in it. What both may rely on
+is what an edge of the callback form gives them; here it is said of variables:
+
+- The module upstream finds asks, and then at most one `Abort` or `Fail`, which has a variable
+  to confirm with also where downstream gave an indication. Asks that wait then need no answer.
+- The variables that downstream waits for are bound in the order of its requests; after the
+  end all are bound to that end, and after a stop none to a value.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from penstock.pull.dataflow.messages import (
+    DONE,
+    Abort,
+    Answer,
+    Ask,
+    Cell,
+    Done,
+    Ending,
+    Fail,
+    Failed,
+    FailIndication,
+    Request,
+    Stop,
+    Value,
+    end_of,
+    stop_for,
+)
+from penstock.pull.dataflow.variable import Variable
+from penstock.pull.protocol import End, attach
+
+if TYPE_CHECKING:
+    from penstock.pull.dataflow.module import Module
+    from penstock.pull.edge import Edge as CallbackEdge
+
+UpperRequest = Ask | Abort | Fail
+"""What the module upstream finds in its stream."""
+
+
+class Watch(Protocol):
+    """Sees the events of an edge from one of its two ends. Requests are numbered from 1."""
+
+    def request(self, index: int, request: Request) -> None: ...
+
+    def answer(self, index: int, answer: Answer) -> None: ...
+
+
+class _Pending:
+    """A request that waits for its answer. held: an answer that came before those of earlier requests."""
+
+    __slots__ = ("answered", "held", "index", "request")
+
+    def __init__(self, index: int, request: Request) -> None:
+        self.index = index
+        self.request = request
+        self.answered = False
+        self.held: Value | None = None
+
+
+class Edge:
+    """See the module's text.
+
+    upper, lower: the modules that it joins.
+    requests:     the stream as the module upstream reads it.
+    window:       how many requests at once keep every module upstream at work; at least 1.
+    """
+
+    def __init__(self, upper: Module, *, window: int = 1) -> None:
+        self.upper = upper
+        self.lower: Module | None = None
+        self.window = max(window, 1)
+        self.requests: Variable[Cell[UpperRequest]] = Variable()
+        self.seen_above: Watch | None = None
+        self.seen_below: Watch | None = None
+        self._runtime = upper.run.runtime
+        self._tail = self.requests
+        self._count = 0
+        self._pending: deque[_Pending] = deque()
+        self._dropped: list[_Pending] = []
+        self._stop: _Pending | None = None
+        self._end: End | None = None
+        self._stopped_below = False
+        self._confirmed: Variable[Answer] | None = None
+        upper.outputs.append(tracked(self))
+        upper.run.opened(tracked(self))
+
+    @property
+    def ended(self) -> End | None:
+        """How the stream ended as the module upstream said it; None while it has not."""
+        return self._end
+
+    # -- downstream -----------------------------------------------------------------------------
+
+    def send(self, request: Request) -> None:
+        """Append a request to the stream."""
+        self._count += 1
+        pending = _Pending(self._count, request)
+        if not isinstance(request, Ask):
+            self._stopped_below = True
+        if self.seen_below is not None:
+            self.seen_below.request(pending.index, request)
+        self._runtime.descend(self, self._arrive, pending)
+
+    def ask(self) -> Variable[Answer]:
+        """Ask for a value; the variable of the answer."""
+        request = Ask()
+        self.send(request)
+        return request.answer
+
+    def stop(self, cause: Ending = DONE) -> Variable[Answer]:
+        """Abort the stream, or fail it; the variable of the confirmation.
+
+        Stopped again, for whatever reason, it is the same variable, and nothing is sent.
+        """
+        if self._confirmed is None:
+            request = stop_for(cause)
+            self._confirmed = request.answer
+            self.send(request)
+        return self._confirmed
+
+    # -- upstream -------------------------------------------------------------------------------
+
+    def _arrive(self, pending: _Pending) -> None:
+        request = pending.request
+        if self.seen_above is not None:
+            self.seen_above.request(pending.index, request)
+        if self._end is not None:
+            self._give_end(pending, self._end)
+            return
+        self._pending.append(pending)
+        if self._stop is not None:
+            return  # answered when the module has confirmed
+        if isinstance(request, Ask):
+            told: UpperRequest = Ask()
+        else:
+            self._stop = pending
+            told = stop_for(_cause(request))
+            self.upper.run.stopping(tracked(self))
+        told.answer.when_bound(partial(self._answered, pending))
+        self._append(told)
+
+    def _append(self, request: UpperRequest) -> None:
+        tail: Variable[Cell[UpperRequest]] = Variable()
+        bound, self._tail = self._tail, tail
+        bound.bind(Cell(request, tail))
+
+    def _answered(self, pending: _Pending, answer: Answer) -> None:
+        """The module upstream has bound the variable of a request."""
+        if pending.answered:
+            return  # by the end, while it waited
+        if self.seen_above is not None:
+            self.seen_above.answer(pending.index, answer)
+        pending.answered = True
+        if not isinstance(answer, Value):
+            if self._stop is None or self._stop is pending:
+                self.finish(end_of(answer))
+        elif self._stop is None:
+            self._pass_on(pending, answer)
+        elif self._stop is pending:
+            self.finish(True)
+
+    def _pass_on(self, pending: _Pending, answer: Value) -> None:
+        waiting = self._pending
+        pending.held = answer
+        while waiting and waiting[0].held is not None:
+            first = waiting.popleft()
+            assert first.held is not None
+            self._runtime.post(self, self._hand, first, first.held)
+
+    def finish(self, end: End) -> None:
+        """The stream has ended: answer what waits. For the module upstream, when it fails."""
+        if self._end is not None:
+            return
+        cause = _cause(self._stop.request) if self._stop is not None else DONE
+        if isinstance(cause, Failed):
+            end = attach(cause.error, end) if isinstance(end, Exception) else cause.error
+        self._end = end
+        waiting, self._pending = self._pending, deque()
+        for pending in waiting:
+            self._give_end(pending, end)
+        self._runtime.post(self, self.upper.run.closed, tracked(self))
+
+    # -- down again -----------------------------------------------------------------------------
+
+    def _give_end(self, pending: _Pending, end: End) -> None:
+        answer = Failed(end) if isinstance(end, Exception) else DONE
+        if not pending.answered:
+            pending.answered = True
+            if self.seen_above is not None:
+                self.seen_above.answer(pending.index, answer)
+        self._runtime.post(self, self._hand, pending, answer)
+
+    def _hand(self, pending: _Pending, answer: Answer) -> None:
+        """Bind the variable that downstream waits for."""
+        if not isinstance(answer, Value):
+            dropped, self._dropped = self._dropped, []
+            for earlier in dropped:
+                self._bind(earlier, answer)
+        elif self._stopped_below:
+            self._dropped.append(pending)
+            return
+        self._bind(pending, answer)
+
+    def _bind(self, pending: _Pending, answer: Answer) -> None:
+        request = pending.request
+        if isinstance(request, Done | FailIndication):
+            return
+        if self.seen_below is not None:
+            self.seen_below.answer(pending.index, answer)
+        request.answer.bind(answer)
+
+
+def _cause(request: Request) -> Ending:
+    if isinstance(request, Fail | FailIndication):
+        return Failed(request.error)
+    return DONE
+
+
+def tracked(edge: Edge) -> CallbackEdge:
+    """An edge of this form where a run keeps account of edges: it looks only at what both forms have."""
+    return cast("CallbackEdge", edge)

@@ -1,0 +1,111 @@
+"""What modules say to each other in this form: requests in a stream, answers in variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, TypeVar, final
+
+from penstock.pull.dataflow.variable import Variable
+from penstock.pull.protocol import End
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell(Generic[T]):
+    """A list's first element and the rest, which is known when its variable is bound."""
+
+    head: T
+    tail: Variable[Cell[T]] = field(default_factory=Variable)
+
+
+# --- answers -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of the stream."""
+
+    value: Any
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Answer: the stream is completed. As an indication: it is wanted no more, and nothing is answered."""
+
+
+DONE: Final = Done()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The stream has failed, with this error."""
+
+    error: Exception
+
+
+Ending = Done | Failed
+Answer = Value | Done | Failed
+
+
+# --- requests ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Asks for a value."""
+
+    answer: Variable[Answer] = field(default_factory=Variable)
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """No more values are wanted. The answer confirms that everything upstream has ended."""
+
+    answer: Variable[Answer] = field(default_factory=Variable)
+
+    @property
+    def cause(self) -> Ending:
+        return DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The stream fails, with this error. Confirmed like an abort."""
+
+    error: Exception
+    answer: Variable[Answer] = field(default_factory=Variable)
+
+    @property
+    def cause(self) -> Ending:
+        return Failed(self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class FailIndication:
+    """The stream fails, with this error; nothing is answered."""
+
+    error: Exception
+
+
+Stop = Abort | Fail
+Request = Ask | Abort | Fail | Done | FailIndication
+
+
+# --- the same in the callback form ---------------------------------------------------------
+
+
+def end_of(ending: Ending) -> End:
+    """True for done, the exception for failed."""
+    return ending.error if isinstance(ending, Failed) else True
+
+
+def ending_of(end: End) -> Ending:
+    """The answer that says how a stream ended."""
+    return Failed(end) if isinstance(end, Exception) else DONE
+
+
+def stop_for(cause: Ending) -> Stop:
+    """A new request that stops a stream for this reason."""
+    return Fail(cause.error) if isinstance(cause, Failed) else Abort()

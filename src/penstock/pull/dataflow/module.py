@@ -1,0 +1,144 @@
+"""Module: the dataflow threads of one element of a running pipeline, and what they read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from penstock.pull import module
+from penstock.pull.dataflow.edge import Edge, tracked
+from penstock.pull.dataflow.messages import DONE, Answer, Ending, Failed, end_of
+from penstock.pull.dataflow.requests import Requests
+from penstock.pull.dataflow.thread import Thread
+from penstock.pull.dataflow.variable import Variable
+from penstock.pull.protocol import attach
+
+if TYPE_CHECKING:
+    from penstock.pull.dataflow.pieces import Source
+    from penstock.pull.edge import Edge as CallbackEdge
+
+T = TypeVar("T")
+
+
+class Module(module.Module):
+    """What the threads of a module get of the pipeline they run in.
+
+    An exception in any of its threads fails the module: its other threads are stopped, its
+    inputs failed, and when these have confirmed, its outputs end with the exception.
+    """
+
+    _threads: set[Thread] | None = None
+
+    # -- threads --------------------------------------------------------------------------------
+
+    def thread(self, coroutine: Coroutine[Variable[Any], Any, Any]) -> None:
+        """Start a dataflow thread."""
+        thread = Thread(coroutine, self.crash)
+        if self._threads is None:
+            self._threads = set()
+        self._threads.add(thread)
+        thread.start()
+        if thread.stopped:
+            self._threads.discard(thread)
+
+    def when(self, variable: Variable[T], then: Callable[[T], object]) -> None:
+        """A thread that does one thing: `then(value)` when the variable is bound."""
+        variable.when_bound(lambda value: self.guard(then, value), self.crash)
+
+    def task(self, coroutine: Coroutine[Any, Any, T]) -> Variable[T]:
+        """Run a coroutine in the event loop; a variable of its result, which fails as it does."""
+        result: Variable[T] = Variable()
+
+        def done(error: Exception | None, value: Any) -> None:
+            if error is None:
+                result.bind(value)
+            else:
+                result.fail(error)
+
+        self.spawn(coroutine, done)
+        return result
+
+    def cancel(self) -> None:
+        """Stop all threads; take back all timers and tasks."""
+        super().cancel()
+        threads, self._threads = self._threads, None
+        for thread in threads or ():
+            thread.stop()
+
+    # -- edges ----------------------------------------------------------------------------------
+
+    def connect(self, edge: Edge | CallbackEdge) -> None:
+        super().connect(cast("CallbackEdge", edge))
+
+    def read(self, source: Source) -> Edge:
+        """Open a source of this form as a further input."""
+        edge = source.open_in(self.run)
+        self.connect(edge)
+        return edge
+
+    @property
+    def out(self) -> Requests:
+        """The request stream of its output."""
+        return Requests(self._of_this_form(self.outputs)[0].requests)
+
+    def _of_this_form(self, edges: Any) -> list[Edge]:
+        return [edge for edge in edges if isinstance(edge, Edge)]
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def done(self, result: Any = None) -> None:
+        """For sinks: this is the result. Inputs that have not ended are aborted, and confirm first."""
+
+        def confirmed(end: Ending) -> None:
+            if isinstance(end, Failed):
+                self.fail(end.error)
+            else:
+                self.settle(None, result)
+
+        self._close(DONE, confirmed)
+
+    def fail(self, error: Exception, partial: Any = None) -> None:
+        """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first."""
+        self.failure = self.failure or error
+        self.cancel()
+        self._close(Failed(error), lambda _end: self.settle(error, partial))
+
+    def crash(self, error: Exception) -> None:
+        """The module failed: fail what it reads from, then end what reads from it, with the same exception."""
+        if self.failure is not None:
+            attach(self.failure, error)
+            return
+        self.failure = error
+        self.cancel()
+        self._close(Failed(error), lambda _end: self._end_outputs(error))
+
+    def _end_outputs(self, error: Exception) -> None:
+        for edge in self.outputs:
+            edge.finish(error)
+        if not self.outputs:
+            self.settle(error, None)
+
+    def settle(self, error: Exception | None, result: Any) -> None:
+        """A sink has its result. A bridge hears of it here."""
+        self._settle(error, result)
+
+    def _close(self, cause: Ending, then: Callable[[Ending], object]) -> None:
+        """Stop all inputs, and `then(end)` when all have confirmed; it is not stopped with the module."""
+        Thread(self._closing(cause, then), self._broken).start()
+
+    async def _closing(self, cause: Ending, then: Callable[[Ending], object]) -> None:
+        left = [edge for edge in self._of_this_form(self.inputs) if edge.ended is None]
+        first = cause
+        for confirmed in [edge.stop(cause) for edge in left]:
+            answer: Answer = await confirmed
+            if isinstance(answer, Failed):
+                first = (
+                    Failed(attach(first.error, answer.error)) if isinstance(first, Failed) else answer
+                )
+        then(first)
+
+    def _broken(self, error: Exception) -> None:
+        raise AssertionError("closing does not fail") from error
+
+
+__all__ = ["Module", "end_of", "tracked"]

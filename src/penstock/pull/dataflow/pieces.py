@@ -1,0 +1,113 @@
+"""Pieces of this form: sources, transformers and sinks as values. Nothing runs before `Pipeline.run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import Place
+from penstock.pull.dataflow.edge import Edge
+from penstock.pull.dataflow.module import Module
+from penstock.pull.dataflow.requests import Requests
+from penstock.pull.dataflow.variable import Variable
+
+if TYPE_CHECKING:
+    from penstock.pull.run import Run
+
+Running = Coroutine[Variable[Any], Any, Any]
+"""What a dataflow thread runs."""
+
+Step = Callable[["Run", Edge], Edge]
+"""Opens a module behind an edge in a run; gives the edge to go on with."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Source:
+    """A module that is read from; or one followed by transformers. open: opens a new one in a run."""
+
+    name: str
+    place: Place
+    open: Callable[[Run], Edge]
+    then: tuple[Step, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, thread: Callable[[Module, Requests], Running], *, width: int = 0) -> Source:
+        """A source that is a thread, which reads `requests` and binds their answers.
+
+        width: how many requests it works on at once while others wait; 0 where it answers at once.
+        """
+        place = Place.of_caller()
+
+        def open(run: Run) -> Edge:
+            module = Module(run, name, place)
+            edge = Edge(module, window=run.window or width)
+            module.thread(thread(module, Requests(edge.requests)))
+            return edge
+
+        return cls(name, place, open)
+
+    def open_in(self, run: Run) -> Edge:
+        """Open new modules of it in a run; the edge to read from."""
+        return open_steps(run, self.open(run), self.then)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Transformer:
+    """A module that reads and is read from; or several, one after the other."""
+
+    name: str
+    place: Place
+    then: tuple[Step, ...]
+
+    @classmethod
+    def of(
+        cls, name: str, thread: Callable[[Module, Requests, Edge], Running], *, width: int = 0
+    ) -> Transformer:
+        """A transformer that is a thread, which reads `requests` and writes to the edge upstream of it."""
+        place = Place.of_caller()
+
+        def open(run: Run, upstream: Edge) -> Edge:
+            module = Module(run, name, place)
+            module.connect(upstream)
+            edge = Edge(module, window=run.window or width + upstream.window)
+            module.thread(thread(module, Requests(edge.requests), upstream))
+            return edge
+
+        return cls(name, place, (open,))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sink:
+    """A module that reads; or transformers followed by one. open: opens a new one behind an edge."""
+
+    name: str
+    place: Place
+    open: Callable[[Run, Edge], object]
+    before: tuple[Step, ...] = ()
+
+    @classmethod
+    def of(cls, name: str, thread: Callable[[Module, Edge], Running]) -> Sink:
+        """A sink that is a thread. It ends with `module.done(result)` or `module.fail(error, partial)`."""
+        place = Place.of_caller()
+
+        def open(run: Run, upstream: Edge) -> None:
+            module = Module(run, name, place)
+            module.connect(upstream)
+            run.sink(module)
+            run.runtime.enter(lambda: module.thread(thread(module, upstream)))
+
+        return cls(name, place, open)
+
+    def open_in(self, run: Run, edge: Edge) -> None:
+        """Open new modules of it in a run, reading from an edge."""
+        self.open(run, open_steps(run, edge, self.before))
+
+
+Piece = Source | Transformer | Sink
+
+
+def open_steps(run: Run, edge: Edge, steps: tuple[Step, ...]) -> Edge:
+    for step in steps:
+        edge = step(run, edge)
+    return edge

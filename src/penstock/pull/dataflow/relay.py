@@ -1,0 +1,123 @@
+"""Transformers of single values: map, filter, skip, unique, flatten.
+
+Each ask goes up as an ask. A value comes down as any number of values: those that nobody
+waits for yet are kept, and while too few have come, it is asked again.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from penstock.pull.dataflow.edge import Edge
+from penstock.pull.dataflow.messages import Answer, Ask, Ending, Value
+from penstock.pull.dataflow.module import Module
+from penstock.pull.dataflow.pieces import Transformer
+from penstock.pull.dataflow.requests import Requests
+
+
+def map(function: Callable[[Any], Any]) -> Transformer:
+    """`function(value)` for each value, in order. What it raises fails upstream, then downstream.
+
+    >>> from penstock.pull.dataflow import collect, pull, values
+    >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
+    [1, 4, 9]
+    """
+    return _relaying("map", lambda: lambda value: (function(value),))
+
+
+def filter(keep: Callable[[Any], object]) -> Transformer:
+    """The values for which `keep(value)` is true."""
+    return _relaying("filter", lambda: lambda value: (value,) if keep(value) else ())
+
+
+def skip(count: int) -> Transformer:
+    """All values but the first `count`."""
+
+    def begin() -> Callable[[Any], Iterable[Any]]:
+        first = iter(range(count))
+        return lambda value: (value,) if next(first, None) is None else ()
+
+    return _relaying("skip", begin)
+
+
+def unique(key: Callable[[Any], Hashable] = lambda value: value) -> Transformer:
+    """Of the values with equal keys, the first."""
+
+    def begin() -> Callable[[Any], Iterable[Any]]:
+        seen: set[Hashable] = set()
+
+        def step(value: Any) -> Iterable[Any]:
+            found = key(value)
+            if found in seen:
+                return ()
+            seen.add(found)
+            return (value,)
+
+        return step
+
+    return _relaying("unique", begin)
+
+
+def flatten() -> Transformer:
+    """The items of each value, which is a finite collection. Of sources: `flatten_sources`."""
+    return _relaying("flatten", lambda: builtins.iter)
+
+
+def _relaying(name: str, begin: Callable[[], Callable[[Any], Iterable[Any]]]) -> Transformer:
+    async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
+        relay = _Relay(module, upstream, begin())
+        async for request in requests:
+            if isinstance(request, Ask):
+                relay.ask(request)
+            else:
+                module.when(upstream.stop(request.cause), request.answer.bind)
+                return
+
+    return Transformer.of(name, thread)
+
+
+class _Relay:
+    """Asks from downstream that wait, and values that wait for them: never both at once."""
+
+    def __init__(self, module: Module, upstream: Edge, step: Callable[[Any], Iterable[Any]]) -> None:
+        self._module = module
+        self._upstream = upstream
+        self._step = step
+        self._asks: deque[Ask] = deque()
+        self._ready: deque[Any] = deque()
+        self._asked = 0
+        self._end: Ending | None = None
+        self._failure: Exception | None = None
+
+    def ask(self, request: Ask) -> None:
+        self._asks.append(request)
+        self._serve()
+
+    def _got(self, answer: Answer) -> None:
+        self._asked -= 1
+        if not isinstance(answer, Value):
+            self._end = answer
+        elif self._failure is None:
+            try:
+                for value in self._step(answer.value):  # keeps what came before an exception
+                    self._ready.append(value)
+            except Exception as error:
+                self._failure = error
+        self._serve()
+
+    def _serve(self) -> None:
+        while self._asks and self._ready:
+            self._asks.popleft().answer.bind(Value(self._ready.popleft()))
+        if not self._asks:
+            return
+        if self._failure is not None:
+            raise self._failure
+        if self._end is not None:
+            self._asks.popleft().answer.bind(self._end)
+            return
+        while self._asked < len(self._asks):
+            self._asked += 1
+            self._module.when(self._upstream.ask(), self._got)

@@ -1,0 +1,79 @@
+"""Dataflow threads: coroutines that wait for variables and for nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from penstock.errors import ForeignAwait, Place
+from penstock.pull.dataflow.variable import Variable
+
+
+class Thread:
+    """Runs a coroutine until it awaits a variable that is not bound, and goes on when it is.
+
+    failed: called with what the coroutine raises.
+    """
+
+    __slots__ = ("_coroutine", "_failed", "_runs", "_stopped", "_wakes")
+
+    def __init__(
+        self, coroutine: Coroutine[Variable[Any], Any, Any], failed: Callable[[Exception], object]
+    ) -> None:
+        self._coroutine = coroutine
+        self._failed = failed
+        self._runs = False
+        self._stopped = False
+        self._wakes = self._wake  # one bound method, not one for each value
+
+    def start(self) -> None:
+        """Run it for the first time."""
+        self._wake(None)
+
+    def stop(self) -> None:
+        """Let it never go on; what it holds in `finally` is done."""
+        self._stopped = True
+        if not self._runs:
+            self._coroutine.close()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has returned, raised or was stopped."""
+        return self._stopped
+
+    def _wake(self, _value: object) -> None:
+        if self._stopped:
+            return
+        self._runs = True
+        try:
+            waits_for = self._coroutine.send(None)
+        except StopIteration:
+            self._stopped = True
+            return
+        except Exception as error:
+            self._stopped = True
+            self._failed(error)
+            return
+        finally:
+            self._runs = False
+        if self._stopped:
+            self._coroutine.close()
+        elif isinstance(waits_for, Variable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            waits_for.when_bound(self._wakes, self._wakes)
+        else:
+            self._await_nothing_else()
+
+    def _await_nothing_else(self) -> None:
+        code = self._coroutine.cr_code  # type: ignore[attr-defined]
+        frame = self._coroutine.cr_frame  # type: ignore[attr-defined]
+        place = Place(code.co_filename, frame.f_lineno if frame else code.co_firstlineno, code.co_name)
+        self._stopped = True
+        self._coroutine.close()
+        self._failed(
+            ForeignAwait(
+                f"the dataflow thread {code.co_name!r} awaits something else than a variable",
+                where=[place],
+                why="No event loop runs a dataflow thread: variables that are bound let it go on.",
+                fix="await module.task(coroutine), which is a variable of the coroutine's result",
+            )
+        )

@@ -1,0 +1,167 @@
+"""Dataflow variables: names for values that are not known yet.
+
+A variable is bound once and keeps that value for ever. Who needs the value waits until
+it is there; who binds it need not know who waits. So two threads that share a variable
+agree on its value under every schedule, with nothing to lock.
+
+Source: the dataflow variables of Oz (Van Roy and Haridi).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from penstock.errors import AlreadyBound, NotBound, Place
+
+T = TypeVar("T")
+
+_UNBOUND: Any = object()
+_DEEPEST = 60
+# Bindings that may wake each other on the stack; what is woken beyond them waits until the first has returned.
+
+
+class Variable(Generic[T]):
+    """A value that is bound at most once, by anybody, and read any number of times.
+
+    Bound again to an equal value (in the sense of `==`), nothing happens: that is true already.
+    To another value it is an error. A variable may fail instead; then whoever needs it gets
+    the exception. Those who wait are woken in the order in which they came.
+
+    >>> price = Variable()
+    >>> price.when_bound(lambda value: print("it is", value))
+    >>> price.bind(7)
+    it is 7
+    >>> price.bind(7)
+    >>> price.value
+    7
+    """
+
+    __slots__ = ("_failure", "_value", "_waiting")
+
+    def __init__(self) -> None:
+        self._value: T = _UNBOUND
+        self._failure: Exception | None = None
+        self._waiting: list[_Waiting] | None = None
+
+    def bind(self, value: T) -> None:
+        """Bind it. Raises `AlreadyBound` if it is bound to another value, or has failed."""
+        if self._value is not _UNBOUND or self._failure is not None:
+            if self._failure is None and _equal(self._value, value):
+                return
+            raise self._taken(f"to {value!r}")
+        self._value = value
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            for then, _ in waiting:
+                _WAKING.wake(then, value)
+
+    def fail(self, error: Exception) -> None:
+        """Let it fail: it will have no value. Raises `AlreadyBound` if it is bound, or has failed otherwise."""
+        if self._failure is error:
+            return
+        if self._value is not _UNBOUND or self._failure is not None:
+            raise self._taken(f"to the failure {error!r}")
+        self._failure = error
+        waiting, self._waiting = self._waiting, None
+        for _, failed in waiting or ():
+            if failed is not None:
+                _WAKING.wake(failed, error)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its value is known."""
+        return self._value is not _UNBOUND
+
+    @property
+    def failure(self) -> Exception | None:
+        """What it failed with; None if it did not."""
+        return self._failure
+
+    @property
+    def value(self) -> T:
+        """Its value. Raises what it failed with; `NotBound` if there is neither yet."""
+        if self._failure is not None:
+            raise self._failure
+        if self._value is _UNBOUND:
+            raise NotBound(
+                "the value of a dataflow variable was read before it was bound",
+                where=[Place.of_caller()],
+                fix="await it in a dataflow thread, or use when_bound(f)",
+            )
+        return self._value
+
+    def when_bound(
+        self, then: Callable[[T], object], failed: Callable[[Exception], object] | None = None
+    ) -> None:
+        """Have `then(value)` called when it is bound, or `failed(error)` when it fails; now, if it has."""
+        if self._value is not _UNBOUND:
+            then(self._value)
+        elif self._failure is not None:
+            if failed is not None:
+                failed(self._failure)
+        elif self._waiting is None:
+            self._waiting = [(then, failed)]
+        else:
+            self._waiting.append((then, failed))
+
+    def __await__(self) -> Generator[Variable[T], None, T]:
+        """In a dataflow thread: its value, as soon as it is bound. Raises what it fails with."""
+        if self._value is _UNBOUND and self._failure is None:
+            yield self
+        return self.value
+
+    def __repr__(self) -> str:
+        if self._failure is not None:
+            return f"Variable(failed: {self._failure!r})"
+        return "Variable(_)" if self._value is _UNBOUND else f"Variable({self._value!r})"
+
+    def _taken(self, wanted: str) -> AlreadyBound:
+        held = "has failed" if self._failure is not None else "is bound"
+        return AlreadyBound(
+            f"a dataflow variable that {held} was bound {wanted}",
+            where=[Place.of_caller()],
+            why=f"It is {self!r}, and a dataflow variable keeps its value.",
+            fix="bind it once; a stream of values is a list of variables: Cell(value, Variable())",
+        )
+
+
+_Waiting = tuple[Callable[[Any], object], Callable[[Exception], object] | None]
+
+
+class _Waking(threading.local):
+    """Wakes at once where the stack allows it, else when the outermost binding has returned, in order."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._late: deque[tuple[Callable[[Any], object], Any]] = deque()
+
+    def wake(self, call: Callable[[Any], object], value: Any) -> None:
+        if self._depth >= _DEEPEST or self._late:
+            self._late.append((call, value))
+            return
+        self._depth += 1
+        try:
+            call(value)
+            while self._depth == 1 and self._late:
+                late, value = self._late[0]
+                try:
+                    late(value)
+                finally:
+                    self._late.popleft()
+        finally:
+            self._depth -= 1
+
+
+_WAKING = _Waking()
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    try:
+        return bool(one == other)
+    except Exception:  # what cannot be compared (arrays) is not known to be equal
+        return False
