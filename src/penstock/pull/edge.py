@@ -68,7 +68,8 @@ class Edge:
     """See the module's text. Called as `read(abort, answer)`; `batch` asks for several values at once.
 
     upper, lower: the modules that it joins.
-    window: how many requests at once keep every module upstream at work; at least 1.
+    depth:  of how many requests every module upstream has something to work on at once.
+    window: how many of them to make at once: the depth, if the run says nothing else; at least 1.
     """
 
     def __init__(
@@ -78,11 +79,12 @@ class Edge:
         *,
         batches: bool = False,
         linear: bool = False,
-        window: int = 1,
+        depth: int = 0,
     ) -> None:
         self.upper = upper
         self.lower: Module | None = None
-        self.window = max(window, 1)
+        self.depth = depth
+        self.window = max(upper.run.window or depth, 1)
         self.seen_above: Watch | None = None
         self.seen_below: Watch | None = None
         self._runtime = upper.run.runtime
@@ -95,6 +97,7 @@ class Edge:
         self._dropped: list[Call] = []
         self._stop: Call | None = None
         self._end: End | None = None
+        self._failed: Exception | None = None
         self._stopped_below = False
         upper.outputs.append(self)
         upper.run.opened(self)
@@ -127,6 +130,11 @@ class Edge:
     def in_batches(self) -> bool:
         """Whether the module upstream answers lists."""
         return self._batches
+
+    @property
+    def stopped(self) -> bool:
+        """Whether downstream has told the stream to stop: its end says nothing of completeness then."""
+        return self._stopped_below
 
     @property
     def stopping(self) -> bool:
@@ -172,6 +180,8 @@ class Edge:
         elif end:
             if self._stop is not call:
                 call.state = _SETTLED
+                if isinstance(end, Exception):
+                    self._failed = self._failed or end
             if self._stop is None or self._stop is call:
                 self.finish(end if isinstance(end, Exception) else True)
         elif self._stop is None:
@@ -227,7 +237,8 @@ class Edge:
         """The stream has ended: answer what is open. For the module upstream and its failures."""
         if self._end is not None:
             return
-        cause = self._stop.abort if self._stop is not None else None
+        # The module may have failed before it heard of the stop: then it has answered an ask by its error.
+        cause = self._failed or (self._stop.abort if self._stop is not None else None)
         if isinstance(cause, Exception):
             end = attach(cause, end) if isinstance(end, Exception) else cause
         self._end = end

@@ -33,6 +33,8 @@ class Module:
         self.outputs: list[Edge] = []
         self.failure: Exception | None = None
         self._waits: set[Cancellable] = set()
+        self._close: Callable[[Exception | None, Callable[..., object]], object] | None = None
+        self._settling = False
         run.added(self)
 
     # -- time and tasks -------------------------------------------------------------------------
@@ -88,6 +90,20 @@ class Module:
     def enter(self, call: Callable[..., object], *args: Any) -> None:
         """Call a function of the module from the user's own code, as for a `push`, and all that follows."""
         self.run.runtime.enter(self.guard, call, *args)
+
+    # -- what it holds outside ------------------------------------------------------------------
+
+    def hold(self, resource: Cancellable) -> None:
+        """Have `resource.cancel()` called when the module has ended, however it does: it has no other duty then."""
+        self._waits.add(resource)
+
+    def closing(self, close: Callable[[Exception | None, Callable[..., object]], object]) -> None:
+        """For sinks: `close(error, closed)` is called once, when the inputs have ended and before the end is told.
+
+        error: what the sink fails with, else None. `closed()` or `closed(error)` says that it is closed.
+        It comes however the sink ends: by `done`, `fail`, an exception, or a run that is stopped.
+        """
+        self._close = close
 
     # -- other modules --------------------------------------------------------------------------
 
@@ -145,8 +161,22 @@ class Module:
             edge.finish(error)
 
     def _settle(self, error: Exception | None, result: Any) -> None:
+        if self._settling:
+            return
+        self._settling = True
         self.cancel()
-        self.run.settled(self, error, result)
+
+        def closed(later: Exception | None = None) -> None:
+            cause = attach(error, later) if error is not None and later is not None else error or later
+            self.run.settled(self, cause, result)
+
+        if self._close is None:
+            closed()
+            return
+        try:
+            self._close(error, closed)
+        except Exception as failure:
+            closed(failure)
 
     def _open_inputs(self) -> list[Edge]:
         return [edge for edge in self.inputs if edge.ended is None]
