@@ -21,7 +21,7 @@ def open_kernels(run: Run, edge: Edge, parts: Sequence[KernelPart]) -> Edge:
     module = Module(run, "+".join(part.name for part in parts), parts[-1].place)
     module.connect(edge)
     fused = _Fused(edge, [part.kernel() for part in parts])
-    return Edge(module, fused.read, batches=True, window=run.window or edge.window)
+    return Edge(module, fused.read, batches=True, depth=edge.depth)
 
 
 class _Fused:

@@ -113,13 +113,13 @@ class Source:
             pipeline.open_in(run)
         module = Module(run, self.part.name, self.part.place)
         read = _opened(self.part.open, module)
-        behind = max((edge.window for edge in module.inputs), default=0)
+        behind = max((edge.depth for edge in module.inputs), default=0)
         edge = Edge(
             module,
             read,
             batches=self.part.batches,
             linear=self.part.linear,
-            window=run.window or self.part.width or behind,
+            depth=self.part.width or behind,
         )
         return open_through(run, edge, self.then)
 
@@ -211,13 +211,12 @@ def open_through(run: Run, edge: Edge, parts: Sequence[Through]) -> Edge:
 def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
     module = Module(run, part.name, part.place)
     module.connect(edge)
-    window = part.width + (1 if part.linear else edge.window)
     return Edge(
         module,
         _opened(part.open, module, edge),
         batches=part.batches,
         linear=part.linear,
-        window=run.window or (window if part.width or part.linear else edge.window),
+        depth=part.width + (min(edge.depth, 1) if part.linear else edge.depth),
     )
 
 
