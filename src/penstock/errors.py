@@ -380,6 +380,12 @@ class ForeignAwait(PenstockError):
     code = "P632"
 
 
+class NotSorted(PenstockError):
+    """A source that must be sorted is not."""
+
+    code = "P640"
+
+
 # --- tools for tests: P9xx ----------------------------------------------------------------
 
 

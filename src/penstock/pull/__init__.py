@@ -9,6 +9,9 @@ other, `edge` what stands between them, `pieces` how to write one.
 """
 
 from penstock.pull.compose import pull
+from penstock.pull.fan_in.many import Many, many
+from penstock.pull.fan_in.merge import merge
+from penstock.pull.fan_in.sorted_merge import sorted_merge
 from penstock.pull.pieces import Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline
 from penstock.pull.plain import sink, source, transformer
@@ -48,6 +51,7 @@ from penstock.pull.transformers.window import recent, sliding
 __all__ = [
     "Abortable",
     "Duplex",
+    "Many",
     "Pipeline",
     "Pushable",
     "Recorder",
@@ -74,7 +78,9 @@ __all__ = [
     "iterate",
     "keys",
     "limit",
+    "many",
     "map",
+    "merge",
     "non_unique",
     "once",
     "paramap",
@@ -87,6 +93,7 @@ __all__ = [
     "skip",
     "skip_while",
     "sliding",
+    "sorted_merge",
     "source",
     "take",
     "take_while",

@@ -1,0 +1,1 @@
+"""Fan-in: sources that read from several. One file each."""

@@ -1,0 +1,94 @@
+"""many: several streams as one, to which more can be added while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.errors import AlreadyUsed, Place
+from penstock.pull.fan_in.joined import Joined
+from penstock.pull.module import Module
+from penstock.pull.pieces import Source, SourcePart
+from penstock.pull.protocol import BatchRead
+
+
+def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
+    """The values of several sources as they come, as `merge` gives them, and the handle to add more.
+
+    open_ended: it does not end with its sources: `add(source)` adds more, until `cap()`.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> letters = many([values("ace"), values("b")], open_ended=True)
+    >>> letters.add(values("d"))
+    >>> letters.cap()
+    >>> pull(letters, collect()).run()
+    ['a', 'b', 'd', 'c', 'e']
+    """
+    place = Place.of_caller()
+    door = _Door(tuple(sources), open_ended)
+    return Many(SourcePart("many", place, door.open, batches=True), door)
+
+
+class Many(Source):
+    """A source that is also the handle to add sources to it; see `many`.
+
+    It may run several times: each run reads the sources that it was made of. What is added goes to all
+    runs at work; where there is none, to the next.
+    """
+
+    __slots__ = ("_door",)
+    _door: _Door
+
+    def __init__(self, part: SourcePart, door: _Door) -> None:
+        super().__init__(part)
+        object.__setattr__(self, "_door", door)
+
+    @property
+    def capped(self) -> bool:
+        """Whether no source can be added."""
+        return self._door.capped
+
+    def add(self, source: Source) -> None:
+        """One more source, from now on. Raises `AlreadyUsed` after `cap`, and without `open_ended`."""
+        self._door.add(source)
+
+    def cap(self) -> None:
+        """No source will be added: it ends with those it has. Later calls do nothing."""
+        self._door.cap()
+
+
+class _Door:
+    """Brings what is added to the runs at work."""
+
+    def __init__(self, sources: tuple[Source, ...], open_ended: bool) -> None:
+        self.capped = not open_ended
+        self._sources = sources
+        self._waiting: list[Source] = []
+        self._at_work: dict[Module, Joined] = {}
+
+    def open(self, module: Module) -> BatchRead:
+        waiting, self._waiting = self._waiting, []
+        joined = self._at_work[module] = Joined(
+            module,
+            (*self._sources, *waiting),
+            capped=self.capped,
+            over=lambda: self._at_work.pop(module, None),
+        )
+        return joined.read
+
+    def add(self, source: Source) -> None:
+        if self.capped:
+            raise AlreadyUsed(
+                "no source can be added to many() any more",
+                where=[Place.of_caller()],
+                why="It is capped: it ends with the sources that it has.",
+                fix="many(sources, open_ended=True), and cap() after the last add()",
+            )
+        if not self._at_work:
+            self._waiting.append(source)
+        for module, joined in tuple(self._at_work.items()):
+            module.enter(joined.add, source)
+
+    def cap(self) -> None:
+        self.capped = True
+        for module, joined in tuple(self._at_work.items()):
+            module.enter(joined.cap)
