@@ -105,9 +105,11 @@ class _Above(_Watcher):
         return self._edge.in_batches
 
 
-def probe(recorder: Recorder) -> Transformer:
+def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
     """Record an edge: `pull(source, probe(recorder), sink)`. It is no module, and changes nothing but speed:
     transformers on its two sides are not fused.
+
+    below: as the module downstream of it meets the events; else as the module upstream does.
 
     With `stop_at_once`, a module upstream of it that answers twice, out of order, a value after
     an end or to an abort fails with `ProtocolBroken`, which names the rule.
@@ -121,7 +123,10 @@ def probe(recorder: Recorder) -> Transformer:
     """
 
     def mark(edge: Edge) -> None:
-        edge.seen_above = _Above(recorder, edge, "D", "U")
+        if below:
+            edge.seen_below = _Watcher(recorder, edge, "D", "U")
+        else:
+            edge.seen_above = _Above(recorder, edge, "D", "U")
 
     return Transformer((MarkPart("probe", Place.of_caller(), mark),))
 

@@ -7,7 +7,39 @@ from penstock.testing import oracle_folds as oracle_folds  # what folds mean is 
 from penstock.testing.claims import check_claims
 from penstock.testing.lattice_laws import check_lattice
 from penstock.testing.oracle import answers
+from penstock.testing.pull import (
+    ModuleFailed,
+    RandomRuntime,
+    SinkCase,
+    SourceCase,
+    VirtualRuntime,
+    check_sink,
+    check_source,
+    check_transformer,
+    reference_sink,
+    reference_source,
+    reference_transformer,
+)
 from penstock.testing.show import show
 from penstock.testing.ticks import Backend, InProcess, check_ticks
 
-__all__ = ["Backend", "InProcess", "answers", "check_claims", "check_lattice", "check_ticks", "show"]
+__all__ = [
+    "Backend",
+    "InProcess",
+    "ModuleFailed",
+    "RandomRuntime",
+    "SinkCase",
+    "SourceCase",
+    "VirtualRuntime",
+    "answers",
+    "check_claims",
+    "check_lattice",
+    "check_sink",
+    "check_source",
+    "check_ticks",
+    "check_transformer",
+    "reference_sink",
+    "reference_source",
+    "reference_transformer",
+    "show",
+]

@@ -37,15 +37,12 @@ class SinkCase:
         if self.stops_after is not None:
             how = "abort" if self.by is True else f"error({self.by})"
             how += " indicated" if self.indicates else ""
-            parts.append(f"{how} after {self.stops_after} values" + ("" if self.waits else ", an ask pending"))
+            parts.append(
+                f"{how} after {self.stops_after} values" + ("" if self.waits else ", an ask pending")
+            )
         if self.goes_on != "no":
             parts.append(f"{self.goes_on} after the end")
         return f"sink({', '.join(parts)})"
-
-    @property
-    def keeps_to_docs(self) -> bool:
-        """Whether the documentation of the original allows such a sink: linear, one stop, confirmed."""
-        return self.concurrency == 1 and not self.indicates and self.goes_on == "no"
 
 
 @dataclass(eq=False)

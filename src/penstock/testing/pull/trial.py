@@ -1,0 +1,151 @@
+"""Trial: one run of a module under test, in one order, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from penstock.pull.checker import Profile, check
+from penstock.pull.pipeline import Pipeline
+from penstock.pull.probe import Recorder
+from penstock.pull.protocol import End
+from penstock.pull.run import Run
+from penstock.testing.pull.random_runtime import RandomRuntime
+from penstock.testing.pull.reference_sink import Seen
+from penstock.testing.pull.virtual_runtime import VirtualRuntime
+
+C = TypeVar("C")
+
+
+class ModuleFailed(AssertionError):
+    """A module under test did something wrong.
+
+    rule: the number of the rule that it broke, where it is one of the protocol; else a word for what is wrong.
+    parameters: what the modules around it did. seed: of the order; None for the usual one. trace: at its edges.
+    """
+
+    def __init__(self, rule: str, text: str, *, parameters: str, seed: int | None, trace: str) -> None:
+        again = "in the usual order" if seed is None else f"again with seed={seed}"
+        super().__init__(f"{rule}: {text}\n  {parameters}\n  {again}\n  {trace}")
+        self.rule = rule
+        self.parameters = parameters
+        self.seed = seed
+        self.trace = trace
+
+
+@dataclass(eq=False)
+class Trial:
+    """What a run of a pipeline around the module under test came to. left: timers and tasks, when it had finished."""
+
+    parameters: str
+    seed: int | None
+    recorder: Recorder
+    run: Run
+    escaped: Exception | None = None
+    left: int = 0
+    wrong: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def break_(self, rule: str, text: str) -> None:
+        """Note that something is wrong."""
+        self.wrong.append((rule, text))
+
+    def judge_trace(
+        self, profiles: Collection[Profile], *, one_to_one: bool = False, except_for: Collection[str] = ()
+    ) -> None:
+        """The rules that the trace breaks."""
+        trace = self.recorder.trace()
+        for profile in profiles:
+            for violation in check(trace, profile, one_to_one=one_to_one):
+                if violation.rule.rpartition(".")[2] not in except_for:
+                    self.break_(violation.rule, f"{violation} ({violation.sentence})")
+
+    def judge_run(self) -> None:
+        """Whether it has finished, and left nothing behind."""
+        if self.escaped is not None:
+            self.break_("escaped", f"{self.escaped!r} was raised through the runtime")
+        elif not self.run.finished:
+            self.break_("stuck", str(self.run.stuck()))
+        elif self.left:
+            self.break_("left", f"{self.left} timers or tasks are left after the end")
+
+    def judge_answers(self, seen: Seen) -> None:
+        """Whether each request of the reference sink was answered once, in order."""
+        for request, answers in seen.answers.items():
+            if len(answers) != 1:
+                self.break_("answers", f"request {request} was answered {len(answers)} times")
+        if seen.order != sorted(seen.order):
+            self.break_("order", f"requests were answered in the order {seen.order}")
+
+    def judge_values(
+        self, values: Sequence[Any], expected: Sequence[Any], *, whole: bool, ordered: bool = True
+    ) -> None:
+        """Whether these values, or the first of them where it is not the whole stream, were to come."""
+        if ordered:
+            right = list(values) == list(expected[: len(values)])
+        else:
+            right = not Counter(map(repr, values)) - Counter(map(repr, expected))
+        if not right or (whole and len(values) != len(expected)):
+            some = "" if whole else "the first of "
+            self.break_("values", f"{list(values)} came instead of {some}{list(expected)}")
+
+    def raise_(self) -> None:
+        """Raise the first thing that is wrong, if there is one."""
+        if self.wrong:
+            rule, text = self.wrong[0]
+            raise ModuleFailed(
+                rule,
+                text,
+                parameters=self.parameters,
+                seed=self.seed,
+                trace=str(self.recorder.trace()),
+            )
+
+
+def try_out(
+    pipeline: Pipeline, recorder: Recorder, *, parameters: str, seed: int | None, window: int | None = None
+) -> Trial:
+    """Run a pipeline until it has finished or nothing more happens. seed: of the order; None: the usual one."""
+    runtime = VirtualRuntime() if seed is None else RandomRuntime(seed)
+    run = Run(runtime, window=window)
+    trial = Trial(parameters, seed, recorder, run)
+
+    def build() -> None:
+        pipeline.open_in(run)
+        run.built()
+
+    def stand_still(_run: Run) -> None:
+        runtime.passing = False
+
+    run.when_finished(stand_still)
+    try:
+        runtime.enter(build)
+        trial.left = runtime.left
+    except Exception as error:
+        trial.escaped = error
+    finally:
+        run.abandon()
+        runtime.close()
+    return trial
+
+
+def seeded(
+    cases: Sequence[C], more: Sequence[C], seeds: int, seed: int | None
+) -> Iterator[tuple[C, int | None]]:
+    """Cases to try, with the seed of the order: all in the usual one, then one of `more` for each seed.
+
+    seed: only this one.
+    """
+    if seed is not None:
+        yield more[seed % len(more)], seed
+        return
+    for case in cases:
+        yield case, None
+    for found in range(seeds):
+        yield more[found % len(more)], found
+
+
+def described(end: End | type[Exception] | None) -> str:
+    """An end as a failure shows it."""
+    return "no end" if end is None else "done" if end is True else repr(end)
