@@ -18,9 +18,9 @@ def case(*names: str) -> Callable[[Test], Test]:
     """Say which described cases a test stands for."""
 
     def mark(test: Test) -> Test:
+        here = f"{test.__module__}.{test.__qualname__}"
         for name in names:
-            assert name not in TESTED, f"{name!r} has a test already: {TESTED[name]}"
-            TESTED[name] = f"{test.__module__}.{test.__qualname__}"
+            assert TESTED.setdefault(name, here) == here, f"{name!r} has a test already: {TESTED[name]}"
         return test
 
     return mark
