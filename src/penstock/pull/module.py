@@ -153,10 +153,9 @@ class Module:
         when_all(self._open_inputs(), error, lambda _end: self._give_up(error))
 
     def _give_up(self, error: Exception) -> None:
-        if not self.outputs:
-            self._settle(error, None)
-        elif all(edge.ended is not None for edge in self.outputs):
+        if self.outputs and all(edge.ended is not None for edge in self.outputs):
             self.run.failed(error)
+        self._settle(error, None)  # the run knows which modules are sinks: one may have outputs, too
         for edge in self.outputs:
             edge.finish(error)
 

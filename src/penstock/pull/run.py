@@ -47,12 +47,13 @@ class Run:
         self.error: Exception | None = None
         self.partial: Any = None
         """What a sink held when its stream failed."""
+        self.results: dict[Module, Any] = {}
+        """Of the sinks that have settled without an error."""
         self._confirm_within = confirm_within
         self._edges: set[Edge] = set()
         self._stopping: dict[Edge, float] = {}
         self._sinks: set[Module] = set()
         self._main: Module | None = None
-        self._result: Any = None
         self._shared: dict[object, Any] = {}
         self._listeners: list[Callable[[Run], object]] = []
         self._building = True
@@ -114,8 +115,8 @@ class Run:
             if self.error is None:
                 self.partial = result
             self.failed(error)
-        elif module is self._main:
-            self._result = result
+        else:
+            self.results[module] = result
         self._look()
 
     def failed(self, error: Exception) -> None:
@@ -150,7 +151,7 @@ class Run:
             raise self.stuck()
         if self.error is not None:
             raise self.error
-        return self._result
+        return self.results[self._main] if self._main is not None else None
 
     def wait(self) -> Any:
         """Work until the run is finished, in an event loop of its own where a module needs one.

@@ -53,6 +53,7 @@ class Runtime:
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._queue: deque[Job] = deque()
+        self._last: deque[Job] = deque()
         self._busy = False
         self._depth = 0
         self._loop = loop
@@ -93,6 +94,20 @@ class Runtime:
         self.post(None, call, *args)
         self._busy = False
 
+    def at_rest(self, call: Callable[..., object], *args: Any) -> None:
+        """Have `call(*args)` happen when all that is left waits for something outside."""
+        self._last.append((call, args))
+        if not self._busy:
+            self.work()
+
+    def _take_last(self) -> bool:
+        """Queue the next thing that waited for the rest; whether there was one."""
+        if not self._last:
+            return False
+        call, args = self._last.popleft()
+        self.post(object(), call, *args)
+        return True
+
     def work(self) -> None:
         """Work the queue off; within an event loop, let its other tasks have their turn now and then."""
         self._busy = True
@@ -101,7 +116,7 @@ class Runtime:
         stop = None if self._loop is None else time.perf_counter() + _SLICE
         left = 0
         try:
-            while queue:
+            while queue or self._take_last():
                 call, args = queue.popleft()
                 call(*args)
                 if stop is not None:

@@ -94,7 +94,7 @@ class RandomRuntime(VirtualRuntime):
         self._busy = True
         depth, self._depth = self._depth, 0
         try:
-            while self._ready:
+            while self._ready or self._take_last():
                 call, args = self._take()
                 call(*args)
                 if self._after_each is not None:

@@ -56,7 +56,7 @@ class VirtualRuntime(Runtime):
         queue, depth = self._queue, self._depth
         self._depth = 0
         try:
-            while queue:
+            while queue or self._take_last():
                 call, args = queue.popleft()
                 call(*args)
                 if self._after_each is not None:
