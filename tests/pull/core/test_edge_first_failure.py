@@ -1,0 +1,31 @@
+"""A module that has failed before it heard of a stop: its own failure was first."""
+
+from __future__ import annotations
+
+from penstock.pull import Recorder, probe, pull
+from tests.pull.core.modules import Hand, Manual
+
+
+def test_an_ask_answered_by_an_error_while_a_stop_waits_is_how_the_stream_ended() -> None:
+    manual, hand, recorder = Manual(), Hand(), Recorder(stop_at_once=False)
+    pull(manual.source, probe(recorder), hand.sink).start()
+    own, later = ValueError("of the source"), ValueError("of the sink")
+    hand.request("ask")
+    hand.request("stop", later)
+    manual.answer(0, own)
+    manual.answer(1, later)
+    assert hand.heard == [("ask", own), ("stop", own)]
+    assert str(recorder.trace()) == (
+        "D:ask1 D:error2(of the sink) U:ans1=error(of the source) U:ans2=error(of the source)"
+    )
+
+
+def test_an_abort_is_confirmed_by_the_error_that_an_ask_was_answered_by_meanwhile() -> None:
+    manual, hand = Manual(), Hand()
+    pull(manual.source, hand.sink).start()
+    own = ValueError("of the source")
+    hand.request("ask")
+    hand.request("stop", True)
+    manual.answer(0, own)
+    manual.answer(1, True)
+    assert hand.heard == [("ask", own), ("stop", own)]
