@@ -9,6 +9,11 @@ other, `edge` what stands between them, `pieces` how to write one.
 """
 
 from penstock.pull.compose import pull
+from penstock.pull.deferred.defer import defer
+from penstock.pull.deferred.duplex import DeferredDuplex
+from penstock.pull.deferred.sink import DeferredSink
+from penstock.pull.deferred.source import DeferredSource
+from penstock.pull.deferred.transformer import DeferredTransformer
 from penstock.pull.fan_in.many import Many, many
 from penstock.pull.fan_in.merge import merge
 from penstock.pull.fan_in.sorted_merge import sorted_merge
@@ -50,6 +55,10 @@ from penstock.pull.transformers.window import recent, sliding
 
 __all__ = [
     "Abortable",
+    "DeferredDuplex",
+    "DeferredSink",
+    "DeferredSource",
+    "DeferredTransformer",
     "Duplex",
     "Many",
     "Pipeline",
@@ -66,6 +75,7 @@ __all__ = [
     "catch",
     "collect",
     "count",
+    "defer",
     "eager",
     "empty",
     "error",

@@ -1,0 +1,66 @@
+"""Later: what a deferred piece will be, and the modules that wait to hear it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from penstock.errors import AlreadyUsed, NotComposable, Place, WrongThread
+from penstock.pull.compose import describe
+from penstock.pull.module import Module
+from penstock.pull.pieces import Duplex, Piece, Sink, Source, Transformer
+
+P = TypeVar("P", Source, Transformer, Sink, Duplex)
+
+
+class Later(Generic[P]):
+    """A piece of one kind, to be told once. Runs that have started are connected then, others when they start."""
+
+    def __init__(self, kind: type[P], place: Place) -> None:
+        self._kind = kind
+        self._place = place
+        self._piece: P | None = None
+        self._waiting: list[tuple[int, Module, Callable[[P], object]]] = []
+
+    def when(self, module: Module, connect: Callable[[P], object]) -> None:
+        """Have `connect(piece)` called for a module: now if the piece is known, else when it is."""
+        if self._piece is not None:
+            connect(self._piece)
+        else:
+            self._waiting.append((threading.get_ident(), module, connect))
+
+    def resolve(self, piece: P) -> None:
+        """Say what the piece is. Raises `NotComposable` for another kind, `AlreadyUsed` the second time,
+        `WrongThread` where a run that waits works in another thread."""
+        self._check(piece)
+        self._piece = piece
+        waiting, self._waiting = self._waiting, []
+        for _thread, module, connect in waiting:
+            module.enter(connect, piece)
+
+    def _check(self, piece: P) -> None:
+        where = [Place.of_caller(), self._place]
+        kind = self._kind.__name__
+        if not isinstance(piece, self._kind):  # pyright: ignore[reportUnnecessaryIsInstance]
+            found = describe(piece) if isinstance(piece, Piece) else f"a value of type {type(piece).__name__}"
+            raise NotComposable(
+                f"defer({kind}) cannot become {found}",
+                where=where,
+                why=f"It stands in its pipelines as a {kind.lower()}.",
+                fix=f"resolve it with a {kind.lower()}",
+            )
+        if self._piece is not None:
+            raise AlreadyUsed(
+                f"defer({kind}) is resolved or aborted a second time",
+                where=where,
+                why="Pipelines may be connected with the first piece already.",
+                fix="make a defer() for each piece",
+            )
+        if any(thread != threading.get_ident() for thread, _module, _connect in self._waiting):
+            raise WrongThread(
+                f"defer({kind}) is resolved in a thread other than that of its pipeline",
+                where=where,
+                why="Two threads would work on the pipeline at once.",
+                fix="loop.call_soon_threadsafe(handle.resolve, piece), with the loop of the pipeline",
+            )
