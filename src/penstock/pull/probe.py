@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from penstock.errors import Place, ProtocolBroken
 from penstock.pull.edge import Call, Edge
+from penstock.pull.module import Module
 from penstock.pull.pieces import MarkPart, Transformer
 from penstock.pull.protocol import End
-from penstock.pull.trace import Answer, Event, Request, RequestKind, Trace
+from penstock.pull.trace import Answer, AnswerPort, Event, Request, RequestKind, Trace
 
 
 @dataclass(eq=False)
@@ -25,6 +26,31 @@ class Recorder:
     def trace(self, *, complete: bool = True) -> Trace:
         """What was recorded until now. complete: whether every request must be answered by now."""
         return Trace(tuple(self.events), complete=complete)
+
+    def withdraw(self, port: AnswerPort, index: int) -> None:
+        """Take back the last answer to a request: its module gives another, too late."""
+        events = self.events
+        at = [at for at, e in enumerate(events) if isinstance(e, Answer) and (e.port, e.index) == (port, index)]
+        for last in at[-1:]:
+            del events[last]
+
+
+def breach(recorder: Recorder, module: Module, rule: str, index: int) -> ProtocolBroken | None:
+    """What a module fails with that broke a rule at a request; None where only the trace is to tell it."""
+    if not recorder.stop_at_once:
+        return None
+    from penstock.pull.checker import check
+
+    found = check(recorder.trace(complete=False))
+    violation = next((v for v in found if v.rule.endswith(rule)), found[0] if found else None)
+    return ProtocolBroken(
+        f"{module.name!r} broke rule {violation.rule if violation else rule}",
+        where=[module.place],
+        why=str(violation) if violation else f"at request {index}",
+        fix="answer each request once, in order, and nothing but the end after an end",
+        module=module.name,
+        rule=rule,
+    )
 
 
 class _Watcher:
@@ -60,34 +86,13 @@ class _Watcher:
         self._recorder.events.append(event)
 
     def withdraw(self, call: Call) -> None:
-        events, up = self._recorder.events, self._up
-        at = [
-            at
-            for at, e in enumerate(events)
-            if isinstance(e, Answer) and (e.port, e.index) == (up, call.index)
-        ]
-        for last in at[-1:]:
-            del events[last]
+        self._recorder.withdraw(self._up, call.index)
 
     def _is_list(self, call: Call) -> bool:
         return call.most is not None
 
     def broken(self, rule: str, call: Call) -> Exception | None:
-        if not self._recorder.stop_at_once:
-            return None
-        from penstock.pull.checker import check
-
-        module = self._edge.upper
-        found = check(self._recorder.trace(complete=False))
-        violation = next((v for v in found if v.rule.endswith(rule)), found[0] if found else None)
-        return ProtocolBroken(
-            f"{module.name!r} broke rule {violation.rule if violation else rule}",
-            where=[module.place],
-            why=str(violation) if violation else f"at request {call.index}",
-            fix="answer each request once, in order, and nothing but the end after an end",
-            module=module.name,
-            rule=rule,
-        )
+        return breach(self._recorder, self._edge.upper, rule, call.index)
 
 
 def _kind(call: Call) -> tuple[RequestKind, str | None]:

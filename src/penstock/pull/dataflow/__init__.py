@@ -14,6 +14,7 @@ from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import DONE, Abort, Ask, Cell, Done, Fail, Failed, FailIndication, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Sink, Source, Transformer
+from penstock.pull.dataflow.probe import probe, probe_around
 from penstock.pull.dataflow.relay import filter, flatten, map, skip, unique
 from penstock.pull.dataflow.requests import Requests
 from penstock.pull.dataflow.sinks import Values, collect, drain, find, for_each, reduce
@@ -51,6 +52,8 @@ __all__ = [
     "infinite",
     "map",
     "once",
+    "probe",
+    "probe_around",
     "pull",
     "reduce",
     "skip",

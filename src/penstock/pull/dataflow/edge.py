@@ -51,6 +51,12 @@ class Watch(Protocol):
 
     def answer(self, index: int, answer: Answer) -> None: ...
 
+    def withdraw(self, index: int) -> None:
+        """The edge had answered this request for the module, which does so now itself."""
+
+    def broken(self, rule: str, index: int) -> Exception | None:
+        """The module upstream broke a rule; what it returns fails that module."""
+
 
 class _Pending:
     """A request that waits for its answer. held: an answer that came before those of earlier requests."""
@@ -154,25 +160,43 @@ class Edge:
     def _answered(self, pending: _Pending, answer: Answer) -> None:
         """The module upstream has bound the variable of a request."""
         if pending.answered:
-            return  # by the end, while it waited
+            self._too_late(pending, answer)
+            return
+        pending.answered = True
         if self.seen_above is not None:
             self.seen_above.answer(pending.index, answer)
-        pending.answered = True
         if not isinstance(answer, Value):
             if self._stop is None or self._stop is pending:
                 self.finish(end_of(answer))
         elif self._stop is None:
             self._pass_on(pending, answer)
         elif self._stop is pending:
+            self._broke("P5", pending)
             self.finish(True)
+
+    def _too_late(self, pending: _Pending, answer: Answer) -> None:
+        """The end has answered it, while it waited: nobody hears this."""
+        if isinstance(answer, Value) and self.seen_above is not None:
+            self.seen_above.withdraw(pending.index)
+            self.seen_above.answer(pending.index, answer)
+            self._broke("P4", pending)
 
     def _pass_on(self, pending: _Pending, answer: Value) -> None:
         waiting = self._pending
         pending.held = answer
+        if waiting[0] is not pending:
+            self._broke("P3", pending)
+            return
         while waiting and waiting[0].held is not None:
             first = waiting.popleft()
             assert first.held is not None
             self._runtime.post(self, self._hand, first, first.held)
+
+    def _broke(self, rule: str, pending: _Pending) -> None:
+        if self.seen_above is not None:
+            error = self.seen_above.broken(rule, pending.index)
+            if error is not None:
+                self.upper.crash(error)
 
     def finish(self, end: End) -> None:
         """The stream has ended: answer what waits. For the module upstream, when it fails."""

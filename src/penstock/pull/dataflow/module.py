@@ -6,9 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from penstock.pull import module
-from penstock.pull.dataflow.edge import Edge, tracked
-from penstock.pull.dataflow.messages import DONE, Answer, Ending, Failed, end_of
-from penstock.pull.dataflow.requests import Requests
+from penstock.pull.dataflow.edge import Edge
+from penstock.pull.dataflow.messages import DONE, Ending, Failed
 from penstock.pull.dataflow.thread import Thread
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import attach
@@ -27,19 +26,13 @@ class Module(module.Module):
     inputs failed, and when these have confirmed, its outputs end with the exception.
     """
 
-    _threads: set[Thread] | None = None
-
     # -- threads --------------------------------------------------------------------------------
 
     def thread(self, coroutine: Coroutine[Variable[Any], Any, Any]) -> None:
         """Start a dataflow thread."""
-        thread = Thread(coroutine, self.crash)
-        if self._threads is None:
-            self._threads = set()
-        self._threads.add(thread)
+        thread = Thread(coroutine, self.crash, self._waits.discard)
+        self.hold(thread)
         thread.start()
-        if thread.stopped:
-            self._threads.discard(thread)
 
     def when(self, variable: Variable[T], then: Callable[[T], object]) -> None:
         """A thread that does one thing: `then(value)` when the variable is bound."""
@@ -58,13 +51,6 @@ class Module(module.Module):
         self.spawn(coroutine, done)
         return result
 
-    def cancel(self) -> None:
-        """Stop all threads; take back all timers and tasks."""
-        super().cancel()
-        threads, self._threads = self._threads, None
-        for thread in threads or ():
-            thread.stop()
-
     # -- edges ----------------------------------------------------------------------------------
 
     def connect(self, edge: Edge | CallbackEdge) -> None:
@@ -75,11 +61,6 @@ class Module(module.Module):
         edge = source.open_in(self.run)
         self.connect(edge)
         return edge
-
-    @property
-    def out(self) -> Requests:
-        """The request stream of its output."""
-        return Requests(self._of_this_form(self.outputs)[0].requests)
 
     def _of_this_form(self, edges: Any) -> list[Edge]:
         return [edge for edge in edges if isinstance(edge, Edge)]
@@ -93,52 +74,34 @@ class Module(module.Module):
             if isinstance(end, Failed):
                 self.fail(end.error)
             else:
-                self.settle(None, result)
+                self._settle(None, result)
 
-        self._close(DONE, confirmed)
+        self._stop_inputs(DONE, confirmed)
 
     def fail(self, error: Exception, partial: Any = None) -> None:
         """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first."""
         self.failure = self.failure or error
         self.cancel()
-        self._close(Failed(error), lambda _end: self.settle(error, partial))
+        self._stop_inputs(Failed(error), lambda _end: self._settle(error, partial))
 
     def crash(self, error: Exception) -> None:
-        """The module failed: fail what it reads from, then end what reads from it, with the same exception."""
+        """The module failed: fail what it reads from, then end what reads from it, both with the error."""
         if self.failure is not None:
             attach(self.failure, error)
             return
         self.failure = error
         self.cancel()
-        self._close(Failed(error), lambda _end: self._end_outputs(error))
+        self._stop_inputs(Failed(error), lambda _end: self._give_up(error))
 
-    def _end_outputs(self, error: Exception) -> None:
-        for edge in self.outputs:
-            edge.finish(error)
-        if not self.outputs:
-            self.settle(error, None)
+    def _stop_inputs(self, cause: Ending, then: Callable[[Ending], object]) -> None:
+        """Stop all inputs, and `then(end)` when all have confirmed. This thread is not stopped with the module."""
+        Thread(self._stopping(cause, then), self.run.failed).start()
 
-    def settle(self, error: Exception | None, result: Any) -> None:
-        """A sink has its result. A bridge hears of it here."""
-        self._settle(error, result)
-
-    def _close(self, cause: Ending, then: Callable[[Ending], object]) -> None:
-        """Stop all inputs, and `then(end)` when all have confirmed; it is not stopped with the module."""
-        Thread(self._closing(cause, then), self._broken).start()
-
-    async def _closing(self, cause: Ending, then: Callable[[Ending], object]) -> None:
+    async def _stopping(self, cause: Ending, then: Callable[[Ending], object]) -> None:
         left = [edge for edge in self._of_this_form(self.inputs) if edge.ended is None]
         first = cause
         for confirmed in [edge.stop(cause) for edge in left]:
-            answer: Answer = await confirmed
+            answer = await confirmed
             if isinstance(answer, Failed):
-                first = (
-                    Failed(attach(first.error, answer.error)) if isinstance(first, Failed) else answer
-                )
+                first = Failed(attach(first.error, answer.error)) if isinstance(first, Failed) else answer
         then(first)
-
-    def _broken(self, error: Exception) -> None:
-        raise AssertionError("closing does not fail") from error
-
-
-__all__ = ["Module", "end_of", "tracked"]

@@ -12,16 +12,20 @@ from penstock.pull.dataflow.variable import Variable
 class Thread:
     """Runs a coroutine until it awaits a variable that is not bound, and goes on when it is.
 
-    failed: called with what the coroutine raises.
+    failed: called with what the coroutine raises. over: called with the thread when it has returned.
     """
 
-    __slots__ = ("_coroutine", "_failed", "_runs", "_stopped", "_wakes")
+    __slots__ = ("_coroutine", "_failed", "_over", "_runs", "_stopped", "_wakes")
 
     def __init__(
-        self, coroutine: Coroutine[Variable[Any], Any, Any], failed: Callable[[Exception], object]
+        self,
+        coroutine: Coroutine[Variable[Any], Any, Any],
+        failed: Callable[[Exception], object],
+        over: Callable[[Thread], object] | None = None,
     ) -> None:
         self._coroutine = coroutine
         self._failed = failed
+        self._over = over
         self._runs = False
         self._stopped = False
         self._wakes = self._wake  # one bound method, not one for each value
@@ -30,16 +34,11 @@ class Thread:
         """Run it for the first time."""
         self._wake(None)
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Let it never go on; what it holds in `finally` is done."""
         self._stopped = True
         if not self._runs:
             self._coroutine.close()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether it has returned, raised or was stopped."""
-        return self._stopped
 
     def _wake(self, _value: object) -> None:
         if self._stopped:
@@ -49,6 +48,8 @@ class Thread:
             waits_for = self._coroutine.send(None)
         except StopIteration:
             self._stopped = True
+            if self._over is not None:
+                self._over(self)
             return
         except Exception as error:
             self._stopped = True
