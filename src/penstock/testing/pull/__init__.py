@@ -1,4 +1,4 @@
-"""Tools for tests of pull-streams: virtual time, random order, reference modules, and checks of any module."""
+"""Tests of pull-streams: virtual time, random order, reference modules, checks of any module."""
 
 from penstock.testing.pull.check_sink import check_sink
 from penstock.testing.pull.check_source import check_source

@@ -8,7 +8,7 @@ from typing import Literal
 
 from penstock.pull.module import Module
 from penstock.pull.pieces import Source
-from penstock.pull.protocol import AnswerTo, End, Read
+from penstock.pull.protocol import AnswerTo, End
 
 Pending = Literal["ends", "values", "left"]
 """What becomes of asks that pend when the source is told to stop: it answers them by the end, or still

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -22,8 +22,9 @@ C = TypeVar("C")
 class ModuleFailed(AssertionError):
     """A module under test did something wrong.
 
-    rule: the number of the rule that it broke, where it is one of the protocol; else a word for what is wrong.
-    parameters: what the modules around it did. seed: of the order; None for the usual one. trace: at its edges.
+    rule: the number of the rule that it broke, where it is one of the protocol; else a word for it.
+    parameters: what the modules around it did. trace: at its edges.
+    seed: of the order; None for the usual one.
     """
 
     def __init__(self, rule: str, text: str, *, parameters: str, seed: int | None, trace: str) -> None:
@@ -37,7 +38,7 @@ class ModuleFailed(AssertionError):
 
 @dataclass(eq=False)
 class Trial:
-    """What a run of a pipeline around the module under test came to. left: timers and tasks, when it had finished."""
+    """A run of a pipeline around the module under test. left: timers and tasks after its end."""
 
     parameters: str
     seed: int | None
@@ -106,7 +107,7 @@ class Trial:
 def try_out(
     pipeline: Pipeline, recorder: Recorder, *, parameters: str, seed: int | None, window: int | None = None
 ) -> Trial:
-    """Run a pipeline until it has finished or nothing more happens. seed: of the order; None: the usual one."""
+    """Run a pipeline until it has finished or nothing more happens. seed: of the order, None for the usual."""
     runtime = VirtualRuntime() if seed is None else RandomRuntime(seed)
     run = Run(runtime, window=window)
     trial = Trial(parameters, seed, recorder, run)

@@ -111,10 +111,10 @@ class VirtualRuntime(Runtime):
     def pass_to_next(self) -> bool:
         """Let time pass until something happens; False where nothing will."""
         due = self._next_due()
-        if self._virtual is not None and (seconds := self._patience(due)):
-            if self._virtual.wait_outside(seconds):
-                self._turn()
-                return True
+        seconds = self._patience(due)
+        if self._virtual is not None and seconds and self._virtual.wait_outside(seconds):
+            self._turn()
+            return True
         if due is None:
             return False
         self._go_to(due)
