@@ -386,6 +386,54 @@ class NotSorted(PenstockError):
     code = "P640"
 
 
+class NoValue(PenstockError):
+    """A stream that must have a value was empty."""
+
+    code = "P650"
+
+
+class WrongValue(PenstockError, TypeError):
+    """A module was given a value of a type that it cannot work with."""
+
+    code = "P651"
+
+
+class UnwritableFile(PenstockError):
+    """A file cannot be created or written."""
+
+    code = "P652"
+
+
+class LineTooLong(PenstockError):
+    """More bytes came than a line may have, and its end was not among them."""
+
+    code = "P653"
+
+
+class UndecodableText(PenstockError):
+    """Bytes are no text of the encoding that was said."""
+
+    code = "P654"
+
+
+class ConnectionFailed(PenstockError):
+    """A connection cannot be made, or an address not be listened on."""
+
+    code = "P655"
+
+
+class ConnectionLost(PenstockError):
+    """A connection broke before both sides had said that they were done."""
+
+    code = "P656"
+
+
+class ProcessFailed(PenstockError):
+    """A process could not be started, or ended with an error."""
+
+    code = "P657"
+
+
 # --- tools for tests: P9xx ----------------------------------------------------------------
 
 
