@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.pull.asking import Asking
-from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink
-from penstock.pull.protocol import End
+from penstock.pull.sinks.whole import Taking, whole
 
 
 def collect(*, batch: int = 1) -> Sink:
     """All values, as a list. Where the stream fails, `Run.partial` holds those before.
+
+    It holds them all in memory; `to_file` and `for_each` do not.
 
     batch: values asked for by one request; see `Asking`.
 
@@ -21,15 +21,8 @@ def collect(*, batch: int = 1) -> Sink:
     ['a', 'b', 'c']
     """
 
-    def open(module: Module, edge: Edge) -> None:
+    def begin(_module: Module) -> Taking:
         found: list[Any] = []
+        return found.extend, lambda: found
 
-        def over(end: End) -> None:
-            if end is True:
-                module.done(found)
-            else:
-                module.fail(end, found)
-
-        Asking(edge, found.extend, over, batch=batch).start()
-
-    return Sink.of("collect", open)
+    return whole("collect", begin, batch=batch)

@@ -1,0 +1,23 @@
+"""Octets: the only values that files, sockets and processes take."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from penstock.errors import WrongValue
+from penstock.pull.module import Module
+
+Octets: TypeAlias = bytes | bytearray | memoryview
+
+
+def octets(module: Module, value: object) -> Octets:
+    """The value, where it is bytes. Raises `WrongValue` otherwise."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return value  # pyright: ignore[reportUnknownVariableType] (of any format)
+    raise WrongValue(
+        f"{module.name}() was given {type(value).__name__}, and takes bytes",
+        where=[module.place],
+        why=f"The value is {value!r:.60}.",
+        fix="join_lines() makes bytes of lines of text; map(str.encode) of any text",
+        value_type=type(value).__name__,
+    )

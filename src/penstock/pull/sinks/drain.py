@@ -1,0 +1,126 @@
+"""drain: read everything, and have a function called with each value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import Place
+from penstock.pull.asking import Asking
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Sink, SinkPart
+from penstock.pull.protocol import End
+from penstock.pull.sinks.whole import drop
+
+
+def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) -> Drain:
+    """Read everything; `function(value)` is called with each value, in order. The result is None.
+
+    Where it returns False, no further value is wanted: upstream is aborted, and that is a normal end
+    (the original gave its caller `true` instead). What it raises fails upstream and is the result.
+    `drain(...).abort()` ends it from outside.
+
+    batch: values asked for by one request; see `Asking`.
+
+    >>> from penstock.pull import pull, values
+    >>> seen = []
+    >>> pull(values("abc"), drain(seen.append)).run()
+    >>> seen
+    ['a', 'b', 'c']
+    """
+    aborts = Aborts()
+
+    def open(module: Module, edge: Edge) -> None:
+        _Draining(module, edge, function, batch, aborts).start()
+
+    return Drain(SinkPart("drain", Place.of_caller(), open), aborts=aborts)
+
+
+@dataclass(eq=False)
+class Aborts:
+    """What `abort` has said, and to whom. An abort is for good: runs that begin later end at once."""
+
+    cause: End | None = None
+    at_work: set[_Draining] = field(default_factory=set["_Draining"])
+
+    def abort(self, cause: End) -> None:
+        if self.cause is None:
+            self.cause = cause
+            for draining in tuple(self.at_work):
+                draining.abort(cause)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Drain(Sink):
+    """The sink that `drain` makes; `pull(transformer, drain())` is composed of it and stops with it."""
+
+    aborts: Aborts = field(kw_only=True)
+
+    def abort(self, error: Exception | None = None) -> None:
+        """End all runs of this sink, those that begin later too: aborted, or failed with `error`.
+
+        May be called at any time in the thread of the pipeline, also within the function;
+        upstream hears of it once. Calls after the first do nothing.
+        """
+        self.aborts.abort(error if error is not None else True)
+
+
+class _Draining:
+    """One run of a `drain`."""
+
+    def __init__(
+        self,
+        module: Module,
+        edge: Edge,
+        function: Callable[[Any], object] | None,
+        batch: int,
+        aborts: Aborts,
+    ) -> None:
+        self._module = module
+        self._function = function
+        self._aborts = aborts
+        self._asking = Asking(edge, self._take if function is not None else drop, self._over, batch=batch)
+        self._aborted = False
+
+    def start(self) -> None:
+        if self._aborts.cause is not None:
+            self._finish(self._aborts.cause)
+            return
+        self._aborts.at_work.add(self)
+        self._module.closing(self._close)
+        self._asking.start()
+
+    def abort(self, cause: End) -> None:
+        if not self._aborted:
+            self._aborted = True
+            self._asking.stop()
+            self._module.enter(self._finish, cause)
+
+    def _take(self, values: list[Any]) -> None:
+        function = self._function
+        assert function is not None
+        for value in values:
+            enough = function(value) is False
+            if self._aborted:
+                return
+            if enough:
+                self._aborted = True
+                self._asking.stop()
+                self._finish(True)
+                return
+
+    def _over(self, end: End) -> None:
+        self._aborted = True
+        self._finish(end)
+
+    def _finish(self, end: End) -> None:
+        if end is True:
+            self._module.done()
+        else:
+            self._module.fail(end)
+
+    def _close(self, _error: Exception | None, closed: Callable[[], object]) -> None:
+        self._aborts.at_work.discard(self)
+        closed()

@@ -1,0 +1,151 @@
+"""for_each: have a function called with each value, and wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable, iscoroutine
+from typing import Any
+
+from penstock.errors import CallCancelled
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.options import whole
+from penstock.pull.pieces import Sink
+from penstock.pull.protocol import End, attach
+from penstock.pull.runtime import Cancellable
+from penstock.pull.sinks.working import Working
+
+
+def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool = False) -> Sink:
+    """Call `function(value)` with each value, and wait for what it answers where that can be awaited.
+
+    It is called in the order of the values, with up to `width` calls under way; the next one is
+    made when one is done. The result is None, when all calls are done.
+
+    What a call raises fails upstream and is the result. Then, and where the stream fails or is stopped,
+    values that wait for their call are dropped, and the end is told when no call is under way any more.
+
+    width:  calls under way at once. No more values are asked for than that, or than keep everything
+            upstream at work.
+    cancel: calls under way when the stream fails or is stopped are cancelled; by default they are awaited.
+
+    >>> import asyncio
+    >>> from penstock.pull import pull, values
+    >>> async def store(row):
+    ...     await asyncio.sleep(0)
+    ...     print("stored", row)
+    >>> pull(values([1, 2]), for_each(store)).run()
+    stored 1
+    stored 2
+    """
+    whole("for_each", "width", width, least=1)
+
+    def open(module: Module, edge: Edge) -> None:
+        _Calling(module, edge, function, width, cancel).start()
+
+    return Sink.of("for_each", open)
+
+
+class _Calling:
+    """One run of a `for_each`."""
+
+    def __init__(
+        self, module: Module, edge: Edge, function: Callable[[Any], object], width: int, cancel: bool
+    ) -> None:
+        self._module = module
+        self._function = function
+        self._working = Working(edge, self._call, self._over, width=width)
+        self._calls: set[_Call] = set()
+        self._cancel = cancel
+        self._closed: Callable[..., object] | None = None
+        self._failure: Exception | None = None
+
+    def start(self) -> None:
+        self._module.closing(self._close)
+        self._working.start()
+
+    def _call(self, value: Any, finished: Callable[[], None]) -> None:
+        answer = self._function(value)
+        if not isawaitable(answer):
+            finished()
+            return
+
+        def done(error: Exception | None) -> None:
+            self._calls.discard(call)
+            if error is not None:
+                self._failed(error)
+            elif self._closed is None:
+                self._module.guard(finished)
+            self._look()
+
+        call = _Call(self._module, answer, done)
+        self._calls.add(call)
+
+    def _failed(self, error: Exception) -> None:
+        if self._closed is None and self._module.failure is None:
+            self._stop()
+            self._module.fail(error)
+        else:
+            self._failure = error if self._failure is None else attach(self._failure, error)
+
+    def _over(self, end: End) -> None:
+        if end is True:
+            self._module.done()
+        else:
+            self._stop()
+            self._module.fail(end)
+
+    def _stop(self) -> None:
+        self._working.stop()
+        if self._cancel:
+            for call in tuple(self._calls):
+                call.cancel()
+
+    def _close(self, _error: Exception | None, closed: Callable[..., object]) -> None:
+        self._closed = closed
+        self._stop()
+        self._look()
+
+    def _look(self) -> None:
+        if self._closed is not None and not self._calls:
+            closed, self._closed = self._closed, None
+            closed(self._failure)
+
+
+class _Call:
+    """A task that is waited for also where it was cancelled, and after the module has failed."""
+
+    def __init__(
+        self, module: Module, answer: Awaitable[Any], done: Callable[[Exception | None], object]
+    ) -> None:
+        self._module = module
+        self._done = done
+        self._begun = False
+        self._cancelled = False
+        self._answer = answer
+        self._task: Cancellable = module.run.runtime.spawn(self._run(), lambda error, _result: done(error))
+
+    async def _run(self) -> None:
+        import asyncio
+
+        self._begun = True
+        try:
+            await self._answer
+        except asyncio.CancelledError:
+            if self._cancelled:
+                return
+            raise CallCancelled(
+                f"a call of {self._module.name!r} was cancelled",
+                where=[self._module.place],
+                why="The pipeline had not cancelled it: the function, or what it awaits, was elsewhere.",
+                fix="catch asyncio.CancelledError in the function, or stop the pipeline instead",
+            ) from None
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            self._task.cancel()
+            if not self._begun:  # such a task ends without a word
+                if iscoroutine(self._answer):
+                    self._answer.close()
+                self._done(None)
