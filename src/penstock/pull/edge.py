@@ -25,7 +25,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.pull.protocol import AnswerTo, BatchRead, End, Read, attach
+from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach
 
 if TYPE_CHECKING:
     from penstock.pull.module import Module
@@ -79,6 +79,7 @@ class Edge:
         *,
         batches: bool = False,
         linear: bool = False,
+        layer: Layer = 3,
         depth: int = 0,
     ) -> None:
         self.upper = upper
@@ -91,6 +92,7 @@ class Edge:
         self._read: Any = read
         self._batches = batches
         self._linear = linear
+        self._layer = layer
         self._asked: Call | None = None  # of a linear module, the one request it works on
         self._count = 0
         self._pending: deque[Call] = deque()
@@ -141,6 +143,11 @@ class Edge:
         """Whether the module upstream was told to stop and has not confirmed."""
         return self._stop is not None and self._end is None
 
+    @property
+    def stop_arrived(self) -> bool:
+        """Whether the module upstream was told to stop before it had ended by itself."""
+        return self._stop is not None
+
     # -- upstream -------------------------------------------------------------------------------
 
     def _arrive(self, call: Call) -> None:
@@ -155,6 +162,9 @@ class Edge:
         if call.abort is not None:
             self._stop = call
             self.upper.run.stopping(self)
+            if self._layer == 1:
+                when_all([*self.upper.inputs], call.abort, partial(self._answered, call))
+                return
         elif self._linear:
             if self._asked is not None:
                 return
@@ -163,11 +173,12 @@ class Edge:
 
     def _tell(self, call: Call) -> None:
         """Call the module upstream."""
+        abort = True if call.abort and self._layer == 2 else call.abort
         try:
             if self._batches:
-                self._read(call.abort, partial(self._answered, call), call.most or 1)
+                self._read(abort, partial(self._answered, call), call.most or 1)
             else:
-                self._read(call.abort, partial(self._answered, call))
+                self._read(abort, partial(self._answered, call))
         except Exception as error:
             self.upper.crash(error)
 

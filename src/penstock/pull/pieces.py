@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import Place
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
-from penstock.pull.protocol import BatchRead, Read
+from penstock.pull.protocol import BatchRead, Layer, Read
 
 if TYPE_CHECKING:
     from penstock.pull.pipeline import Pipeline
@@ -37,6 +37,7 @@ class SourcePart(Part):
     """open:    makes the `read` of a new module.
     batches: `read` is a `BatchRead`.
     linear:  it must not be asked again before it has answered; an abort may come at any time.
+    layer:   requests that it understands, see `Layer`; the edge acts for it where it does not.
     width:   how many requests it works on at once while others wait; 0 where it answers at once.
     """
 
@@ -44,6 +45,7 @@ class SourcePart(Part):
     batches: bool = False
     linear: bool = False
     width: int = 0
+    layer: Layer = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -54,6 +56,7 @@ class TransformerPart(Part):
     batches: bool = False
     linear: bool = False
     width: int = 0
+    layer: Layer = 3
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,9 +106,10 @@ class Source:
         batches: bool = False,
         linear: bool = False,
         width: int = 0,
+        layer: Layer = 3,
     ) -> Source:
         """A primitive source, named at the caller's line. Parameters: see `SourcePart`."""
-        return cls(SourcePart(name, Place.of_caller(), open, batches, linear, width))
+        return cls(SourcePart(name, Place.of_caller(), open, batches, linear, width, layer))
 
     def open_in(self, run: Run) -> Edge:
         """Open new modules of it in a run; the edge to read from."""
@@ -119,6 +123,7 @@ class Source:
             read,
             batches=self.part.batches,
             linear=self.part.linear,
+            layer=self.part.layer,
             depth=self.part.width or behind,
         )
         return open_through(run, edge, self.then)
@@ -140,9 +145,10 @@ class Transformer:
         batches: bool = False,
         linear: bool = False,
         width: int = 0,
+        layer: Layer = 3,
     ) -> Transformer:
         """A primitive transformer, named at the caller's line. Parameters: see `SourcePart`."""
-        return cls((TransformerPart(name, Place.of_caller(), open, batches, linear, width),))
+        return cls((TransformerPart(name, Place.of_caller(), open, batches, linear, width, layer),))
 
     @classmethod
     def of_kernel(cls, name: str, kernel: Callable[[], Kernel]) -> Transformer:
@@ -216,6 +222,7 @@ def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
         _opened(part.open, module, edge),
         batches=part.batches,
         linear=part.linear,
+        layer=part.layer,
         depth=part.width + (min(edge.depth, 1) if part.linear else edge.depth),
     )
 

@@ -8,22 +8,31 @@ from typing import Any
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink, Source, Transformer
-from penstock.pull.protocol import AnswerTo, End, Read
+from penstock.pull.protocol import AnswerTo, End, Layer, Read
 
 
-def source(read: Read, *, name: str = "", linear: bool = True) -> Source:
+def source(read: Read, *, name: str = "", linear: bool = True, layer: Layer = 3) -> Source:
     """A source of a function `read(abort, answer)`; see `penstock.pull.protocol`.
 
     linear: it is not asked again before it has answered. An abort may come at any time.
+    layer:  which requests it understands: 1 asks alone (the edge then confirms an abort for it), 2 aborts too
+            (a failure reaches it as an abort), 3 errors too.
 
     The function is used as it is in every run: `Source.of` is for sources that open anew.
     """
-    return Source.of(name or _name(read), lambda _module: read, linear=linear)
+    return Source.of(name or _name(read), lambda _module: read, linear=linear, layer=layer)
 
 
-def transformer(connect: Callable[[Read], Read], *, name: str = "", linear: bool = True) -> Transformer:
-    """A transformer of a function that is given the `read` upstream of it and returns its own."""
-    return Transformer.of(name or _name(connect), lambda _module, edge: connect(edge), linear=linear)
+def transformer(
+    connect: Callable[[Read], Read], *, name: str = "", linear: bool = True, layer: Layer = 3
+) -> Transformer:
+    """A transformer of a function that is given the `read` upstream of it and returns its own.
+
+    linear, layer: see `source`. For a transformer of layer 1 the edge stops what is upstream of it.
+    """
+    return Transformer.of(
+        name or _name(connect), lambda _module, edge: connect(edge), linear=linear, layer=layer
+    )
 
 
 def sink(connect: Callable[[Read], Any], *, name: str = "") -> Sink:

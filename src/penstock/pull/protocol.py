@@ -31,6 +31,9 @@ class AnswerTo(Protocol):
     def __call__(self, end: End | None, value: Any = None, /) -> object: ...
 
 
+Layer = Literal[1, 2, 3]
+"""What a module takes part in: 1 asks alone, 2 aborts too, 3 errors too."""
+
 Read = Callable[[End | None, AnswerTo], object]
 """A module upstream, as modules are written: an `Edge` always gives an answer function."""
 
