@@ -8,6 +8,9 @@ Independent of flows. `protocol` says what the modules of a pipeline say to each
 other, `edge` what stands between them, `pieces` how to write one.
 """
 
+from penstock.pull.bridges.from_queue import from_queue
+from penstock.pull.bridges.iterators import aiter_values, iter_values
+from penstock.pull.bridges.to_queue import to_queue
 from penstock.pull.compose import pull
 from penstock.pull.deferred.defer import defer
 from penstock.pull.deferred.duplex import DeferredDuplex
@@ -17,12 +20,23 @@ from penstock.pull.deferred.transformer import DeferredTransformer
 from penstock.pull.fan_in.many import Many, many
 from penstock.pull.fan_in.merge import merge
 from penstock.pull.fan_in.sorted_merge import sorted_merge
+from penstock.pull.fan_out.fork import fork
+from penstock.pull.fan_out.tee import tee
+from penstock.pull.pair import duplex_pair, pair
 from penstock.pull.pieces import Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline
 from penstock.pull.plain import sink, source, transformer
 from penstock.pull.probe import Recorder, probe, probe_around
 from penstock.pull.run import Run
 from penstock.pull.sinks.collect import collect
+from penstock.pull.sinks.concat import concat
+from penstock.pull.sinks.drain import drain
+from penstock.pull.sinks.find import find
+from penstock.pull.sinks.for_each import for_each
+from penstock.pull.sinks.last import last
+from penstock.pull.sinks.log import log
+from penstock.pull.sinks.on_end import on_end
+from penstock.pull.sinks.reduce import reduce
 from penstock.pull.sources.cat import cat
 from penstock.pull.sources.count import count
 from penstock.pull.sources.empty import empty
@@ -33,6 +47,7 @@ from penstock.pull.sources.keys import keys
 from penstock.pull.sources.once import once
 from penstock.pull.sources.pushable import Pushable, pushable
 from penstock.pull.sources.values import values
+from penstock.pull.together import together
 from penstock.pull.transformers.abortable import Abortable, abortable
 from penstock.pull.transformers.async_map import async_map
 from penstock.pull.transformers.batch import batch, unbatch
@@ -69,36 +84,50 @@ __all__ = [
     "Source",
     "Transformer",
     "abortable",
+    "aiter_values",
     "async_map",
     "batch",
     "cat",
     "catch",
     "collect",
+    "concat",
     "count",
     "defer",
+    "drain",
+    "duplex_pair",
     "eager",
     "empty",
     "error",
     "filter",
     "filter_not",
+    "find",
     "flat_map",
     "flatten",
+    "for_each",
+    "fork",
+    "from_queue",
     "high_watermark",
     "infinite",
+    "iter_values",
     "iterate",
     "keys",
+    "last",
     "limit",
+    "log",
     "many",
     "map",
     "merge",
     "non_unique",
+    "on_end",
     "once",
+    "pair",
     "paramap",
     "probe",
     "probe_around",
     "pull",
     "pushable",
     "recent",
+    "reduce",
     "sink",
     "skip",
     "skip_while",
@@ -108,9 +137,12 @@ __all__ = [
     "take",
     "take_while",
     "tap",
+    "tee",
     "throttle",
     "through",
     "timeout",
+    "to_queue",
+    "together",
     "transformer",
     "unbatch",
     "unique",

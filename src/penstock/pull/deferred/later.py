@@ -15,7 +15,7 @@ P = TypeVar("P", Source, Transformer, Sink, Duplex)
 
 
 class Later(Generic[P]):
-    """A piece of one kind, to be told once. Runs that have started are connected then, others when they start."""
+    """A piece of one kind, to be told once. Runs are connected then, later ones at their start."""
 
     def __init__(self, kind: type[P], place: Place) -> None:
         self._kind = kind

@@ -1,0 +1,1 @@
+"""Bridges: pull-streams from and to Python's iterators and queues."""
