@@ -30,7 +30,9 @@ class Recorder:
     def withdraw(self, port: AnswerPort, index: int) -> None:
         """Take back the last answer to a request: its module gives another, too late."""
         events = self.events
-        at = [at for at, e in enumerate(events) if isinstance(e, Answer) and (e.port, e.index) == (port, index)]
+        at = [
+            at for at, e in enumerate(events) if isinstance(e, Answer) and (e.port, e.index) == (port, index)
+        ]
         for last in at[-1:]:
             del events[last]
 

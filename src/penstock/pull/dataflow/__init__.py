@@ -9,6 +9,7 @@ what stands in such a stream, `variable` what a dataflow variable is, `bridge` h
 form work in the other.
 """
 
+from penstock.pull.dataflow.bridge import as_callback, as_dataflow
 from penstock.pull.dataflow.compose import pull
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import DONE, Abort, Ask, Cell, Done, Fail, Failed, FailIndication, Value
@@ -40,6 +41,8 @@ __all__ = [
     "Value",
     "Values",
     "Variable",
+    "as_callback",
+    "as_dataflow",
     "collect",
     "count",
     "drain",

@@ -43,13 +43,14 @@ def pull(*pieces: Piece) -> Source | Transformer | Sink | Pipeline:
 def _join(left: Source | Transformer, right: Piece) -> Source | Transformer | Sink | Pipeline:
     if isinstance(right, Sink):
         if isinstance(left, Transformer):
-            return Sink(right.name, right.place, right.open, left.then + right.before)
+            before, width = left.then + right.before, left.width + right.width
+            return Sink(right.name, right.place, right.open, before, width, right.bridged)
         # A run opens a source and has a sink read from it, whatever their form.
         return Pipeline((Segment(cast("callback.Source", left), cast("callback.Sink", right)),))
     assert isinstance(right, Transformer)
     if isinstance(left, Source):
         return Source(left.name, left.place, left.open, left.then + right.then)
-    return Transformer(left.name, left.place, left.then + right.then)
+    return Transformer(left.name, left.place, left.then + right.then, left.width + right.width)
 
 
 def _misplaced(piece: Piece, at: int, why: str, place: Place) -> NoReturn:

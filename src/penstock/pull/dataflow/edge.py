@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from penstock.pull.dataflow.messages import (
     DONE,
@@ -28,7 +28,6 @@ from penstock.pull.dataflow.messages import (
     Failed,
     FailIndication,
     Request,
-    Stop,
     Value,
     end_of,
     stop_for,
@@ -75,13 +74,15 @@ class Edge:
 
     upper, lower: the modules that it joins.
     requests:     the stream as the module upstream reads it.
-    window:       how many requests at once keep every module upstream at work; at least 1.
+    depth:        of how many requests every module upstream has something to work on at once.
+    window:       how many of them to make at once: the depth, if the run says nothing else; at least 1.
     """
 
-    def __init__(self, upper: Module, *, window: int = 1) -> None:
+    def __init__(self, upper: Module, *, depth: int = 0) -> None:
         self.upper = upper
         self.lower: Module | None = None
-        self.window = max(window, 1)
+        self.depth = depth
+        self.window = max(upper.run.window or depth, 1)
         self.requests: Variable[Cell[UpperRequest]] = Variable()
         self.seen_above: Watch | None = None
         self.seen_below: Watch | None = None
@@ -92,6 +93,7 @@ class Edge:
         self._dropped: list[_Pending] = []
         self._stop: _Pending | None = None
         self._end: End | None = None
+        self._failed: Exception | None = None
         self._stopped_below = False
         self._confirmed: Variable[Answer] | None = None
         upper.outputs.append(tracked(self))
@@ -162,17 +164,23 @@ class Edge:
         if pending.answered:
             self._too_late(pending, answer)
             return
-        pending.answered = True
-        if self.seen_above is not None:
+        confirms = self._stop is pending
+        if self.seen_above is not None and (isinstance(answer, Value) or not confirms):
             self.seen_above.answer(pending.index, answer)
-        if not isinstance(answer, Value):
-            if self._stop is None or self._stop is pending:
-                self.finish(end_of(answer))
-        elif self._stop is None:
-            self._pass_on(pending, answer)
-        elif self._stop is pending:
-            self._broke("P5", pending)
-            self.finish(True)
+        if isinstance(answer, Value):
+            pending.answered = True
+            if self._stop is None:
+                self._pass_on(pending, answer)
+            elif confirms:
+                self._broke("P5", pending)
+                self.finish(True)
+            return
+        if not confirms:
+            pending.answered = True
+            if isinstance(answer, Failed):
+                self._failed = self._failed or answer.error
+        if confirms or self._stop is None:
+            self.finish(end_of(answer))
 
     def _too_late(self, pending: _Pending, answer: Answer) -> None:
         """The end has answered it, while it waited: nobody hears this."""
@@ -202,9 +210,10 @@ class Edge:
         """The stream has ended: answer what waits. For the module upstream, when it fails."""
         if self._end is not None:
             return
-        cause = _cause(self._stop.request) if self._stop is not None else DONE
-        if isinstance(cause, Failed):
-            end = attach(cause.error, end) if isinstance(end, Exception) else cause.error
+        # The module may have failed before it heard of the stop: then it has answered an ask by its error.
+        cause = self._failed or (end_of(_cause(self._stop.request)) if self._stop is not None else None)
+        if isinstance(cause, Exception):
+            end = attach(cause, end) if isinstance(end, Exception) else cause
         self._end = end
         waiting, self._pending = self._pending, deque()
         for pending in waiting:

@@ -16,7 +16,7 @@ class Cell(Generic[T]):
     """A list's first element and the rest, which is known when its variable is bound."""
 
     head: T
-    tail: Variable[Cell[T]] = field(default_factory=Variable)
+    tail: Variable[Cell[T]] = field(default_factory=lambda: Variable[Cell[T]]())
 
 
 # --- answers -------------------------------------------------------------------------------
@@ -56,14 +56,14 @@ Answer = Value | Done | Failed
 class Ask:
     """Asks for a value."""
 
-    answer: Variable[Answer] = field(default_factory=Variable)
+    answer: Variable[Answer] = field(default_factory=Variable[Answer])
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
     """No more values are wanted. The answer confirms that everything upstream has ended."""
 
-    answer: Variable[Answer] = field(default_factory=Variable)
+    answer: Variable[Answer] = field(default_factory=Variable[Answer])
 
     @property
     def cause(self) -> Ending:
@@ -75,7 +75,7 @@ class Fail:
     """The stream fails, with this error. Confirmed like an abort."""
 
     error: Exception
-    answer: Variable[Answer] = field(default_factory=Variable)
+    answer: Variable[Answer] = field(default_factory=Variable[Answer])
 
     @property
     def cause(self) -> Ending:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Told = Callable[[Exception | None, Any], object]
+"""Hears of a sink's result: `told(None, result)`, or `told(error, partial)`."""
+
 
 class Module(module.Module):
     """What the threads of a module get of the pipeline they run in.
@@ -25,6 +28,9 @@ class Module(module.Module):
     An exception in any of its threads fails the module: its other threads are stopped, its
     inputs failed, and when these have confirmed, its outputs end with the exception.
     """
+
+    told: Told | None = None
+    """Of a sink within a module of the callback form: what hears of its result in the run's stead."""
 
     # -- threads --------------------------------------------------------------------------------
 
@@ -93,8 +99,14 @@ class Module(module.Module):
         self.cancel()
         self._stop_inputs(Failed(error), lambda _end: self._give_up(error))
 
+    def _settle(self, error: Exception | None, result: Any) -> None:
+        super()._settle(error, result)
+        if self.told is not None:
+            told, self.told = self.told, None
+            told(error, result)
+
     def _stop_inputs(self, cause: Ending, then: Callable[[Ending], object]) -> None:
-        """Stop all inputs, and `then(end)` when all have confirmed. This thread is not stopped with the module."""
+        """Stop all inputs, and `then(end)` when all have confirmed. It goes on where the module has failed."""
         Thread(self._stopping(cause, then), self.run.failed).start()
 
     async def _stopping(self, cause: Ending, then: Callable[[Ending], object]) -> None:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Place
 from penstock.pull.dataflow.edge import Edge
-from penstock.pull.dataflow.module import Module
+from penstock.pull.dataflow.module import Module, Told
 from penstock.pull.dataflow.requests import Requests
 from penstock.pull.dataflow.variable import Variable
 
 if TYPE_CHECKING:
+    from penstock.pull.module import Module as CallbackModule
+    from penstock.pull.pieces import Sink as CallbackSink
     from penstock.pull.run import Run
 
 Running = Coroutine[Variable[Any], Any, Any]
@@ -41,7 +43,7 @@ class Source:
 
         def open(run: Run) -> Edge:
             module = Module(run, name, place)
-            edge = Edge(module, window=run.window or width)
+            edge = Edge(module, depth=width)
             module.thread(thread(module, Requests(edge.requests)))
             return edge
 
@@ -54,11 +56,12 @@ class Source:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Transformer:
-    """A module that reads and is read from; or several, one after the other."""
+    """A module that reads and is read from; or several, one after the other. width: that of all together."""
 
     name: str
     place: Place
     then: tuple[Step, ...]
+    width: int = 0
 
     @classmethod
     def of(
@@ -70,38 +73,52 @@ class Transformer:
         def open(run: Run, upstream: Edge) -> Edge:
             module = Module(run, name, place)
             module.connect(upstream)
-            edge = Edge(module, window=run.window or width + upstream.window)
+            edge = Edge(module, depth=width + upstream.depth)
             module.thread(thread(module, Requests(edge.requests), upstream))
             return edge
 
-        return cls(name, place, (open,))
+        return cls(name, place, (open,), width)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sink:
-    """A module that reads; or transformers followed by one. open: opens a new one behind an edge."""
+    """A module that reads; or transformers followed by one.
+
+    open:    opens a new one behind an edge.
+    width:   of the transformers.
+    bridged: the sink of the callback form that it is, if it is one.
+    """
 
     name: str
     place: Place
-    open: Callable[[Run, Edge], object]
+    open: Callable[[Run, Edge, Told | None], CallbackModule]
     before: tuple[Step, ...] = ()
+    width: int = 0
+    bridged: CallbackSink | None = None
 
     @classmethod
     def of(cls, name: str, thread: Callable[[Module, Edge], Running]) -> Sink:
         """A sink that is a thread. It ends with `module.done(result)` or `module.fail(error, partial)`."""
         place = Place.of_caller()
 
-        def open(run: Run, upstream: Edge) -> None:
+        def open(run: Run, upstream: Edge, told: Told | None) -> Module:
             module = Module(run, name, place)
             module.connect(upstream)
-            run.sink(module)
+            if told is None:
+                run.sink(module)
+            else:
+                module.told = told
             run.runtime.enter(lambda: module.thread(thread(module, upstream)))
+            return module
 
         return cls(name, place, open)
 
-    def open_in(self, run: Run, edge: Edge) -> None:
-        """Open new modules of it in a run, reading from an edge."""
-        self.open(run, open_steps(run, edge, self.before))
+    def open_in(self, run: Run, edge: Edge, told: Told | None = None) -> CallbackModule:
+        """Open new modules of it in a run, reading from an edge; its own.
+
+        told: what hears of its result; by default that is a result of the run.
+        """
+        return self.open(run, open_steps(run, edge, self.before), told)
 
 
 Piece = Source | Transformer | Sink

@@ -64,9 +64,7 @@ def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
 class _Watcher:
     """Records for one edge, under the ports of one interface."""
 
-    def __init__(
-        self, recorder: Recorder, edge: Edge, down: trace.RequestPort, up: trace.AnswerPort
-    ) -> None:
+    def __init__(self, recorder: Recorder, edge: Edge, down: trace.RequestPort, up: trace.AnswerPort) -> None:
         self._recorder = recorder
         self._edge = edge
         self._down: trace.RequestPort = down

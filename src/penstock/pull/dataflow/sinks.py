@@ -13,7 +13,7 @@ from penstock.pull.dataflow.pieces import Sink
 
 
 class Values:
-    """`async for value in Values(edge)`: asks with as many requests in flight as are useful, and hands on the values.
+    """`async for value in Values(edge)`: keeps as many requests in flight as are useful.
 
     end: how the stream ended; None before, and where the loop was left.
     """
@@ -61,7 +61,7 @@ def for_each(function: Callable[[Any], object]) -> Sink:
 
 
 def reduce(function: Callable[[Any, Any], Any], start: Any) -> Sink:
-    """`function(so_far, value)` over all values, from `start`; where the stream fails, `Run.partial` has what was."""
+    """`function(so_far, value)` over all values, from `start`; that of a failed stream is `Run.partial`."""
 
     async def thread(module: Module, upstream: Edge) -> None:
         coming, so_far = Values(upstream), start

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from types import CoroutineType
+from typing import Any, cast
 
 from penstock.errors import ForeignAwait, Place
 from penstock.pull.dataflow.variable import Variable
@@ -65,14 +66,15 @@ class Thread:
             self._await_nothing_else()
 
     def _await_nothing_else(self) -> None:
-        code = self._coroutine.cr_code  # type: ignore[attr-defined]
-        frame = self._coroutine.cr_frame  # type: ignore[attr-defined]
-        place = Place(code.co_filename, frame.f_lineno if frame else code.co_firstlineno, code.co_name)
+        running = cast(CoroutineType[Any, Any, Any], self._coroutine)
+        name, frame = running.cr_code.co_name, running.cr_frame
+        assert frame is not None, "it is suspended"
+        place = Place(frame.f_code.co_filename, frame.f_lineno, name)
         self._stopped = True
         self._coroutine.close()
         self._failed(
             ForeignAwait(
-                f"the dataflow thread {code.co_name!r} awaits something else than a variable",
+                f"the dataflow thread {name!r} awaits something else than a variable",
                 where=[place],
                 why="No event loop runs a dataflow thread: variables that are bound let it go on.",
                 fix="await module.task(coroutine), which is a variable of the coroutine's result",

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _UNBOUND: Any = object()
 _DEEPEST = 60
-# Bindings that may wake each other on the stack; what is woken beyond them waits until the first has returned.
+# Bindings that may wake each other on the stack; what is to be woken beyond them waits for the first.
 
 
 class Variable(Generic[T]):
@@ -59,7 +59,7 @@ class Variable(Generic[T]):
                 _WAKING.wake(then, value)
 
     def fail(self, error: Exception) -> None:
-        """Let it fail: it will have no value. Raises `AlreadyBound` if it is bound, or has failed otherwise."""
+        """Let it fail: it will have no value. Raises `AlreadyBound` if it has one, or failed otherwise."""
         if self._failure is error:
             return
         if self._value is not _UNBOUND or self._failure is not None:
