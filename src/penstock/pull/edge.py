@@ -139,6 +139,11 @@ class Edge:
         return self._stopped_below
 
     @property
+    def asked(self) -> bool:
+        """Whether requests wait for their answers."""
+        return bool(self._pending)
+
+    @property
     def stopping(self) -> bool:
         """Whether the module upstream was told to stop and has not confirmed."""
         return self._stop is not None and self._end is None
@@ -184,6 +189,8 @@ class Edge:
 
     def _answered(self, call: Call, end: End | None, value: Any = None, /) -> None:
         """What the module upstream answers a request by."""
+        if self.upper.failure is not None:
+            return  # its streams end with its failure, when what it reads from has confirmed
         if self.seen_above is not None and not (end and self._stop is call):
             self._show_answer(call, end or None, value)
         if call.state != _OPEN or self._end is not None:

@@ -10,6 +10,7 @@ from penstock.pull.run import CONFIRM_WITHIN, Run
 from penstock.pull.runtime import Runtime, running_loop
 
 if TYPE_CHECKING:
+    from penstock.pull.module import Module
     from penstock.pull.pieces import Sink, Source
 
 
@@ -23,9 +24,13 @@ class Segment:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pipeline:
-    """What `pull` makes of a source, transformers and a sink. The last segment's sink gives the result."""
+    """What `pull` makes of a source, transformers and a sink; or several of them that run as one.
+
+    results_of_all: the result is a tuple of those of all sinks, not that of the last one.
+    """
 
     segments: tuple[Segment, ...]
+    results_of_all: bool = False
 
     def run(
         self, *, window: int | None = None, fuse: bool = True, confirm_within: float | None = CONFIRM_WITHIN
@@ -68,11 +73,11 @@ class Pipeline:
         return run
 
     def _build(self, run: Run) -> None:
-        self.open_in(run)
+        sinks = self.open_in(run)
+        if self.results_of_all:
+            run.wanted = sinks
         run.built()
 
-    def open_in(self, run: Run) -> None:
-        """Open new modules of all its pieces in a run."""
-        for segment in self.segments:
-            edge = segment.source.open_in(run)
-            segment.sink.open_in(run, edge)
+    def open_in(self, run: Run) -> tuple[Module, ...]:
+        """Open new modules of all its pieces in a run; those of its sinks."""
+        return tuple(segment.sink.open_in(run, segment.source.open_in(run)) for segment in self.segments)

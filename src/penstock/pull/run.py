@@ -9,6 +9,7 @@ from penstock.errors import EndNotConfirmed, NeverAnswered
 from penstock.pull.module import Module
 from penstock.pull.protocol import attach
 from penstock.pull.runtime import Runtime
+from penstock.pull.stuck import never_answered, not_confirmed
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,8 +50,10 @@ class Run:
         """What a sink held when its stream failed."""
         self.results: dict[Module, Any] = {}
         """Of the sinks that have settled without an error."""
+        self.wanted: tuple[Module, ...] | None = None
+        """The sinks whose results are that of the run; None: the last one's is."""
         self._confirm_within = confirm_within
-        self._edges: set[Edge] = set()
+        self._edges: dict[Edge, None] = {}
         self._stopping: dict[Edge, float] = {}
         self._sinks: set[Module] = set()
         self._main: Module | None = None
@@ -84,7 +87,7 @@ class Run:
             self._later.add(module)
 
     def opened(self, edge: Edge) -> None:
-        self._edges.add(edge)
+        self._edges[edge] = None
 
     def stopping(self, edge: Edge) -> None:
         """A module was told to stop; it has a time limit from now on."""
@@ -94,7 +97,7 @@ class Run:
 
     def closed(self, edge: Edge) -> None:
         """A stream has ended, and all its requests were answered."""
-        self._edges.discard(edge)
+        self._edges.pop(edge, None)
         self._stopping.pop(edge, None)
         upper = edge.upper
         if all(output.ended is not None for output in upper.outputs):
@@ -151,6 +154,8 @@ class Run:
             raise self.stuck()
         if self.error is not None:
             raise self.error
+        if self.wanted is not None:
+            return tuple(self.results[module] for module in self.wanted)
         return self.results[self._main] if self._main is not None else None
 
     def wait(self) -> Any:
@@ -234,23 +239,5 @@ class Run:
     def stuck(self) -> EndNotConfirmed | NeverAnswered:
         """The error that names the modules which the others wait for."""
         if self._stopping:
-            culprits = [
-                e.upper for e in self._stopping if not any(i in self._stopping for i in e.upper.inputs)
-            ]
-            names = ", ".join(dict.fromkeys(repr(module.name) for module in culprits))
-            return EndNotConfirmed(
-                f"{names} was told to stop and has not confirmed",
-                where=[module.place for module in culprits],
-                why="A module answers an abort when it has closed, and everything upstream of it.",
-                fix="let the module answer every abort and error; a longer time: confirm_within=SECONDS",
-                modules=tuple(module.name for module in culprits),
-            )
-        waiting = [e.upper for e in self._edges if not any(i in self._edges for i in e.upper.inputs)]
-        names = ", ".join(dict.fromkeys(repr(module.name) for module in waiting)) or "the sink"
-        return NeverAnswered(
-            f"the pipeline is not finished, and nothing will come from {names} by itself",
-            where=[module.place for module in waiting],
-            why="Requests wait there, and no timer, task or thread of the pipeline is left to answer them.",
-            fix="start() it and bring the values before result(), or await it beside the task that does",
-            modules=tuple(module.name for module in waiting),
-        )
+            return not_confirmed(self._stopping)
+        return never_answered(self._edges)

@@ -1,0 +1,1 @@
+"""Fan-out: one upstream for several. One file each."""

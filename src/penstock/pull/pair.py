@@ -1,0 +1,120 @@
+"""pair: a sink and a source that are joined, and duplexes made of two pairs."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from penstock.errors import AlreadyUsed, Place
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
+from penstock.pull.protocol import AnswerTo, BatchRead, End
+
+
+def pair(*, width: int = 0, name: str = "pair") -> Duplex:
+    """A sink and a source: what the sink reads comes out of the source, in the same run.
+
+    The sink asks for nothing itself: it passes on what the source is asked, and each end to the other
+    side: an abort or error of the source to what the sink reads from, whose confirmation is the source's;
+    done and errors of that to the source. The sink's own result is None, also where the stream failed:
+    the error is with those that read the source.
+
+    In a run where only one half is used nothing flows: the source has nothing to answer
+    (`NeverAnswered` names it), the sink reads nothing.
+
+    width: requests that are useful at once upstream of the sink, where something waits there.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values([1, 2]), pair(), collect()).run()
+    [1, 2]
+    """
+    place = Place.of_caller()
+    owner = object()
+
+    def joint(module: Module) -> _Joint:
+        return module.shared(owner, lambda: _Joint(name, place))
+
+    def open_source(module: Module) -> BatchRead:
+        return joint(module).read_by(module)
+
+    def open_sink(module: Module, edge: Edge) -> None:
+        joint(module).connect(module, edge)
+
+    return Duplex(
+        Source(SourcePart(name, place, open_source, batches=True, width=width)),
+        Sink(SinkPart(name, place, open_sink)),
+        name,
+        place,
+    )
+
+
+def duplex_pair(*, width: int = 0) -> tuple[Duplex, Duplex]:
+    """Two duplexes that are connected, as the two ends of a line: what one's sink reads comes out of the
+    other's source. The two directions end independently.
+
+    >>> from penstock.pull import collect, map, pull, together, values
+    >>> near, far = duplex_pair()
+    >>> echo = pull(far, map(str.upper), far)
+    >>> together(echo, pull(values("ab"), near, collect())).run()
+    (None, ['A', 'B'])
+    """
+    there, back = pair(width=width, name="duplex_pair"), pair(width=width, name="duplex_pair")
+    place = Place.of_caller()
+    return (
+        Duplex(back.source, there.sink, "duplex_pair", place),
+        Duplex(there.source, back.sink, "duplex_pair", place),
+    )
+
+
+class _Joint:
+    """The edge that the sink reads from, when it is there; until then, what the source was asked waits."""
+
+    def __init__(self, name: str, place: Place) -> None:
+        self._name = name
+        self._place = place
+        self._reader: Module | None = None
+        self._sink: Module | None = None
+        self._edge: Edge | None = None
+        self._early: deque[tuple[End | None, AnswerTo, int]] = deque()
+
+    def read_by(self, module: Module) -> BatchRead:
+        if self._reader is not None:
+            self._refuse("source")
+        self._reader = module
+        return self.read
+
+    def connect(self, sink: Module, edge: Edge) -> None:
+        if self._sink is not None:
+            self._refuse("sink")
+        self._sink, self._edge = sink, edge
+        while self._early:
+            self.read(*self._early.popleft())
+
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if self._edge is None:
+            self._early.append((abort, answer, most))
+            return
+
+        def answered(end: End | None, values: Any = None, /) -> None:
+            answer(end, values)
+            if end is not None:
+                self._over()
+
+        if abort is None:
+            self._edge.batch(most, answered)
+        else:
+            self._edge(abort, answered)
+
+    def _over(self) -> None:
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.done()
+
+    def _refuse(self, half: str) -> None:
+        raise AlreadyUsed(
+            f"the {half} of {self._name}() stands twice in a run",
+            where=[self._place],
+            why="What its sink reads comes out of its source, once.",
+            fix="make a pair for each place; tee() gives the values to several",
+        )

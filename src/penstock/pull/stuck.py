@@ -1,0 +1,56 @@
+"""Who is to blame where a pipeline does not finish."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from penstock.errors import EndNotConfirmed, NeverAnswered
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+
+
+def not_confirmed(stopping: Collection[Edge]) -> EndNotConfirmed:
+    """stopping: the edges whose modules were told to stop. Named are those that wait for none of the others."""
+    culprits = [edge.upper for edge in stopping if not any(i in stopping for i in edge.upper.inputs)]
+    return EndNotConfirmed(
+        f"{_names(culprits)} was told to stop and has not confirmed",
+        where=[module.place for module in culprits],
+        why="A module answers an abort when it has closed, and everything upstream of it.",
+        fix="let the module answer every abort and error; a longer time: confirm_within=SECONDS",
+        modules=tuple(module.name for module in culprits),
+    )
+
+
+def never_answered(edges: Iterable[Edge]) -> NeverAnswered:
+    """edges: those that have not ended. Named is what nobody reads, though others wait for it; or else
+    the modules that were asked and ask nobody themselves; or else those that nobody asks."""
+    there = dict.fromkeys(edges)
+    unread = [edge for edge in there if edge.lower is None]
+    if unread:
+        return NeverAnswered(
+            f"the pipeline is not finished, and nobody reads {', '.join(map(_output, unread))}",
+            where=[edge.upper.place for edge in unread],
+            why="Where several read from one, each waits for the others.",
+            fix="read all of them in the same run: together(pipeline, pipeline)",
+            modules=tuple(edge.upper.name for edge in unread),
+        )
+    waiting = [e for e in there if e.asked and not any(i.asked for i in e.upper.inputs)]
+    idle = [e for e in there if not any(i in there for i in e.upper.inputs)]
+    culprits = [edge.upper for edge in waiting or idle]
+    return NeverAnswered(
+        f"the pipeline is not finished, and nothing will come from {_names(culprits) or 'the sink'} by itself",
+        where=[module.place for module in culprits],
+        why="Requests wait there, and no timer, task or thread of the pipeline is left to answer them.",
+        fix="start() it and bring the values before result(), or await it beside the task that does",
+        modules=tuple(module.name for module in culprits),
+    )
+
+
+def _names(modules: Iterable[Module]) -> str:
+    return ", ".join(dict.fromkeys(repr(module.name) for module in modules))
+
+
+def _output(edge: Edge) -> str:
+    outputs = edge.upper.outputs
+    which = f"branch {outputs.index(edge) + 1} of " if len(outputs) > 1 else ""
+    return f"{which}{edge.upper.name!r}"
