@@ -191,7 +191,7 @@ class Edge:
         """What the module upstream answers a request by."""
         if self.upper.failure is not None:
             return  # its streams end with its failure, when what it reads from has confirmed
-        if self.seen_above is not None and not (end and self._stop is call):
+        if self.seen_above is not None and not (end and self._stop is call and self._end is None):
             self._show_answer(call, end or None, value)
         if call.state != _OPEN or self._end is not None:
             self._too_late(call, end)

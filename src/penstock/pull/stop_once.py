@@ -14,6 +14,7 @@ class StopOnce:
     def __init__(self, edge: Edge) -> None:
         self._edge = edge
         self._waiting: list[AnswerTo] = []
+        self._end: End | None = None
         self.called = False
 
     def __call__(self, cause: End, answer: AnswerTo) -> None:
@@ -21,10 +22,11 @@ class StopOnce:
         if not self.called:
             self.called = True
             self._edge(cause, self._confirmed)
-        elif self._edge.ended is not None:
-            self._confirmed(self._edge.ended)
+        elif self._end is not None:
+            self._confirmed(self._end)
 
     def _confirmed(self, end: End | None, _value: Any = None, /) -> None:
+        self._end = end
         waiting, self._waiting = self._waiting, []
         for answer in waiting:
             answer(end)

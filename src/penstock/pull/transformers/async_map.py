@@ -28,8 +28,8 @@ def async_map(
     the pipeline: a chain of `k` works on `k` values at the same time. Done, and errors of upstream,
     follow the results of all values before them. What the function raises fails the source
     with it when the results before it were answered, and is answered when that and the calls
-    that still run are over; what such a call raises is attached. A function that raises while an
-    abort is awaited is what the abort is answered by.
+    that still run are over; what such a call raises is attached. What a function raises while an
+    abort waits for it is dropped like its result: downstream wants that value no more.
 
     >>> from penstock.pull import collect, pull, values
     >>> async def double(x):
@@ -61,15 +61,16 @@ class _Call:
         self._module = module
         self._function = function
         self._value = value
-        self._done = done
-        self._begun = False
         self._cancelled = False
-        self._task = module.spawn(self._run(), done)
+        self._task: Cancellable | None = None
+        module.spawn(self._run(), done)
 
     async def _run(self) -> Any:
         import asyncio
 
-        self._begun = True
+        if self._cancelled:
+            return None
+        self._task = asyncio.current_task()
         try:
             return await self._function(self._value)
         except asyncio.CancelledError:
@@ -84,6 +85,5 @@ class _Call:
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._task.cancel()
-        if not self._begun:  # such a task ends without a word
-            self._done(None, None)
+        if self._task is not None:
+            self._task.cancel()

@@ -54,7 +54,6 @@ class _Batches:
 
     def __init__(self, module: Module, edge: Edge, size: int, seconds: float | None) -> None:
         self._module = module
-        self._edge = edge
         self._size = size
         self._seconds = seconds
         self._fetching = Fetching(edge, self._take, self._over)
@@ -66,12 +65,11 @@ class _Batches:
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is not None:
-            self._fetching.stop()
             self._asks.clear()
             self._open = []
             self._full.clear()
             self._stop_timer()
-            self._edge(abort, answer)
+            self._fetching.stop(abort, answer)
             return
         self._asks.append(answer)
         self._answer()

@@ -33,7 +33,6 @@ class Calls:
     ordered: results in the order of the values; else as they come.
     cancel:  calls that run when the stream stops are cancelled; else they are awaited.
              Only when all are over does the module confirm.
-    release: called when no call will be made any more.
 
     A call that fails has its place among the results: what comes before it is answered, then
     upstream is failed with the error, the other calls are waited for, and downstream gets it.
@@ -47,37 +46,34 @@ class Calls:
         *,
         ordered: bool,
         cancel: bool = False,
-        release: Callable[[], object] = lambda: None,
     ) -> None:
         self._edge = edge
         self._start = start
         self._width = width
         self._ordered = ordered
         self._cancel = cancel
-        self._release = release
         self._asks: deque[AnswerTo] = deque()
         self._waiting: deque[_Call] = deque()
         self._running: dict[_Call, Cancellable | None] = {}
         self._line: deque[_Call] = deque()  # what is answered next: all calls, or, unordered, those done
         self._failing = False
         self._end: End | None = None  # of upstream, by itself
-        self._closing = False
+        self._cause: End | None = None  # why it closes
         self._closed: End | None = None  # upstream has confirmed
-        self._failure: Exception | None = None
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is not None:
             self._asks.clear()
             self._asks.append(answer)
             self._close(abort)
-        elif self._closing:
+        elif self._cause is not None:
             self._asks.append(answer)
         else:
             self._asks.append(answer)
             self._edge(None, self._got)
 
     def _got(self, end: End | None, value: Any = None, /) -> None:
-        if self._closing:
+        if self._cause is not None:
             return
         if end is not None:
             self._end = self._end or end
@@ -97,9 +93,8 @@ class Calls:
 
     def _done(self, call: _Call, error: Exception | None, result: Any) -> None:
         del self._running[call]
-        if self._closing:
-            if error is not None:
-                self._failed(error)
+        if self._cause is not None:
+            self._note(error)
             self._confirm()
             return
         call.done, call.error, call.result = True, error, result
@@ -114,30 +109,32 @@ class Calls:
         while line and line[0].done:
             call = line.popleft()
             if call.error is not None:
-                self._failed(call.error)
                 self._close(call.error)
                 return
             asks.popleft()(None, call.result)
         if self._end is not None and not (line or self._running or self._waiting):
-            self._release()
             asks.popleft()(self._end)
 
-    def _failed(self, error: Exception) -> None:
-        self._failure = error if self._failure is None else attach(self._failure, error)
+    def _note(self, error: Exception | None) -> None:
+        """The error of a value that nobody wants any more is told with that of the stream, if there is one."""
+        if error is not None and isinstance(self._cause, Exception):
+            attach(self._cause, error)
 
     def _close(self, cause: End) -> None:
-        if self._closing:
+        if self._cause is not None:
             return
-        self._closing = True
+        self._cause = cause
         self._waiting.clear()
         for call in self._line:
-            if call.done and call.error is not None:
-                self._failed(call.error)
+            self._note(call.error)
         if self._cancel:
             for running in tuple(self._running.values()):
                 if running is not None:
                     running.cancel()
-        self._edge(cause, self._stopped)
+        if self._end is not None:
+            self._stopped(self._end)
+        else:
+            self._edge(cause, self._stopped)
 
     def _stopped(self, end: End | None, _value: Any = None, /) -> None:
         self._closed = end
@@ -146,10 +143,9 @@ class Calls:
     def _confirm(self) -> None:
         if self._closed is None or self._running:
             return
-        self._release()
         end: End = self._closed
-        if self._failure is not None:
-            end = self._failure if end is True else attach(self._failure, _error(end))
+        if isinstance(self._cause, Exception):
+            end = self._cause if end is True else attach(self._cause, _error(end))
         asks, self._asks = self._asks, deque()
         for answer in asks:
             answer(end)

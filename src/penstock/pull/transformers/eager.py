@@ -65,7 +65,6 @@ def high_watermark(high: int, low: int | None = None) -> Transformer:
 
 class _Ahead:
     def __init__(self, edge: Edge, high: int, low: int) -> None:
-        self._edge = edge
         self._high = high
         self._low = low
         self._fetching = Fetching(edge, self._take, self._over)
@@ -75,10 +74,9 @@ class _Ahead:
 
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
-            self._fetching.stop()
             self._asks.clear()
             self._ready.clear()
-            self._edge(abort, answer)
+            self._fetching.stop(abort, answer)
             return
         self._asks.append((answer, most))
         self._answer()

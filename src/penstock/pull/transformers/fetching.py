@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from penstock.pull.edge import Edge
-from penstock.pull.protocol import End
+from penstock.pull.protocol import AnswerTo, End
 
 
 class Fetching:
@@ -25,6 +25,7 @@ class Fetching:
         self._over = over
         self._requests = 0
         self._stopped = False
+        self._end: End | None = None
         self._to_ask = 0
         self.outstanding = 0
         """Values that are wanted and have not come."""
@@ -36,9 +37,13 @@ class Fetching:
             self._to_ask += count
             self._ask()
 
-    def stop(self) -> None:
-        """Make no further request, hand on nothing more."""
+    def stop(self, cause: End, answer: AnswerTo) -> None:
+        """Stop upstream, or say how it has ended already. Hand on nothing more."""
         self._stopped = True
+        if self._end is not None:
+            answer(self._end)
+        else:
+            self._edge(cause, answer)
 
     def _ask(self) -> None:
         while self._to_ask > 0 and self._requests < self._edge.window and not self._stopped:
@@ -54,6 +59,7 @@ class Fetching:
         self._requests -= 1
         if end is not None:
             self._stopped = True
+            self._end = end
             self._over(end)
             return
         self.outstanding -= len(values)

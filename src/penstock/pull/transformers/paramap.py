@@ -41,13 +41,14 @@ def paramap(
 
     def open(module: Module, edge: Edge) -> Read:
         pool = _Pool(module, function, width, executor)
-        return Calls(edge, pool.start, width, ordered=ordered, cancel=True, release=pool.release).read
+        module.hold(pool)
+        return Calls(edge, pool.start, width, ordered=ordered, cancel=True).read
 
     return Transformer.of("paramap", open, width=width)
 
 
 class _Pool:
-    """Calls in an executor: a given one, or one of its own from the first call until `release`."""
+    """Calls in an executor: a given one, or one of its own from the first call until `cancel`."""
 
     def __init__(
         self, module: Module, function: Callable[[Any], Any], width: int, executor: Executor | None
@@ -70,7 +71,7 @@ class _Pool:
         future.add_done_callback(lambda future: resume(_finish, future, done))
         return future
 
-    def release(self) -> None:
+    def cancel(self) -> None:
         if self._own is not None:
             self._own.shutdown(wait=False)
 

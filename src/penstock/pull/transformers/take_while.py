@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -16,10 +17,10 @@ def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer
 
     last: pass that one too.
 
-    Every ask is passed on, so that no more values are asked for than downstream wants; those
-    that come after the end was found are dropped. The ask that finds the end (with `last`: the one
-    after it) aborts upstream, once, and is answered when that has confirmed; what closing fails
-    with is its answer. What the test raises fails the stream on both sides.
+    Each ask asks upstream once and at once. Values, and an end, of asks that were made before the last
+    value was known are dropped. The ask that finds the end (with `last`: the one after it) aborts
+    upstream, once, and is answered when that has confirmed; what closing fails with is its
+    answer. What the test raises fails the stream on both sides.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values([1, 2, 9, 1]), take_while(lambda x: x < 5), collect()).run()
@@ -35,36 +36,40 @@ class _TakeWhile:
         self._edge = edge
         self._test = test
         self._last = last
-        self._over = False
-        self._in_flight = 0
+        self._asks: deque[AnswerTo] = deque()
         self._stop = StopOnce(edge)
+        self._last_seen = False
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
-        if abort is not None or self._over:
-            self._stop(abort or True, answer)
+        if abort is not None:
+            self._asks.clear()
+            self._stop(abort, answer)
             return
+        self._asks.append(answer)
+        if self._last_seen:
+            self._close()
+        else:
+            self._edge(None, self._got)
 
-        def got(end: End | None, value: Any = None, /) -> None:
-            self._in_flight -= 1
-            if end is not None:
-                answer(end)
-            elif self._test(value):
-                answer(None, value)
-            else:
-                self._finish(answer, value)
+    def _got(self, end: End | None, value: Any = None, /) -> None:
+        if self._stop.called:
+            return  # answered when upstream has confirmed
+        if end is not None:
+            self._asks.popleft()(end)
+        elif self._test(value):
+            self._asks.popleft()(None, value)
+        else:
+            self._last_seen = True
+            if self._last:
+                self._asks.popleft()(None, value)
+            if self._asks:
+                self._close()
 
-        self._in_flight += 1
-        self._edge(None, got)
+    def _close(self) -> None:
+        self._stop(True, self._closed)
 
-    def _finish(self, answer: AnswerTo, value: Any) -> None:
-        self._over = True
-        if not self._last:
-            self._stop(True, answer)
-            return
-        answer(None, value)
-        if self._in_flight:  # the ask after the last value has been made already
-            self._stop(True, _nobody)
-
-
-def _nobody(_end: End | None, _value: Any = None, /) -> None:
-    """Asks that were passed on get the end, and that answers for all."""
+    def _closed(self, end: End | None, _value: Any = None, /) -> None:
+        # Upstream may have failed before it heard of the abort: at a value that nobody wants.
+        asks, self._asks = self._asks, deque()
+        for answer in asks:
+            answer(end if self._edge.stop_arrived else True)

@@ -63,8 +63,8 @@ class _Timeout:
 
     def _look(self) -> None:
         self._watching = False
-        if not self._pending:
-            return
+        if not self._pending or self._edge.ended is not None:
+            return  # nobody waits, or the end is on its way
         if self._limit > self._module.now():
             self._watch()
             return
