@@ -1,4 +1,4 @@
-"""A module that has failed before it heard of a stop: its own failure was first."""
+"""What a module upstream of an edge does about a stop, and how the edge tells and shows it."""
 
 from __future__ import annotations
 
@@ -29,3 +29,13 @@ def test_an_abort_is_confirmed_by_the_error_that_an_ask_was_answered_by_meanwhil
     manual.answer(0, own)
     manual.answer(1, True)
     assert hand.heard == [("ask", own), ("stop", own)]
+
+
+def test_a_second_confirmation_is_seen_by_a_probe() -> None:
+    manual, hand, recorder = Manual(), Hand(), Recorder(stop_at_once=False)
+    pull(manual.source, probe(recorder), hand.sink).start()
+    hand.request("stop", True)
+    manual.answer(0, True)
+    manual.answer(0, True)
+    assert hand.heard == [("stop", True)]
+    assert str(recorder.trace()) == "D:abort1 U:ans1=done U:ans1=done"
