@@ -21,6 +21,7 @@ from penstock.pull.fan_in.many import Many, many
 from penstock.pull.fan_in.merge import merge
 from penstock.pull.fan_in.sorted_merge import sorted_merge
 from penstock.pull.fan_out.fork import fork
+from penstock.pull.fan_out.notify import Notify, notify
 from penstock.pull.fan_out.tee import tee
 from penstock.pull.pair import duplex_pair, pair
 from penstock.pull.pieces import Duplex, Sink, Source, Transformer
@@ -76,6 +77,7 @@ __all__ = [
     "DeferredTransformer",
     "Duplex",
     "Many",
+    "Notify",
     "Pipeline",
     "Pushable",
     "Recorder",
@@ -118,6 +120,7 @@ __all__ = [
     "map",
     "merge",
     "non_unique",
+    "notify",
     "on_end",
     "once",
     "pair",
