@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,6 @@ class Joined:
     """Reads every input ahead, from the first request on, and gives what is there.
 
     capped:  it ends when its inputs have ended.
-    over:    called once, when it takes no input any more.
 
     `ready` holds what came, in the order in which it came. As each input has only as many values there as
     its window, no input waits for more than one round of the others.
@@ -29,11 +28,9 @@ class Joined:
         sources: Iterable[Source],
         *,
         capped: bool = True,
-        over: Callable[[], object] = lambda: None,
     ) -> None:
         self._module = module
         self._capped = capped
-        self._over = over
         self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._ready: deque[tuple[Edge, list[Any]]] = deque()
         self._most = 0  # values that the largest request asked for; nothing is read before there is one
@@ -45,7 +42,7 @@ class Joined:
         if abort is not None:
             self._asks.clear()
             self._ready.clear()
-            self._close()
+            self._closing = True
             when_all(list(self._open), abort, answer)
             return
         self._asks.append((answer, most))
@@ -83,7 +80,7 @@ class Joined:
         if self._closing:
             return
         if isinstance(end, Exception):
-            self._close()
+            self._closing = True
             raise end
         if end is None:
             self._ready.append((edge, values))
@@ -100,7 +97,7 @@ class Joined:
                 self._take(found, most - len(found))
             answer(None, found)
         if asks and self._capped and not self._open and not self._closing:
-            self._close()
+            self._closing = True
             asks.popleft()[0](True)
 
     def _take(self, found: list[Any], most: int) -> None:
@@ -111,7 +108,3 @@ class Joined:
             self._ready.append((edge, values[most:]))
         else:
             self._ask(edge)
-
-    def _close(self) -> None:
-        self._closing = True
-        self._over()

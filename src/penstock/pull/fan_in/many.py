@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from penstock.errors import AlreadyUsed, Place
 from penstock.pull.fan_in.joined import Joined
@@ -63,16 +64,14 @@ class _Door:
         self.capped = not open_ended
         self._sources = sources
         self._waiting: list[Source] = []
-        self._at_work: dict[Module, Joined] = {}
+        self.at_work: dict[_AtWork, None] = {}
 
     def open(self, module: Module) -> BatchRead:
         waiting, self._waiting = self._waiting, []
-        joined = self._at_work[module] = Joined(
-            module,
-            (*self._sources, *waiting),
-            capped=self.capped,
-            over=lambda: self._at_work.pop(module, None),
-        )
+        joined = Joined(module, (*self._sources, *waiting), capped=self.capped)
+        entry = _AtWork(self, module, joined)
+        self.at_work[entry] = None
+        module.hold(entry)
         return joined.read
 
     def add(self, source: Source) -> None:
@@ -83,12 +82,24 @@ class _Door:
                 why="It is capped: it ends with the sources that it has.",
                 fix="many(sources, open_ended=True), and cap() after the last add()",
             )
-        if not self._at_work:
+        if not self.at_work:
             self._waiting.append(source)
-        for module, joined in tuple(self._at_work.items()):
-            module.enter(joined.add, source)
+        for entry in tuple(self.at_work):
+            entry.module.enter(entry.joined.add, source)
 
     def cap(self) -> None:
         self.capped = True
-        for module, joined in tuple(self._at_work.items()):
-            module.enter(joined.cap)
+        for entry in tuple(self.at_work):
+            entry.module.enter(entry.joined.cap)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _AtWork:
+    """One run, from when it opened the source until that has ended or the run was given up."""
+
+    door: _Door
+    module: Module
+    joined: Joined
+
+    def cancel(self) -> None:
+        self.door.at_work.pop(self, None)
