@@ -59,6 +59,8 @@ class Runtime:
         self._loop = loop
         self._own_loop = loop is None
         self._resumes = False
+        self.replay = ""
+        """How to have the same order of events again, where the runtime has chosen it."""
         self.outstanding = 0
         """How many timers, tasks and threads will still bring something."""
 
@@ -180,8 +182,12 @@ class Runtime:
 
         A cancelled task answers nothing.
         """
+        try:
+            task = self.loop.create_task(coroutine)
+        except LoopRunsAlready:
+            coroutine.close()
+            raise
         self.outstanding += 1
-        task = self.loop.create_task(coroutine)
 
         def done(task: asyncio.Task[Any]) -> None:
             self.outstanding -= 1

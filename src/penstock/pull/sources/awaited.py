@@ -42,6 +42,7 @@ class _Awaited:
         self._step: Cancellable | None = None
         self._left: asyncio.Event | None = None
         self._stopping = False
+        self._failure: Exception | None = None
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is None:
@@ -57,6 +58,8 @@ class _Awaited:
 
         def arrived(error: Exception | None, value: Any) -> None:
             self._step = None
+            if self._stopping:
+                return
             if error is not None:
                 raise error
             if value is _OVER:
@@ -76,12 +79,10 @@ class _Awaited:
         except asyncio.CancelledError:
             if self._stopping:
                 raise
-            raise CallCancelled(
-                "the next value of iterate() was cancelled",
-                where=[self._module.place],
-                why="Not by the pipeline: the iterator awaits a task that was cancelled, or cancels its own.",
-                fix="catch CancelledError in the iterator, where another task is awaited",
-            ) from None
+            raise self._cancelled() from None
+        except Exception as error:
+            self._failure = error
+            raise
         finally:
             self._left.set()
 
@@ -97,5 +98,15 @@ class _Awaited:
     async def _close(self, items: AsyncIterator[Any]) -> None:
         if self._left is not None:
             await self._left.wait()
+        if self._failure is not None:
+            raise self._failure  # of the step that was cancelled: nobody else would hear of it
         if isinstance(items, AsyncGenerator):
             await items.aclose()
+
+    def _cancelled(self) -> CallCancelled:
+        return CallCancelled(
+            "the next value of iterate() was cancelled",
+            where=[self._module.place],
+            why="Not by the pipeline: the iterator awaits a task that was cancelled, or cancels its own.",
+            fix="catch CancelledError in the iterator, where another task is awaited",
+        )
