@@ -105,24 +105,18 @@ def _must_fail(reply: Reply, cause: Asked) -> bool:
 
 
 def p7_error_is_confirmed(edge: Interface) -> Faults:
-    """P7. An error is answered by done or by the same error, and never by a value."""
+    """P7. An error is answered by done or by the same error, and never by a value.
+
+    The first error that is answered is the one that P6 holds all others to, and so is the one of
+    a stream that something else has stopped before.
+    """
     yield from _value_for(edge, "error")
-    for reply in edge.replies:
-        request = reply.request
-        if reply.event.kind != "error":
-            continue
-        own = request.event.kind == "error" and _decides_alone(edge, reply)
-        if own and reply.event.message != request.event.message:
-            yield Fault(reply, "confirmed by another error", request)
-        if edge.failed_below is not None or edge.first_end is reply:
-            return  # what comes after the first error must repeat it: P6
-
-
-def _decides_alone(edge: Interface, reply: Reply) -> bool:
-    """Whether nothing but its request says what an answer must be: after another end P4 and P6 do."""
-    if edge.failed_below is not None:
-        return edge.failed_below is reply.request
-    return edge.first_end is reply
+    cause = edge.failed_below
+    failed = next((reply for reply in edge.replies if reply.event.kind == "error"), None)
+    if cause is None or failed is None or failed.request is not cause:
+        return
+    if failed.event.message != cause.event.message:
+        yield Fault(failed, "confirmed by another error", cause)
 
 
 def _value_for(edge: Interface, kind: str) -> Faults:

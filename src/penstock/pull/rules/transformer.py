@@ -162,7 +162,8 @@ def t8_end_is_passed_on(both: Transformer) -> Faults:
     if above is not None and below is not None and above.at < below.at and _changed(both, above, below):
         yield Fault(below, f"upstream has ended by {_end(above)}", above)
     stop, failure = both.input.first_stop, both.output.failed_below
-    if stop is not None and failure is not None and stop.at > failure.at:
+    over = above is not None and stop is not None and above.at < stop.at
+    if stop is not None and failure is not None and stop.at > failure.at and not over:
         same = stop.event.message == failure.event.message and stop.event.kind in ("error", "errorInd")
         if not same and not _stop_of_its_own(both, stop, failure):
             yield Fault(stop, f"downstream has failed the stream by {failure.event}", failure)
@@ -172,9 +173,11 @@ def _changed(both: Transformer, above: Reply, below: Reply) -> bool:
     """Whether an end is another downstream than it was upstream, without a reason."""
     failure = both.output.failed_below
     if below.event.kind == "done":
-        # What downstream failed by itself may be confirmed to it by done.
-        own = failure is not None and failure.event.message == above.event.message
-        return above.event.kind == "error" and not own
+        # What downstream failed by itself is confirmed to it by done, or may be: P7.
+        told = failure is not None and (
+            failure is below.request or failure.event.message == above.event.message
+        )
+        return above.event.kind == "error" and not told
     return not (
         (above.event.kind, above.event.message) == (below.event.kind, below.event.message)
         or (failure is not None and failure.event.message == below.event.message)
