@@ -179,6 +179,7 @@ class _Flat:
         """What a value contains failed. Upstream is only aborted: it did nothing wrong."""
         self._closing = True
         self._failure = error
+        self._end = None  # how upstream ended, if it has, is not the end any more
 
         def confirmed(end: End | None, _value: Any = None, /) -> None:
             self._end = self._first_of(end)

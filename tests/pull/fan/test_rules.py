@@ -1,0 +1,139 @@
+"""The rules of the protocol hold for every module that has several streams on one of its sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from penstock.pull import (
+    Source,
+    Transformer,
+    collect,
+    flat_map,
+    flatten,
+    fork,
+    map,
+    many,
+    merge,
+    notify,
+    pair,
+    pull,
+    sorted_merge,
+    tee,
+    values,
+)
+from penstock.testing import check_source, check_transformer, reference_source
+
+
+def slow(*numbers: int) -> Source:
+    """Values that each take a second."""
+    return pull(reference_source(len(numbers), sync=False), map(lambda at: numbers[at - 1]))
+
+
+def twice(number: int) -> list[int]:
+    return [number] * 2
+
+
+def inner_streams(number: int) -> object:
+    """A collection, a source that answers at once, one that takes its time, an empty one, in turn."""
+    kinds = [[number] * 2, values([number] * 2), slow(number, number), values()]
+    return kinds[number % 4]
+
+
+def doubled(numbers: Sequence[int]) -> list[int]:
+    return [*chain.from_iterable([number] * 2 for number in numbers if number % 4 != 3)]
+
+
+def merged_branches(ahead: int | None) -> Source:
+    return merge(*tee(slow(1, 2), ahead=ahead))
+
+
+def forked_branches(ahead: int | None) -> Source:
+    return merge(*fork(slow(1, 2, 3), lambda number: number % 2, keys=(0, 1), ahead=ahead))
+
+
+def one_branch(source: Source) -> Source:
+    return tee(source, 1)[0]
+
+
+def heard_and_ended() -> Source:
+    news = notify()
+    news.end()
+    return news.listen()
+
+
+TRANSFORMERS: dict[str, tuple[Callable[[], Transformer], Callable[[Sequence[int]], Sequence[Any]]]] = {
+    "flatten of scalars": (lambda: flatten(), lambda numbers: numbers),
+    "flatten of lists": (lambda: pull(map(twice), flatten()), lambda ns: [n for n in ns for _ in twice(n)]),
+    "flat_map to collections": (lambda: flat_map(twice), lambda ns: [n for n in ns for _ in twice(n)]),
+    "flat_map to streams": (lambda: flat_map(inner_streams), doubled),
+    "flat_map to wide streams": (lambda: flat_map(inner_streams, width=3), doubled),
+    "flat_map to nothing": (lambda: flat_map(lambda _number: ()), lambda _numbers: []),
+    "flatten within flatten": (
+        lambda: pull(map(lambda n: pull(values([[n]]), flatten())), flatten()),
+        lambda numbers: numbers,
+    ),
+}
+
+SOURCES: dict[str, tuple[Callable[[], Source], Sequence[Any], bool]] = {
+    "merge of nothing": (lambda: merge(), [], True),
+    "merge of one": (lambda: merge(slow(1, 2)), [1, 2], True),
+    "merge of three": (lambda: merge(slow(1, 2), values([3]), slow()), [1, 2, 3], False),
+    "many": (lambda: many([slow(1, 2), values([3]), values()]), [1, 2, 3], False),
+    "sorted_merge of nothing": (lambda: sorted_merge(), [], True),
+    "sorted_merge": (lambda: sorted_merge(slow(1, 4), values([2, 2]), slow()), [1, 2, 2, 4], True),
+    "sorted_merge, one of equals": (
+        lambda: sorted_merge(slow(1, 2), values([2, 2]), equal="left"),
+        [1, 2],
+        True,
+    ),
+    "the only branch of tee": (lambda: one_branch(slow(1, 2)), [1, 2], True),
+    "branches of tee, merged": (lambda: merged_branches(0), [1, 1, 2, 2], False),
+    "branches of tee, ahead, merged": (lambda: merged_branches(1), [1, 1, 2, 2], False),
+    "branches of fork, merged": (lambda: forked_branches(0), [1, 2, 3], False),
+    "branches of fork, ahead, merged": (lambda: forked_branches(None), [1, 2, 3], False),
+    "pair": (lambda: pull(slow(1, 2), pair()), [1, 2], True),
+    "pair behind pair": (lambda: pull(slow(1, 2), pair(), map(abs), pair()), [1, 2], True),
+    "notify that has ended": (heard_and_ended, [], True),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers_keep_the_rules_in_every_order(name: str) -> None:
+    make, expected = TRANSFORMERS[name]
+    check_transformer(make, expected=expected, one_to_one=False)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_sources_keep_the_rules_in_every_order(name: str) -> None:
+    make, expected, ordered = SOURCES[name]
+    check_source(make, expected=expected, ordered=ordered)
+
+
+def failing(error: Exception) -> Source:
+    return reference_source(1, error, sync=False)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda error: merge(slow(1, 2), failing(error)),
+        lambda error: many([failing(error), slow(1, 2)]),
+        lambda error: sorted_merge(slow(1, 2), failing(error)),
+        lambda error: pull(values([values([1]), failing(error), values([9])]), flatten()),
+        lambda error: one_branch(failing(error)),
+        lambda error: merge(*tee(failing(error))),
+        lambda error: pull(failing(error), pair()),
+    ],
+)
+def test_errors_of_an_input_keep_the_rules_in_every_order(make: Callable[[Exception], Source]) -> None:
+    error = ValueError("the input failed")
+    check_source(lambda: make(error), end=error)
+
+
+def test_a_stream_that_is_collected_again_and_again_is_the_same() -> None:
+    pipeline = pull(merge(values("ace"), values("bd")), collect())
+    assert pipeline.run() == pipeline.run() == ["a", "b", "c", "d", "e"]
