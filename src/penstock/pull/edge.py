@@ -178,6 +178,8 @@ class Edge:
 
     def _tell(self, call: Call) -> None:
         """Call the module upstream."""
+        if self.upper.failure is not None:
+            return  # answered with its failure, when what it reads from has confirmed
         abort = True if call.abort and self._layer == 2 else call.abort
         try:
             if self._batches:

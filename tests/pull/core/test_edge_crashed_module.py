@@ -41,3 +41,18 @@ def test_the_error_of_a_module_goes_before_those_that_upstream_ends_with_afterwa
     assert str(recorder.trace()) == (
         "D:ask1 D:ask2 U:ans1=error(of the transformer) U:ans2=error(of the transformer)"
     )
+
+
+def test_a_module_that_has_failed_is_told_nothing_more() -> None:
+    manual, hand, recorder = Manual(), Hand(), Recorder()
+    own = ValueError("of the transformer")
+    pull(manual.source, probe(recorder), refuse_values(own), hand.sink).start()
+    hand.request("first")
+    manual.answer(0, None, "a value")
+    hand.request("second")
+    hand.request("stop", True)
+    manual.answer(1, own)
+    assert hand.heard == [("first", own), ("second", own), ("stop", own)]
+    assert str(recorder.trace()) == (
+        "D:ask1 U:ans1=value('a value') D:error2(of the transformer) U:ans2=error(of the transformer)"
+    )
