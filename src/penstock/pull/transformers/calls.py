@@ -116,7 +116,7 @@ class Calls:
             asks.popleft()(self._end)
 
     def _note(self, error: Exception | None) -> None:
-        """The error of a value that nobody wants any more is told with that of the stream, if there is one."""
+        """An error of a value that nobody wants any more is told with that of the stream, if it has one."""
         if error is not None and isinstance(self._cause, Exception):
             attach(self._cause, error)
 

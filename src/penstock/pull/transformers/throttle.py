@@ -50,6 +50,7 @@ class _Throttle:
         self._asks: deque[AnswerTo] = deque()
         self._come: deque[tuple[End | None, Any]] = deque()
         self._timer: Cancellable | None = None  # until the next value may go
+        self._end: End | None = None  # of upstream, by itself
         self._stopped = False
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
@@ -62,10 +63,14 @@ class _Throttle:
         self._come.clear()
         if self._timer is not None:
             self._timer.cancel()
-        self._edge(abort, answer)
+        if self._end is not None:
+            answer(self._end)
+        else:
+            self._edge(abort, answer)
 
     def _got(self, end: End | None, value: Any = None, /) -> None:
         if not self._stopped:
+            self._end = self._end or end
             self._come.append((end, value))
             self._answer()
 
