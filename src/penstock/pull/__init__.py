@@ -23,6 +23,11 @@ from penstock.pull.fan_in.sorted_merge import sorted_merge
 from penstock.pull.fan_out.fork import fork
 from penstock.pull.fan_out.notify import Notify, notify
 from penstock.pull.fan_out.tee import tee
+from penstock.pull.goodbye import goodbye
+from penstock.pull.outside.file_lines import from_lines, to_lines
+from penstock.pull.outside.files import from_file, to_file
+from penstock.pull.outside.lines import join_lines, lines
+from penstock.pull.outside.split import split
 from penstock.pull.pair import duplex_pair, pair
 from penstock.pull.pieces import Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline
@@ -107,14 +112,19 @@ __all__ = [
     "flatten",
     "for_each",
     "fork",
+    "from_file",
+    "from_lines",
     "from_queue",
+    "goodbye",
     "high_watermark",
     "infinite",
     "iter_values",
     "iterate",
+    "join_lines",
     "keys",
     "last",
     "limit",
+    "lines",
     "log",
     "many",
     "map",
@@ -137,6 +147,7 @@ __all__ = [
     "sliding",
     "sorted_merge",
     "source",
+    "split",
     "take",
     "take_while",
     "tap",
@@ -144,6 +155,8 @@ __all__ = [
     "throttle",
     "through",
     "timeout",
+    "to_file",
+    "to_lines",
     "to_queue",
     "together",
     "transformer",
