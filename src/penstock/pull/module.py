@@ -94,11 +94,11 @@ class Module:
     # -- what it holds outside ------------------------------------------------------------------
 
     def hold(self, resource: Cancellable) -> None:
-        """Have `resource.cancel()` called when the module has ended, however it does: it has no other duty then."""
+        """Have `resource.cancel()` called when the module has ended, however it does."""
         self._waits.add(resource)
 
     def closing(self, close: Callable[[Exception | None, Callable[..., object]], object]) -> None:
-        """For sinks: `close(error, closed)` is called once, when the inputs have ended and before the end is told.
+        """For sinks: `close(error, closed)` is called once when the inputs ended, before the end is told.
 
         error: what the sink fails with, else None. `closed()` or `closed(error)` says that it is closed.
         It comes however the sink ends: by `done`, `fail`, an exception, or a run that is stopped.
