@@ -10,8 +10,8 @@ import pytest
 
 from penstock.errors import AlreadyUsed, CallCancelled, LoopRunsAlready
 from penstock.pull import collect, iterate, pull, take
-from penstock.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand
+from tests.pull.virtual import Virtual
 
 
 class Ticks:
@@ -35,15 +35,15 @@ class Ticks:
             self.seen.append("closed")
 
 
-def test_values_come_in_order_and_each_run_begins_anew() -> None:
+def test_values_come_in_order_and_each_run_begins_anew(virtual: Virtual) -> None:
     pipeline = pull(iterate(Ticks(3)), collect())
     for _ in range(2):
-        assert pipeline.start(VirtualRuntime()).result() == [0, 1, 2]
+        assert pipeline.start(virtual()).result() == [0, 1, 2]
 
 
-def test_an_abort_waits_for_the_step_that_it_cancels_and_closes_then() -> None:
+def test_an_abort_waits_for_the_step_that_it_cancels_and_closes_then(virtual: Virtual) -> None:
     ticks = Ticks(3)
-    runtime = VirtualRuntime(passing=False)
+    runtime = virtual(passing=False)
     hand = Hand()
     pull(iterate(ticks), hand.sink).start(runtime)
     hand.request("one")
@@ -58,12 +58,11 @@ def test_an_abort_waits_for_the_step_that_it_cancels_and_closes_then() -> None:
     runtime.advance(1)
     assert ticks.seen == ["begin", "cancelled", "closed"]
     assert hand.heard == [("one", 0), ("two", True), ("stop", True)]
-    runtime.close()
 
 
-def test_an_abort_between_two_values_closes_the_generator() -> None:
+def test_an_abort_between_two_values_closes_the_generator(virtual: Virtual) -> None:
     ticks = Ticks(3)
-    run = pull(iterate(ticks), take(1), collect()).start(VirtualRuntime())
+    run = pull(iterate(ticks), take(1), collect()).start(virtual())
     assert run.result() == [0]
     assert ticks.seen == ["begin", "closed"]
 
@@ -74,8 +73,8 @@ def test_an_abort_before_the_first_ask_begins_nothing_and_needs_no_event_loop() 
     assert ticks.seen == []
 
 
-def test_one_value_is_worked_on_at_a_time() -> None:
-    runtime = VirtualRuntime(passing=False)
+def test_one_value_is_worked_on_at_a_time(virtual: Virtual) -> None:
+    runtime = virtual(passing=False)
     hand = Hand()
     pull(iterate(Ticks(3)), hand.sink).start(runtime)
     hand.request("one")
@@ -86,21 +85,20 @@ def test_one_value_is_worked_on_at_a_time() -> None:
     assert hand.heard == [("one", 0), ("two", 1)]
     hand.request("stop", True)
     runtime.advance(10)
-    runtime.close()
 
 
-def test_an_error_comes_after_the_values() -> None:
+def test_an_error_comes_after_the_values(virtual: Virtual) -> None:
     async def broken() -> AsyncIterator[int]:
         yield 1
         raise OSError("torn")
 
-    run = pull(iterate(broken()), collect()).start(VirtualRuntime())
+    run = pull(iterate(broken()), collect()).start(virtual())
     assert run.partial == [1]
     with pytest.raises(OSError, match="torn"):
         run.result()
 
 
-def test_what_fails_while_it_is_cancelled_is_the_answer_to_the_abort() -> None:
+def test_what_fails_while_it_is_cancelled_is_the_answer_to_the_abort(virtual: Virtual) -> None:
     async def clings() -> AsyncIterator[int]:
         try:
             await asyncio.sleep(10)
@@ -108,7 +106,7 @@ def test_what_fails_while_it_is_cancelled_is_the_answer_to_the_abort() -> None:
         finally:
             raise OSError("does not close")
 
-    runtime = VirtualRuntime(passing=False)
+    runtime = virtual(passing=False)
     hand = Hand()
     pull(iterate(clings()), hand.sink).start(runtime)
     hand.request("one")
@@ -117,10 +115,9 @@ def test_what_fails_while_it_is_cancelled_is_the_answer_to_the_abort() -> None:
     runtime.advance(1)
     assert [name for name, _ in hand.heard] == ["one", "stop"]
     assert all(isinstance(end, OSError) for _, end in hand.heard)
-    runtime.close()
 
 
-def test_a_generator_that_does_not_heed_its_cancelling_is_closed_nevertheless() -> None:
+def test_a_generator_that_does_not_heed_its_cancelling_is_closed_nevertheless(virtual: Virtual) -> None:
     seen: list[str] = []
 
     async def stubborn() -> AsyncIterator[int]:
@@ -133,7 +130,7 @@ def test_a_generator_that_does_not_heed_its_cancelling_is_closed_nevertheless() 
         finally:
             seen.append("closed")
 
-    runtime = VirtualRuntime(passing=False)
+    runtime = virtual(passing=False)
     hand = Hand()
     pull(iterate(stubborn()), hand.sink).start(runtime)
     hand.request("one")
@@ -142,7 +139,6 @@ def test_a_generator_that_does_not_heed_its_cancelling_is_closed_nevertheless() 
     runtime.advance(1)
     assert seen == ["not now", "closed"]
     assert hand.heard == [("one", True), ("stop", True)]
-    runtime.close()
 
 
 def test_an_iterator_that_cancels_itself_is_an_error_and_no_endless_wait() -> None:
@@ -154,11 +150,11 @@ def test_an_iterator_that_cancels_itself_is_an_error_and_no_endless_wait() -> No
         pull(iterate(lost()), collect()).run()
 
 
-def test_an_asynchronous_iterator_gives_its_values_once() -> None:
+def test_an_asynchronous_iterator_gives_its_values_once(virtual: Virtual) -> None:
     pipeline = pull(iterate(aiter(Ticks(1))), collect())
-    assert pipeline.start(VirtualRuntime()).result() == [0]
+    assert pipeline.start(virtual()).result() == [0]
     with pytest.raises(AlreadyUsed, match=r"iterate\(\) of 'async_generator'"):
-        pipeline.start(VirtualRuntime()).result()
+        pipeline.start(virtual()).result()
 
 
 def test_run_within_an_event_loop_says_what_to_do() -> None:
