@@ -43,6 +43,25 @@ def test_a_case_that_fails_is_the_exit_code(penstock: Run, folder: Path) -> None
     ]
 
 
+def test_cases_in_words_are_counted_apart(penstock: Run, folder: Path) -> None:
+    trace = {
+        "name": "the end",
+        "kind": "trace",
+        "layer": 1,
+        "complete": True,
+        "events": ["D:ask1", "U:ans1=done"],
+        "valid": True,
+        "spec_violations": [],
+        "valid_docs_spec": True,
+        "docs_spec_violations": [],
+    }
+    words = {"name": "told", "kind": "behaviour", "given": "a source", "expected": "its values"}
+    (folder / "cases.json").write_text(json.dumps([trace, words]))
+    done = penstock("conform", "pull", "cases.json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["ok    the end", "words told", "2 cases, 1 ok, 0 failed, 1 in words"]
+
+
 def test_a_file_or_a_kind_that_there_is_not_is_an_error(penstock: Run, folder: Path) -> None:
     for arguments, text in (
         (("ticks", "none.json"), "P901 BadCase: none.json cannot be read: No such file or directory"),

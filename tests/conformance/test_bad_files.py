@@ -39,6 +39,23 @@ def without(field: str) -> str:
     return json.dumps([{name: value for name, value in CASE.items() if name != field}])
 
 
+TRACE: dict[str, Any] = {
+    "name": "x",
+    "kind": "trace",
+    "layer": 1,
+    "complete": True,
+    "events": ["D:ask1", "U:ans1=done"],
+    "valid": True,
+    "spec_violations": [],
+    "valid_docs_spec": True,
+    "docs_spec_violations": [],
+}
+
+
+def trace(**changed: Any) -> str:
+    return json.dumps([{**TRACE, **changed}])
+
+
 FILES = {"not_json": "[{]", "not_an_array": '{"name": "x"}'}
 CASES = {
     "not_an_object": '["x"]',
@@ -63,6 +80,19 @@ CASES = {
     "function_that_looks_inside": node(op="map", args={"fn": "lambda x: x.__class__"}),
     "ends_at_no_tick": case(ends_at_tick="soon"),
 }
+PULL_CASES = {
+    "trace_of_no_kind": trace(kind=None),
+    "trace_of_another_kind": trace(kind="traces"),
+    "trace_of_layer_four": trace(layer=4),
+    "trace_of_layer_true": trace(layer=True),
+    "trace_that_is_perhaps_complete": trace(complete="perhaps"),
+    "trace_without_events": json.dumps([{k: v for k, v in TRACE.items() if k != "events"}]),
+    "trace_with_a_bad_event": trace(events=["D:ask1", "U:ans1"]),
+    "trace_with_a_number": trace(events=[1]),
+    "trace_without_a_label": json.dumps([{k: v for k, v in TRACE.items() if k != "docs_spec_violations"}]),
+    "trace_with_labels_at_odds": trace(spec_violations=["P1"]),
+}
+KIND_OF = dict.fromkeys(CASES, "ticks") | dict.fromkeys(PULL_CASES, "pull")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -76,10 +106,12 @@ def test_the_error_of_a_file_reads_as_it_should(
     assert_golden(TEXTS / f"{name}.txt", f"{caught.value}\n")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", KIND_OF)
 def test_a_case_that_does_not_fit_fails_and_the_others_run(name: str, tmp_path: Path) -> None:
-    (tmp_path / "cases.json").write_text(json.dumps([*json.loads(CASES[name]), {**CASE, "name": "good"}]))
-    bad, good = run_file("ticks", tmp_path / "cases.json")
+    kind = KIND_OF[name]
+    of_kind, fits = (CASES, CASE) if kind == "ticks" else (PULL_CASES, TRACE)
+    (tmp_path / "cases.json").write_text(json.dumps([*json.loads(of_kind[name]), {**fits, "name": "good"}]))
+    bad, good = run_file(kind, tmp_path / "cases.json")
     assert good.ok
     assert_golden(TEXTS / f"{name}.txt", f"{bad.name}: {bad.problem}\n")
 
@@ -117,7 +149,7 @@ def test_a_kind_that_there_is_not_is_named() -> None:
 
 
 def test_no_text_is_left_without_its_file() -> None:
-    assert {path.stem for path in TEXTS.glob("*.txt")} == {*FILES, *CASES, "no_file", "unknown_kind"}
+    assert {path.stem for path in TEXTS.glob("*.txt")} == {*FILES, *KIND_OF, "no_file", "unknown_kind"}
 
 
 @pytest.mark.parametrize(

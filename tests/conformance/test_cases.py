@@ -17,7 +17,7 @@ CASES = Path(__file__).parent / "cases"
 
 
 def problems(kind: str, path: Path) -> dict[str, str]:
-    return {outcome.name: outcome.problem for outcome in run_file(kind, path) if not outcome.ok}
+    return {outcome.name: outcome.problem for outcome in run_file(kind, path) if outcome.failed}
 
 
 def operators(name: str) -> set[str]:
@@ -32,7 +32,13 @@ def test_all_cases_of_the_systems_that_penstock_follows_pass(kind: str, shared: 
 
 @pytest.mark.parametrize(
     ("kind", "file"),
-    [("ticks", "ticks"), ("ticks", "cycles"), ("errors", "errors"), ("propagation", "propagation")],
+    [
+        ("ticks", "ticks"),
+        ("ticks", "cycles"),
+        ("errors", "errors"),
+        ("propagation", "propagation"),
+        ("pull", "pull"),
+    ],
 )
 def test_our_own_cases_pass(kind: str, file: str) -> None:
     assert problems(kind, CASES / f"{file}.json") == {}
@@ -43,10 +49,16 @@ def test_every_operator_has_a_signature_a_builder_and_a_case() -> None:
     assert set(BUILDERS) - operators("ticks.json") - {"source", "sink"} == set()
 
 
-@pytest.mark.parametrize("kind", ["ticks", "errors", "propagation"])
+@pytest.mark.parametrize("kind", ["ticks", "errors", "propagation", "pull"])
 def test_a_case_that_fails_says_what_was_expected_and_what_was_found(kind: str) -> None:
     path = CASES / f"failing_{kind}.json"
     found = problems(kind, path)
     assert set(found) == {case["name"] for case in json.loads(path.read_text())}, "every one must fail"
     text = "".join(f"{name}: {problem}\n" for name, problem in found.items())
     assert_golden(path.with_suffix(".txt"), text)
+
+
+def test_a_case_in_words_is_told_apart_and_is_never_ok() -> None:
+    *run, last = run_file("pull", CASES / "pull.json")
+    assert all(outcome.ok and not outcome.in_words for outcome in run)
+    assert (last.name, last.ok, last.failed, last.in_words) == ("told in words", False, False, True)
