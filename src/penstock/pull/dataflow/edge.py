@@ -165,8 +165,8 @@ class Edge:
             self._too_late(pending, answer)
             return
         confirms = self._stop is pending
-        if self.seen_above is not None and (isinstance(answer, Value) or not confirms):
-            self.seen_above.answer(pending.index, answer)
+        if isinstance(answer, Value) or not confirms:
+            self._show(pending, answer)
         if isinstance(answer, Value):
             pending.answered = True
             if self._stop is None:
@@ -186,7 +186,7 @@ class Edge:
         """The end has answered it, while it waited: nobody hears this."""
         if isinstance(answer, Value) and self.seen_above is not None:
             self.seen_above.withdraw(pending.index)
-            self.seen_above.answer(pending.index, answer)
+            self._show(pending, answer)
             self._broke("P4", pending)
 
     def _pass_on(self, pending: _Pending, answer: Value) -> None:
@@ -199,6 +199,11 @@ class Edge:
             first = waiting.popleft()
             assert first.held is not None
             self._runtime.post(self, self._hand, first, first.held)
+
+    def _show(self, pending: _Pending, answer: Answer) -> None:
+        """What answers an indication stays between the edge and the module upstream."""
+        if self.seen_above is not None and not isinstance(pending.request, Done | FailIndication):
+            self.seen_above.answer(pending.index, answer)
 
     def _broke(self, rule: str, pending: _Pending) -> None:
         if self.seen_above is not None:
@@ -226,8 +231,7 @@ class Edge:
         answer = Failed(end) if isinstance(end, Exception) else DONE
         if not pending.answered:
             pending.answered = True
-            if self.seen_above is not None:
-                self.seen_above.answer(pending.index, answer)
+            self._show(pending, answer)
         self._runtime.post(self, self._hand, pending, answer)
 
     def _hand(self, pending: _Pending, answer: Answer) -> None:

@@ -106,7 +106,7 @@ class Module(module.Module):
             told(error, result)
 
     def _stop_inputs(self, cause: Ending, then: Callable[[Ending], object]) -> None:
-        """Stop all inputs, and `then(end)` when all have confirmed. It goes on where the module has failed."""
+        """Stop all inputs, and `then(end)` when all have confirmed. It goes on in a failed module."""
         Thread(self._stopping(cause, then), self.run.failed).start()
 
     async def _stopping(self, cause: Ending, then: Callable[[Ending], object]) -> None:

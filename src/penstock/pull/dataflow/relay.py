@@ -73,6 +73,7 @@ def _relaying(name: str, begin: Callable[[], Callable[[Any], Iterable[Any]]]) ->
             if isinstance(request, Ask):
                 relay.ask(request)
             else:
+                relay.leave()
                 module.when(upstream.stop(request.cause), request.answer.bind)
                 return
 
@@ -95,6 +96,11 @@ class _Relay:
     def ask(self, request: Ask) -> None:
         self._asks.append(request)
         self._serve()
+
+    def leave(self) -> None:
+        """Answer nothing more: the edge does, by the end."""
+        self._asks.clear()
+        self._ready.clear()
 
     def _got(self, answer: Answer) -> None:
         self._asked -= 1

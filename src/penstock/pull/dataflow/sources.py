@@ -10,6 +10,7 @@ from penstock.pull.dataflow.messages import DONE, Ask, Failed, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Source
 from penstock.pull.dataflow.requests import Requests
+from penstock.pull.sources.drawn import begin_of, close_generator
 
 
 def values(items: Iterable[Any] = ()) -> Source:
@@ -19,7 +20,7 @@ def values(items: Iterable[Any] = ()) -> Source:
     >>> pull(values([1, 2, 3]), collect()).run()
     [1, 2, 3]
     """
-    return _iterating("values", lambda: iter(items))
+    return _iterating("values", begin_of(items, "values"))
 
 
 def count(last: int | None = None) -> Source:
@@ -57,13 +58,14 @@ _END: Any = object()
 
 def _iterating(name: str, begin: Callable[[], Iterator[Any]]) -> Source:
     async def thread(_module: Module, requests: Requests) -> None:
-        left = begin()
+        items: Iterator[Any] | None = None
         async for request in requests:
             if not isinstance(request, Ask):
+                close_generator(items)
                 request.answer.bind(request.cause)
-            elif (value := next(left, _END)) is _END:
-                request.answer.bind(DONE)
-            else:
-                request.answer.bind(Value(value))
+                continue
+            items = items or begin()
+            value = next(items, _END)
+            request.answer.bind(DONE if value is _END else Value(value))
 
     return Source.of(name, thread)

@@ -21,7 +21,7 @@ def take(count: int) -> Transformer:
     """
 
     async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
-        left = count
+        left, ends = count, False
         last: Variable[Answer] = Variable()
         last.bind(Value(None))
         async for request in requests:
@@ -32,7 +32,8 @@ def take(count: int) -> Transformer:
                 left -= 1
                 last = upstream.ask()
                 module.when(last, request.answer.bind)
-            else:
+            elif not ends:  # the end answers all asks after this one
+                ends = True
                 module.thread(_stop_after(last, upstream, request))
 
     return Transformer.of("take", thread)

@@ -1,0 +1,249 @@
+"""Pipelines described once and built in the callback form, in dataflow variables, or in both."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock import pull as callback
+from penstock.pull import Recorder, Run, dataflow
+from penstock.pull.checker import check
+from penstock.pull.dataflow import Abort, Ask, Done, Failed, FailIndication, Value
+from penstock.pull.runtime import Runtime
+from penstock.pull.trace import Answer, Request, Trace
+
+
+class Wrong(Exception):
+    """What modules of these pipelines fail with. Equal by their text, as traces are."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Wrong) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+@dataclass(frozen=True)
+class Made:
+    """A module by the name that it has in both forms, and what it is made of."""
+
+    name: str
+    arguments: Callable[[], tuple[Any, ...]] = tuple
+    shown: str = ""
+
+    def of(self, form: Any) -> Any:
+        return getattr(form, self.name)(*self.arguments())
+
+    def __repr__(self) -> str:
+        return f"{self.name}({self.shown})"
+
+
+@dataclass(frozen=True)
+class Sends:
+    """A sink that asks `asks` times, or stops the stream by one of `STOPS`."""
+
+    what: str
+    asks: int = 1
+
+
+@dataclass(frozen=True)
+class Waits:
+    """A sink that waits until no more than so many of its requests wait for their answers."""
+
+    left: int = 0
+
+
+STOPS = ("abort", "error", "done", "errorInd")
+Script = tuple[Sends | Waits, ...]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """sink: a module, or what a sink does step by step; its result is every answer that it got."""
+
+    source: Made
+    through: tuple[Made, ...]
+    sink: Made | Script
+
+    def __repr__(self) -> str:
+        return f"pull{(self.source, *self.through, self.sink)}"
+
+
+@dataclass
+class Happened:
+    """edges: of each edge, from the source down, what both its ends met, in one order."""
+
+    edges: list[tuple[str, ...]]
+    result: Any
+    error: Exception | None
+    recorders: list[Recorder] = field(default_factory=list[Recorder], repr=False)
+
+    def same_as(self, other: Happened) -> bool:
+        return (self.edges, self.result, self.error) == (other.edges, other.result, other.error)
+
+    def of_end(self, ports: tuple[str, str]) -> list[Trace]:
+        """Each edge as one of its ends met it."""
+        return [_end(recorder, ports) for recorder in self.recorders]
+
+
+UPPER, LOWER = ("D", "TO"), ("TI", "U")
+
+
+def _end(recorder: Recorder, ports: tuple[str, str]) -> Trace:
+    events: list[Request | Answer] = []
+    for event in recorder.events:
+        if event.port not in ports:
+            continue
+        if isinstance(event, Request):
+            events.append(Request("D", event.kind, event.index, event.message, event.most))
+        else:
+            events.append(Answer("U", event.index, event.kind, event.value, event.message, event.values))
+    return Trace(tuple(events))
+
+
+def run(
+    recipe: Recipe, forms: tuple[Any, ...], *, runtime: Runtime | None = None, window: int | None = None
+) -> Happened:
+    """Run it, each module in the form that stands for it. Bridges join the forms; their edges are not recorded."""
+    modules = (recipe.source, *recipe.through, recipe.sink)
+    assert len(forms) == len(modules)
+    recorders = [Recorder(stop_at_once=False) for _ in modules[1:]]
+    below: Any = forms[0]
+    piece = recipe.source.of(below)
+    for module, form, recorder in zip(modules[1:], forms[1:], recorders, strict=True):
+        piece = below.pull(piece, both_ends(below, recorder))
+        if form is not below:
+            piece = _bridged(piece, form)
+            below = form
+        made = module.of(form) if isinstance(module, Made) else scripted(form, module)
+        piece = form.pull(piece, made)
+    started: Run = piece.start(runtime or Runtime(), window=window)
+    try:
+        result, error = started.wait(), None
+    except Exception as cause:
+        result, error = started.partial, cause
+    edges = [tuple(map(str, recorder.events)) for recorder in recorders]
+    return Happened(edges, result, error, recorders)
+
+
+def both_ends(form: Any, recorder: Recorder) -> Any:
+    """Records one edge as its upper end meets it (ports D and TO) and as its lower end does (TI and U)."""
+    if form is callback:
+        return callback.probe_around(callback.Transformer(()), recorder)
+    nothing = dataflow.pull(dataflow.probe(Recorder()))
+    return dataflow.probe_around(dataflow.Transformer(nothing.name, nothing.place, ()), recorder)
+
+
+def _bridged(piece: Any, form: Any) -> Any:
+    return dataflow.as_dataflow(piece) if form is dataflow else dataflow.as_callback(piece)
+
+
+def scripted(form: Any, script: Script) -> Any:
+    return _scripted_callback(script) if form is callback else _scripted_dataflow(script)
+
+
+def _said(kind: str, value: Any = None) -> str:
+    return f"{kind}({value})" if kind != "done" else kind
+
+
+def _scripted_callback(script: Script) -> callback.Sink:
+    def open(module: Any, edge: Any) -> None:
+        left = deque(script)
+        heard: list[str] = []
+        waits = 0
+
+        def got(end: Any, value: Any = None, /) -> None:
+            nonlocal waits
+            waits -= 1
+            heard.append(
+                _said("value", value)
+                if end is None
+                else _said("done")
+                if end is True
+                else _said("error", end)
+            )
+            go_on()
+
+        def go_on() -> None:
+            nonlocal waits
+            while left:
+                step = left[0]
+                if isinstance(step, Waits):
+                    if waits > step.left:
+                        return
+                    left.popleft()
+                    continue
+                left.popleft()
+                waits += send(step)
+            if waits == 0:
+                module.done(heard)
+
+        def send(step: Sends) -> int:
+            if step.what == "ask":
+                for _ in range(step.asks):
+                    edge(None, got)
+                return step.asks
+            cause = True if step.what in ("abort", "done") else Wrong("sink")
+            if step.what in ("abort", "error"):
+                edge(cause, got)
+                return 1
+            edge(cause)
+            return 0
+
+        go_on()
+
+    return callback.Sink.of("scripted", open)
+
+
+def _scripted_dataflow(script: Script) -> dataflow.Sink:
+    async def thread(module: dataflow.Module, upstream: dataflow.Edge) -> None:
+        waiting: deque[dataflow.Variable[Any]] = deque()
+        heard: list[str] = []
+
+        async def down_to(left: int) -> None:
+            while len(waiting) > left:
+                answer = await waiting.popleft()
+                match answer:
+                    case Value(value):
+                        heard.append(_said("value", value))
+                    case Failed(error):
+                        heard.append(_said("error", error))
+                    case _:
+                        heard.append(_said("done"))
+
+        for step in script:
+            if isinstance(step, Waits):
+                await down_to(step.left)
+            elif step.what == "ask":
+                waiting.extend(upstream.ask() for _ in range(step.asks))
+            else:
+                request = _stop(step.what)
+                upstream.send(request)
+                if isinstance(request, Abort | dataflow.Fail):
+                    waiting.append(request.answer)
+        await down_to(0)
+        module.done(heard)
+
+    return dataflow.Sink.of("scripted", thread)
+
+
+def _stop(what: str) -> Ask | Abort | dataflow.Fail | Done | FailIndication:
+    cause = Wrong("sink")
+    return {
+        "abort": lambda: Abort(),
+        "error": lambda: dataflow.Fail(cause),
+        "done": lambda: dataflow.DONE,
+        "errorInd": lambda: FailIndication(cause),
+    }[what]()
+
+
+def violations(happened: Happened) -> list[str]:
+    """What the checker finds at any end of any edge."""
+    return [
+        f"edge {at}: {found}"
+        for ports in (UPPER, LOWER)
+        for at, trace in enumerate(happened.of_end(ports))
+        for found in check(trace)
+    ]
