@@ -63,7 +63,8 @@ def check(
 
     one_to_one: of a transformer, whether it makes one value of each value. If not, the rules T3
     and T6 and the half of T2 that is about values do not hold for it.
-    except_for: numbers of rules that do not hold, such as T8 for a transformer that handles errors.
+    except_for: numbers of rules that do not hold, such as T8 for a transformer that handles errors;
+    those of other profiles may be among them.
 
     Raises `BadTrace` for a profile or a rule that there is not.
 
@@ -103,10 +104,10 @@ def sentence(rule: Callable[..., Faults]) -> str:
 def _refuse_unknown(profile: Profile, except_for: Collection[str]) -> None:
     if profile not in PROFILES:
         raise BadTrace(f"there is no profile {profile!r}", fix=f"one of {', '.join(PROFILES)}")
-    known = rules(profile)
+    known = {rule for one in PROFILES for rule in rules(one)} if except_for else set[str]()
     for rule in except_for:
         if rule not in known:
-            raise BadTrace(f"profile {profile} has no rule {rule!r}", fix=f"its rules are {', '.join(known)}")
+            raise BadTrace(f"there is no rule {rule!r}", fix="name rules by their numbers, such as T8")
 
 
 def _violations(trace: Trace, profile: Profile, one_to_one: bool) -> Iterator[Violation]:

@@ -30,7 +30,10 @@ def s1_one_ask_at_a_time(edge: Interface) -> Faults:
 
 
 def s2_nothing_after_the_end(edge: Interface) -> Faults:
-    """S2. Nothing is requested after an end, and no ask is made after a stop; a second stop is S7's."""
+    """S2. Nothing is requested after an end, and no ask is made after a stop.
+
+    A second stop is S7's, an indication S6's.
+    """
     for asked in edge.requests:
         if not asked.event.expects_answer:
             continue
