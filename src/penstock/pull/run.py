@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import EndNotConfirmed, NeverAnswered
 from penstock.pull.module import Module
 from penstock.pull.protocol import attach
-from penstock.pull.runtime import Runtime
+from penstock.pull.runtime import Cancellable, Runtime
 from penstock.pull.stuck import never_answered, not_confirmed
 
 if TYPE_CHECKING:
@@ -60,13 +61,15 @@ class Run:
         self._shared: dict[object, Any] = {}
         self._listeners: list[Callable[[Run], object]] = []
         self._building = True
+        self._timer: Cancellable | None = None
 
     # -- built by a pipeline --------------------------------------------------------------------
 
     def sink(self, module: Module) -> None:
-        """A sink of the run; the last one that is told gives the run its result."""
+        """A sink of the run; the last one that is told before it is built gives the run its result."""
         self._sinks.add(module)
-        self._main = module
+        if self._building:
+            self._main = module
 
     def built(self) -> None:
         """Everything is connected."""
@@ -91,9 +94,9 @@ class Run:
 
     def stopping(self, edge: Edge) -> None:
         """A module was told to stop; it has a time limit from now on."""
-        self._stopping[edge] = 0.0
+        self._stopping[edge] = time.monotonic()
         if self.runtime.has_loop:
-            self._watch(edge)
+            self._watch()
 
     def closed(self, edge: Edge) -> None:
         """A stream has ended, and all its requests were answered."""
@@ -200,17 +203,17 @@ class Run:
     async def _until_finished(self) -> None:
         import asyncio
 
-        for edge in tuple(self._stopping):
-            self._watch(edge)
+        self._watch()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiter = future
 
-        def over(_run: Run) -> None:
+        def over(*_run: Run) -> None:
             if not future.done():
                 future.set_result(None)
 
         self.when_finished(over)
-        await future
+        self.runtime.when_idle = over
+        if not self.runtime.idle:
+            await future
 
     def stop(self, cause: Exception | None = None) -> None:
         """Abort (or fail) the inputs of all sinks at work; the run finishes when they confirm."""
@@ -224,20 +227,36 @@ class Run:
         """Take back every timer and task that is left."""
         for module in tuple(self.modules):
             module.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     # -- what does not end ----------------------------------------------------------------------
 
-    def _watch(self, edge: Edge) -> None:
-        if self._confirm_within is not None:
-            self.runtime.loop.call_later(self._confirm_within, self._overdue, edge)
+    def _watch(self) -> None:
+        """Have a timer for the module that was told to stop first."""
+        if self._timer is None and self._stopping and self._confirm_within is not None and not self.finished:
+            since = next(iter(self._stopping.values()))
+            left = max(since + self._confirm_within - time.monotonic(), 0)
+            self._timer = self.runtime.loop.call_later(left, self._overdue)
 
-    def _overdue(self, edge: Edge) -> None:
-        if edge in self._stopping and not self.finished:
+    def _overdue(self) -> None:
+        assert self._confirm_within is not None
+        self._timer = None
+        since = next(iter(self._stopping.values()), None)
+        if since is not None and not self.finished and time.monotonic() >= since + self._confirm_within:
             self.error = self.stuck()
             self._finish()
+        self._watch()
 
     def stuck(self) -> EndNotConfirmed | NeverAnswered:
         """The error that names the modules which the others wait for."""
+        error = self._stuck()
+        if self.runtime.replay:
+            error.add_note(self.runtime.replay)
+        return error
+
+    def _stuck(self) -> EndNotConfirmed | NeverAnswered:
         if self._stopping:
             return not_confirmed(self._stopping)
         return never_answered(self._edges)

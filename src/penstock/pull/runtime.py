@@ -63,6 +63,8 @@ class Runtime:
         """How to have the same order of events again, where the runtime has chosen it."""
         self.outstanding = 0
         """How many timers, tasks and threads will still bring something."""
+        self.when_idle: Callable[[], object] | None = None
+        """Called where nothing is left that could bring something: only in an event loop of its own."""
 
     # -- the trampoline -------------------------------------------------------------------------
 
@@ -129,6 +131,16 @@ class Runtime:
         finally:
             self._busy = False
             self._depth = depth
+        self._look_if_idle()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing will happen by itself any more; a loop that is shared may always bring something."""
+        return self._own_loop and not self.outstanding and not self._queue
+
+    def _look_if_idle(self) -> None:
+        if self.when_idle is not None and self.idle:
+            self.when_idle()
 
     def _resume_later(self) -> None:
         if not self._resumes:
@@ -192,6 +204,7 @@ class Runtime:
         def done(task: asyncio.Task[Any]) -> None:
             self.outstanding -= 1
             if task.cancelled():
+                self._look_if_idle()
                 return
             error = task.exception()
             if error is not None and not isinstance(error, Exception):

@@ -183,6 +183,41 @@ def test_a_source_that_never_answers_is_named() -> None:
     assert raised.value.facts["modules"] == ("manual",)
 
 
+def test_a_source_that_answers_for_a_while_and_then_never_again_is_named() -> None:
+    def open(module: Module) -> Callable[..., None]:
+        left = [1, 2]
+
+        def read(abort: End | None, answer: AnswerTo) -> None:
+            if abort is not None:
+                answer(abort)
+            elif left:
+                module.later(0.001, answer, None, left.pop(0))
+
+        return read
+
+    with pytest.raises(NeverAnswered) as raised:
+        pull(Source.of("tired", open), map(str), collect()).run()
+    assert raised.value.facts["modules"] == ("tired",)
+
+
+def test_each_module_has_the_whole_time_to_confirm() -> None:
+    def closing_after(seconds: float) -> Source:
+        def open(module: Module) -> Callable[..., None]:
+            def read(abort: End | None, answer: AnswerTo) -> None:
+                module.later(0.001 if abort is None else seconds, answer, abort, 1)
+
+            return read
+
+        return Source.of(f"closes after {seconds}", open)
+
+    async def both() -> None:
+        await pull(closing_after(0.02), take(1), collect()).start(confirm_within=5)
+        with pytest.raises(EndNotConfirmed):
+            await pull(closing_after(60), take(1), collect()).start(confirm_within=0.01)
+
+    asyncio.run(both())
+
+
 def test_a_sink_that_never_reads_is_named() -> None:
     with pytest.raises(NeverAnswered):
         pull(values([1]), Hand().sink).run()
