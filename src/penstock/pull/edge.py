@@ -150,8 +150,8 @@ class Edge:
 
     @property
     def stop_arrived(self) -> bool:
-        """Whether the module upstream was told to stop before it had ended by itself."""
-        return self._stop is not None
+        """Whether the module upstream was told to stop before it had ended or failed by itself."""
+        return self._stop is not None and self._failed is None
 
     # -- upstream -------------------------------------------------------------------------------
 
@@ -166,6 +166,7 @@ class Edge:
             return  # answered when the module has confirmed
         if call.abort is not None:
             self._stop = call
+            self._failed = self._failed or self.upper.failure
             self.upper.run.stopping(self)
             if self._layer == 1:
                 when_all([*self.upper.inputs], call.abort, partial(self._answered, call))
@@ -257,7 +258,7 @@ class Edge:
         """The stream has ended: answer what is open. For the module upstream and its failures."""
         if self._end is not None:
             return
-        # The module may have failed before it heard of the stop: then it has answered an ask by its error.
+        # The module may have failed before it heard of the stop: it has raised, or answered an ask by its error.
         cause = self._failed or (self._stop.abort if self._stop is not None else None)
         if isinstance(cause, Exception):
             end = attach(cause, end) if isinstance(end, Exception) else cause

@@ -56,3 +56,16 @@ def test_a_module_that_has_failed_is_told_nothing_more() -> None:
     assert str(recorder.trace()) == (
         "D:ask1 U:ans1=value('a value') D:error2(of the transformer) U:ans2=error(of the transformer)"
     )
+
+
+def test_a_stop_that_comes_after_a_module_has_failed_has_not_arrived() -> None:
+    manual, hand = Manual(), Hand()
+    own = ValueError("of the transformer")
+    pull(manual.source, refuse_values(own), hand.sink).start()
+    hand.request("ask")
+    manual.answer(0, None, "a value")
+    hand.request("stop", ValueError("of the sink"))
+    manual.answer(1, own)
+    assert hand.heard == [("ask", own), ("stop", own)]
+    assert hand.edge is not None
+    assert not hand.edge.stop_arrived
