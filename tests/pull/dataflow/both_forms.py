@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock import pull as callback
+from penstock.errors import Place
 from penstock.pull import Recorder, Run, dataflow
 from penstock.pull.checker import check
 from penstock.pull.dataflow import Abort, Ask, Done, Failed, FailIndication, Value
@@ -27,17 +28,13 @@ class Wrong(Exception):
 
 @dataclass(frozen=True)
 class Made:
-    """A module by the name that it has in both forms, and what it is made of."""
+    """A module: what it is called, and how it is made in a form that is given (a package)."""
 
     name: str
-    arguments: Callable[[], tuple[Any, ...]] = tuple
-    shown: str = ""
-
-    def of(self, form: Any) -> Any:
-        return getattr(form, self.name)(*self.arguments())
+    of: Callable[[Any], Any]
 
     def __repr__(self) -> str:
-        return f"{self.name}({self.shown})"
+        return self.name
 
 
 @dataclass(frozen=True)
@@ -132,8 +129,7 @@ def both_ends(form: Any, recorder: Recorder) -> Any:
     """Records one edge as its upper end meets it (ports D and TO) and as its lower end does (TI and U)."""
     if form is callback:
         return callback.probe_around(callback.Transformer(()), recorder)
-    nothing = dataflow.pull(dataflow.probe(Recorder()))
-    return dataflow.probe_around(dataflow.Transformer(nothing.name, nothing.place, ()), recorder)
+    return dataflow.probe_around(dataflow.Transformer("nothing", Place.of_caller(), ()), recorder)
 
 
 def _bridged(piece: Any, form: Any) -> Any:

@@ -12,85 +12,16 @@ from tests.pull.dataflow.both_forms import STOPS, Made, Recipe, Script, Sends, W
 small = st.integers(0, 4)
 
 
-def _failing(at: int) -> Callable[[], tuple[Any, ...]]:
-    """A function of one value that raises at its nth call, counted anew in each run."""
+def _failing(at: int) -> Callable[[Any], Any]:
+    """A function that raises when it is called after `at` calls."""
+    calls = iter(range(at))
 
-    def make() -> tuple[Any, ...]:
-        calls = iter(range(at))
+    def function(value: Any = 5) -> Any:
+        if next(calls, None) is None:
+            raise Wrong(f"call {at + 1}")
+        return value
 
-        def function(value: Any) -> Any:
-            if next(calls, None) is None:
-                raise Wrong(f"call {at}")
-            return value
-
-        return (function,)
-
-    return make
-
-
-def _making(at: int) -> Callable[[], tuple[Any, ...]]:
-    def make() -> tuple[Any, ...]:
-        function = _failing(at)()[0]
-        return (lambda: function(5),)
-
-    return make
-
-
-sources = st.one_of(
-    st.lists(small, max_size=5).map(lambda items: Made("values", lambda: (items,), str(items))),
-    small.map(lambda last: Made("count", lambda: (last,), str(last))),
-    st.just(Made("count")),
-    small.map(lambda at: Made("infinite", _making(at), f"fails at {at}")),
-    small.map(lambda value: Made("once", lambda: (value,), str(value))),
-    st.just(Made("empty")),
-    st.just(Made("error", lambda: (Wrong("source"),), "source")),
-)
-
-mapped = st.sampled_from(
-    [
-        Made("map", lambda: (lambda value: value + 1,), "+1"),
-        Made("map", lambda: (lambda value: value * 10,), "*10"),
-    ]
-)
-failing = st.builds(
-    lambda name, at: Made(name, _failing(at), f"fails at {at}"), st.sampled_from(["map", "filter"]), small
-)
-filtered = small.map(
-    lambda by: Made("filter", lambda: (lambda value: value % (by + 1) == 0,), f"divisible by {by + 1}")
-)
-transformers = st.one_of(
-    mapped,
-    failing,
-    filtered,
-    small.map(lambda count: Made("take", lambda: (count,), str(count))),
-    small.map(lambda count: Made("skip", lambda: (count,), str(count))),
-    st.just(Made("unique")),
-    st.just(Made("unique", lambda: (lambda value: value % 3,), "by % 3")),
-)
-
-asks = st.integers(1, 4).map(lambda count: Sends("ask", count))
-one_ask = st.just((Sends("ask"), Waits()))
-stop = st.sampled_from(STOPS).map(Sends)
-waits = st.integers(0, 2).map(Waits)
-
-linear_steps = st.one_of(one_ask, one_ask, stop.map(lambda step: (step, Waits())))
-linear_scripts = st.lists(linear_steps, max_size=10).map(lambda parts: sum(parts, ()))
-"""Scripts that make each request when the last one is answered."""
-
-scripts: st.SearchStrategy[Script] = st.lists(st.one_of(asks, asks, waits, stop), max_size=8).map(tuple)
-
-sinks = st.one_of(
-    st.integers(0, 4).map(lambda at: Made("find", lambda: (lambda value: value == at,), f"== {at}")),
-    small.map(lambda at: Made("drain", lambda: (_until(at),), f"until value {at}")),
-    small.map(lambda at: Made("for_each", _failing(at), f"fails at {at}")),
-)
-"""Sinks that end although the source does not, as long as it has values for them."""
-
-whole_sinks = st.one_of(
-    st.just(Made("collect")),
-    st.just(Made("reduce", lambda: (lambda so_far, value: so_far + value, 0), "+")),
-    st.just(Made("drain")),
-)
+    return function
 
 
 def _until(at: int) -> Callable[[Any], bool]:
@@ -98,10 +29,120 @@ def _until(at: int) -> Callable[[Any], bool]:
     return lambda _value: next(calls, None) is not None
 
 
-def recipes(sink: st.SearchStrategy[Any]) -> st.SearchStrategy[Recipe]:
-    return st.builds(Recipe, sources, st.lists(transformers, max_size=4).map(tuple), sink)
+ENDLESS = Made("count()", lambda form: form.count())
+
+sources = st.one_of(
+    st.lists(small, max_size=5).map(lambda items: Made(f"values({items})", lambda form: form.values(items))),
+    small.map(lambda last: Made(f"count({last})", lambda form: form.count(last))),
+    st.just(ENDLESS),
+    small.map(lambda at: Made(f"infinite(fails after {at})", lambda form: form.infinite(_failing(at)))),
+    small.map(lambda value: Made(f"once({value})", lambda form: form.once(value))),
+    st.just(Made("empty()", lambda form: form.empty())),
+    st.just(Made("error()", lambda form: form.error(Wrong("source")))),
+)
+
+FAILING = ("infinite", "error", "map(fails", "filter(fails")
+"""How the names of modules begin that fail by themselves."""
+
+SEARCHING = ("filter", "unique", "skip")
+"""How the names of transformers begin that may ask for ever for one value."""
+
+sure = st.one_of(
+    st.just(Made("map(+1)", lambda form: form.map(lambda value: value + 1))),
+    st.just(Made("map(*10)", lambda form: form.map(lambda value: value * 10))),
+    st.sampled_from([2, 3]).map(
+        lambda by: Made(f"filter(by {by})", lambda form: form.filter(lambda value: value % by == 0))
+    ),
+    small.map(lambda count: Made(f"take({count})", lambda form: form.take(count))),
+    small.map(lambda count: Made(f"skip({count})", lambda form: form.skip(count))),
+    st.just(Made("unique()", lambda form: form.unique())),
+    st.just(Made("unique(% 3)", lambda form: form.unique(lambda value: value % 3))),
+)
+failing = st.builds(
+    lambda name, at: Made(f"{name}(fails after {at})", lambda form: getattr(form, name)(_failing(at))),
+    st.sampled_from(["map", "filter"]),
+    small,
+)
+relays = st.one_of(sure, sure, failing)
+"""Transformers that ask as their neighbour asks: the two forms do the same under every schedule."""
+
+
+def _inner(form: Any, value: Any) -> Any:
+    """What a value of a stream of streams is: a list, a source, a source that fails."""
+    kind = value % 4
+    if kind == 0:
+        return [value] * (value % 3)
+    if kind == 1:
+        return form.values([value, value + 1])
+    return form.empty() if kind == 2 else form.pull(form.count(1), form.map(lambda v: v + value))
+
+
+bursts = st.just(
+    Made(
+        "flatten(lists)",
+        lambda form: form.pull(form.map(lambda value: [value] * (value % 3)), form.flatten()),
+    )
+)
+inner_sources = st.just(
+    Made(
+        "flatten(sources)",
+        lambda form: form.pull(form.map(lambda value: _inner(form, value)), form.flatten()),
+    )
+)
+inner_errors = st.just(
+    Made(
+        "flatten(errors)",
+        lambda form: form.pull(
+            form.map(lambda value: form.error(Wrong("inner")) if value > 1 else [value]), form.flatten()
+        ),
+    )
+)
+workers = st.one_of(bursts, inner_sources, inner_errors)
+"""Transformers that are one thread of work in dataflow variables."""
+
+cats = st.lists(st.lists(small, max_size=3), max_size=3).map(
+    lambda lists: Made(f"cat({lists})", lambda form: form.cat([form.values(items) for items in lists]))
+)
+
+stop = st.sampled_from(STOPS).map(Sends)
+linear_steps = st.one_of(
+    st.just((Sends("ask"), Waits())), st.just((Sends("ask"), Waits())), stop.map(lambda step: (step, Waits()))
+)
+linear_scripts = st.lists(linear_steps, max_size=10).map(lambda parts: sum(parts, ()))
+"""Scripts that make each request when the last one is answered."""
+
+steps = st.one_of(st.integers(1, 4).map(lambda count: Sends("ask", count)), st.integers(0, 2).map(Waits))
+scripts: st.SearchStrategy[Script] = st.lists(st.one_of(steps, steps, stop), max_size=8).map(tuple)
+unstopped: st.SearchStrategy[Script] = st.lists(steps, max_size=8).map(tuple)
+
+sinks = st.one_of(
+    st.just(Made("collect()", lambda form: form.collect())),
+    st.just(Made("reduce(+)", lambda form: form.reduce(lambda total, value: total + value, 0))),
+    st.just(Made("drain()", lambda form: form.drain())),
+    small.map(lambda at: Made(f"find({at})", lambda form: form.find(lambda value: value == at))),
+    small.map(lambda at: Made(f"drain({at})", lambda form: form.drain(_until(at)))),
+)
+
+
+def recipes(
+    sink: st.SearchStrategy[Any],
+    through: st.SearchStrategy[Made] = relays,
+    source: st.SearchStrategy[Made] = sources,
+) -> st.SearchStrategy[Recipe]:
+    found = st.builds(Recipe, source, st.lists(through, max_size=4).map(tuple), sink)
+    return found.filter(lambda recipe: not endless(recipe))
 
 
 def endless(recipe: Recipe) -> bool:
-    """Whether its source has no end, and a transformer may look for ever for a value that it lets through."""
-    return recipe.source == Made("count")
+    """Whether it would never end: its source has no end, and it reads on for what never comes."""
+    if recipe.source is not ENDLESS:
+        return False
+    return isinstance(recipe.sink, Made) or any(
+        module.name.startswith((*SEARCHING, "flatten")) for module in recipe.through
+    )
+
+
+def may_fail(recipe: Recipe) -> bool:
+    return any(
+        module.name.startswith((*FAILING, "flatten(err")) for module in (recipe.source, *recipe.through)
+    )

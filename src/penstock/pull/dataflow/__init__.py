@@ -9,17 +9,19 @@ what stands in such a stream, `variable` what a dataflow variable is, `bridge` h
 form work in the other.
 """
 
+from penstock.pull.dataflow.async_map import async_map
 from penstock.pull.dataflow.bridge import as_callback, as_dataflow
 from penstock.pull.dataflow.compose import pull
-from penstock.pull.dataflow.edge import Edge
+from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import DONE, Abort, Ask, Cell, Done, Fail, Failed, FailIndication, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Sink, Source, Transformer
 from penstock.pull.dataflow.probe import probe, probe_around
-from penstock.pull.dataflow.relay import filter, flatten, map, skip, unique
-from penstock.pull.dataflow.requests import Requests
+from penstock.pull.dataflow.relay import filter, map, skip, unique
 from penstock.pull.dataflow.sinks import Values, collect, drain, find, for_each, reduce
 from penstock.pull.dataflow.sources import count, empty, error, infinite, once, values
+from penstock.pull.dataflow.stream import Port, Stream
+from penstock.pull.dataflow.streams import cat, flatten, merge
 from penstock.pull.dataflow.take import take
 from penstock.pull.dataflow.variable import Variable
 
@@ -34,15 +36,19 @@ __all__ = [
     "FailIndication",
     "Failed",
     "Module",
+    "Port",
     "Requests",
     "Sink",
     "Source",
+    "Stream",
     "Transformer",
     "Value",
     "Values",
     "Variable",
     "as_callback",
     "as_dataflow",
+    "async_map",
+    "cat",
     "collect",
     "count",
     "drain",
@@ -54,6 +60,7 @@ __all__ = [
     "for_each",
     "infinite",
     "map",
+    "merge",
     "once",
     "probe",
     "probe_around",

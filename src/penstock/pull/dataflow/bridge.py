@@ -14,11 +14,10 @@ from penstock.pull import edge as callback_edge
 from penstock.pull import module as callback_module
 from penstock.pull import pieces as callback
 from penstock.pull.compose import join
-from penstock.pull.dataflow.edge import Edge, tracked
+from penstock.pull.dataflow.edge import Edge, Requests, tracked
 from penstock.pull.dataflow.messages import Abort, Answer, Ask, Fail, Value, end_of, ending_of
 from penstock.pull.dataflow.module import Module, Told
 from penstock.pull.dataflow.pieces import Piece, Sink, Source, Transformer, open_steps
-from penstock.pull.dataflow.requests import Requests
 from penstock.pull.protocol import AnswerTo, End, Read
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _serving(edge: callback_edge.Edge, name: str, place: Place) -> Edge:
     module = Module(edge.upper.run, name, place)
     module.connect(edge)
     lower = Edge(module, depth=edge.depth)
-    module.thread(_serve(Requests(lower.requests), edge))
+    module.thread(_serve(lower.requests, edge))
     return lower
 
 

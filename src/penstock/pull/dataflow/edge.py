@@ -21,7 +21,6 @@ from penstock.pull.dataflow.messages import (
     Abort,
     Answer,
     Ask,
-    Cell,
     Done,
     Ending,
     Fail,
@@ -32,6 +31,7 @@ from penstock.pull.dataflow.messages import (
     end_of,
     stop_for,
 )
+from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End, attach
 
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from penstock.pull.edge import Edge as CallbackEdge
 
 UpperRequest = Ask | Abort | Fail
-"""What the module upstream finds in its stream."""
+Requests = Stream[UpperRequest]
+"""What the module upstream reads."""
 
 
 class Watch(Protocol):
@@ -73,7 +74,7 @@ class Edge:
     """See the module's text.
 
     upper, lower: the modules that it joins.
-    requests:     the stream as the module upstream reads it.
+    requests:     the stream that the module upstream reads.
     depth:        of how many requests every module upstream has something to work on at once.
     window:       how many of them to make at once: the depth, if the run says nothing else; at least 1.
     """
@@ -83,11 +84,11 @@ class Edge:
         self.lower: Module | None = None
         self.depth = depth
         self.window = max(upper.run.window or depth, 1)
-        self.requests: Variable[Cell[UpperRequest]] = Variable()
+        self._port: Port[UpperRequest] = Port()
+        self.requests: Requests = Stream(self._port.tail)
         self.seen_above: Watch | None = None
         self.seen_below: Watch | None = None
         self._runtime = upper.run.runtime
-        self._tail = self.requests
         self._count = 0
         self._pending: deque[_Pending] = deque()
         self._dropped: list[_Pending] = []
@@ -152,12 +153,7 @@ class Edge:
             told = stop_for(_cause(request))
             self.upper.run.stopping(tracked(self))
         told.answer.when_bound(partial(self._answered, pending))
-        self._append(told)
-
-    def _append(self, request: UpperRequest) -> None:
-        tail: Variable[Cell[UpperRequest]] = Variable()
-        bound, self._tail = self._tail, tail
-        bound.bind(Cell(request, tail))
+        self._port.send(told)
 
     def _answered(self, pending: _Pending, answer: Answer) -> None:
         """The module upstream has bound the variable of a request."""

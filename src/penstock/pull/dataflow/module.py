@@ -34,11 +34,12 @@ class Module(module.Module):
 
     # -- threads --------------------------------------------------------------------------------
 
-    def thread(self, coroutine: Coroutine[Variable[Any], Any, Any]) -> None:
+    def thread(self, coroutine: Coroutine[Variable[Any], Any, Any]) -> Thread:
         """Start a dataflow thread."""
         thread = Thread(coroutine, self.crash, self._waits.discard)
         self.hold(thread)
         thread.start()
+        return thread
 
     def when(self, variable: Variable[T], then: Callable[[T], object]) -> None:
         """A thread that does one thing: `then(value)` when the variable is bound."""
@@ -68,8 +69,14 @@ class Module(module.Module):
         self.connect(edge)
         return edge
 
-    def _of_this_form(self, edges: Any) -> list[Edge]:
-        return [edge for edge in edges if isinstance(edge, Edge)]
+    @property
+    def reading(self) -> list[Edge]:
+        """The inputs of this form that have not ended, in the order in which they were opened."""
+        return [
+            edge
+            for edge in cast("dict[Any, None]", self.inputs)
+            if isinstance(edge, Edge) and edge.ended is None
+        ]
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -110,9 +117,8 @@ class Module(module.Module):
         Thread(self._stopping(cause, then), self.run.failed).start()
 
     async def _stopping(self, cause: Ending, then: Callable[[Ending], object]) -> None:
-        left = [edge for edge in self._of_this_form(self.inputs) if edge.ended is None]
         first = cause
-        for confirmed in [edge.stop(cause) for edge in left]:
+        for confirmed in [edge.stop(cause) for edge in self.reading]:
             answer = await confirmed
             if isinstance(answer, Failed):
                 first = Failed(attach(first.error, answer.error)) if isinstance(first, Failed) else answer

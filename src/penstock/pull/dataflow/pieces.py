@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import Place
-from penstock.pull.dataflow.edge import Edge
+from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.module import Module, Told
-from penstock.pull.dataflow.requests import Requests
 from penstock.pull.dataflow.variable import Variable
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Source:
         def open(run: Run) -> Edge:
             module = Module(run, name, place)
             edge = Edge(module, depth=width)
-            module.thread(thread(module, Requests(edge.requests)))
+            module.thread(thread(module, edge.requests))
             return edge
 
         return cls(name, place, open)
@@ -74,7 +73,7 @@ class Transformer:
             module = Module(run, name, place)
             module.connect(upstream)
             edge = Edge(module, depth=width + upstream.depth)
-            module.thread(thread(module, Requests(edge.requests), upstream))
+            module.thread(thread(module, edge.requests, upstream))
             return edge
 
         return cls(name, place, (open,), width)

@@ -1,4 +1,4 @@
-"""Transformers of single values: map, filter, skip, unique, flatten.
+"""Transformers of single values: map, filter, skip, unique.
 
 Each ask goes up as an ask. A value comes down as any number of values: those that nobody
 waits for yet are kept, and while too few have come, it is asked again.
@@ -6,16 +6,14 @@ waits for yet are kept, and while too few have come, it is asked again.
 
 from __future__ import annotations
 
-import builtins
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from penstock.pull.dataflow.edge import Edge
+from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import Answer, Ask, Ending, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Transformer
-from penstock.pull.dataflow.requests import Requests
 
 
 def map(function: Callable[[Any], Any]) -> Transformer:
@@ -59,11 +57,6 @@ def unique(key: Callable[[Any], Hashable] = lambda value: value) -> Transformer:
         return step
 
     return _relaying("unique", begin)
-
-
-def flatten() -> Transformer:
-    """The items of each value, which is a finite collection. Of sources: `flatten_sources`."""
-    return _relaying("flatten", lambda: builtins.iter)
 
 
 def _relaying(name: str, begin: Callable[[], Callable[[Any], Iterable[Any]]]) -> Transformer:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count as _integers
 from typing import Any
 
+from penstock.pull.dataflow.edge import Requests
 from penstock.pull.dataflow.messages import DONE, Ask, Failed, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Source
-from penstock.pull.dataflow.requests import Requests
 from penstock.pull.sources.drawn import begin_of, close_generator
 
 

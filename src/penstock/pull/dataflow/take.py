@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.pull.dataflow.edge import Edge
+from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import Answer, Ask, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Transformer
-from penstock.pull.dataflow.requests import Requests
 from penstock.pull.dataflow.variable import Variable
 
 

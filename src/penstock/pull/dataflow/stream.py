@@ -1,0 +1,51 @@
+"""Streams and ports: lists that are written at one end while they are read at the other."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from penstock.pull.dataflow.messages import Cell
+from penstock.pull.dataflow.variable import Variable
+
+T = TypeVar("T")
+
+
+class Stream(Generic[T]):
+    """Reads a list one by one: `async for element in stream`, or `await stream.next()`. It waits at the tail.
+
+    rest: where it stands; another reader may begin there too.
+    """
+
+    __slots__ = ("rest",)
+
+    def __init__(self, rest: Variable[Cell[T]]) -> None:
+        self.rest = rest
+
+    def __aiter__(self) -> Stream[T]:
+        return self
+
+    async def next(self) -> T:
+        cell = await self.rest
+        self.rest = cell.tail
+        return cell.head
+
+    __anext__ = next
+
+
+class Port(Generic[T]):
+    """Writes a list: `send` binds its tail. Whoever knows the port may send, in whatever order they do.
+
+    >>> port = Port()
+    >>> port.tail.when_bound(lambda cell: print(cell.head))
+    >>> port.send("a")
+    a
+    """
+
+    __slots__ = ("tail",)
+
+    def __init__(self) -> None:
+        self.tail: Variable[Cell[T]] = Variable()
+
+    def send(self, element: T) -> None:
+        bound, self.tail = self.tail, Variable()
+        bound.bind(Cell(element, self.tail))
