@@ -79,7 +79,7 @@ def first_stop(events: Events, port: str = "D") -> int:
 def with_answer(events: Events, at: int, **changes: object) -> Events:
     answer = events[at]
     assert isinstance(answer, Answer)
-    changed = dataclasses.replace(answer, **{"value": None, "message": None, **changes})  # type: ignore[arg-type]
+    changed = dataclasses.replace(answer, **{"value": None, "message": None, **changes})
     return [*events[:at], changed, *events[at + 1 :]]
 
 
@@ -115,7 +115,7 @@ def an_answer_is_repeated(random: Random, events: Events) -> Events | None:
 @breaks("P3")
 def two_values_are_swapped(random: Random, events: Events) -> Events | None:
     values = [at for at, _ in answers(events, "U", "value")]
-    pairs = [(one, two) for one, two in itertools.pairwise(values) if asked(events, events[two]) < one]  # type: ignore[arg-type]
+    pairs = [(one, two) for one, two in itertools.pairwise(values) if asked(events, events[two]) < one]
     if not pairs:
         return None
     one, two = random.choice(pairs)
@@ -173,7 +173,7 @@ def an_error_is_answered_by_a_value(random: Random, events: Events) -> Events | 
 @breaks("P7", alone=False)
 def an_error_is_confirmed_by_another(_random: Random, events: Events) -> Events | None:
     stop, end = first_stop(events), first_end(events)
-    confirms = end < len(events) and stop < end and asked(events, events[end]) == stop  # type: ignore[arg-type]
+    confirms = end < len(events) and stop < end and asked(events, events[end]) == stop
     return (
         with_answer(events, end, kind="error", message="G") if confirms and _is_error(events[stop]) else None
     )
@@ -205,8 +205,8 @@ def a_value_for_an_ask_after_a_stop(_random: Random, events: Events) -> Events |
     end = first_end(events)
     if end == len(events):
         return None
-    ask = asked(events, events[end])  # type: ignore[arg-type]
-    late = _is(events, events[end], "ask") and ask > first_stop(events)  # type: ignore[arg-type]
+    ask = asked(events, events[end])
+    late = _is(events, events[end], "ask") and ask > first_stop(events)
     return with_answer(events, end, kind="value", value=9) if late else None
 
 
@@ -237,9 +237,9 @@ def a_batch_that_is_too_large_or_empty(random: Random, events: Events) -> Events
     at = chosen(random, [at for at, _ in answers(events, "U", "value")])
     if at is None:
         return None
-    ask = asked(events, events[at])  # type: ignore[arg-type]
+    ask = asked(events, events[at])
     changed = with_answer(events, at, values=random.choice([(), (1, 2, 3)]))
-    changed[ask] = dataclasses.replace(events[ask], most=2)  # type: ignore[call-arg]
+    changed[ask] = dataclasses.replace(events[ask], most=2)
     return changed
 
 
@@ -269,7 +269,7 @@ def the_first_value_is_answered_before_it_comes(_random: Random, events: Events)
     value = next((at for at, _ in answers(events, "TO", "value")), None)
     if value is None or next(answers(events, "TO"))[0] != value:
         return None
-    return moved(events, value, asked(events, events[value]) + 1)  # type: ignore[arg-type]
+    return moved(events, value, asked(events, events[value]) + 1)
 
 
 @breaks("T2", "transformer", alone=False)
@@ -278,9 +278,9 @@ def the_end_is_answered_before_it_comes(_random: Random, events: Events) -> Even
     end, stop = first_end(events, "TO"), first_stop(events, "TI")
     if end == len(events) or next(answers(events, "TO"))[0] != end:
         return None
-    ask = asked(events, events[end])  # type: ignore[arg-type]
+    ask = asked(events, events[end])
     indicated = stop < len(events) and events[stop].kind in ("done", "errorInd")
-    if not _is(events, events[end], "ask") or indicated or first_end(events) < ask:  # type: ignore[arg-type]
+    if not _is(events, events[end], "ask") or indicated or first_end(events) < ask:
         return None
     return moved(events, end, ask + 1)
 
@@ -350,7 +350,7 @@ def an_error_of_downstream_becomes_an_abort(_random: Random, events: Events) -> 
     if not _is_error(events[told]) or len(forwarded) < len(asks) or first_end(events) < told:
         return None
     changed = list(events)
-    changed[told] = dataclasses.replace(events[told], kind="abort", message=None)  # type: ignore[call-arg]
+    changed[told] = dataclasses.replace(events[told], kind="abort", message=None)
     return changed
 
 
