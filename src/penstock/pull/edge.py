@@ -37,7 +37,7 @@ class Call:
     __slots__ = ("abort", "answer", "held", "index", "most", "state")
 
     def __init__(self, abort: End | None, answer: AnswerTo | None, most: int | None, index: int) -> None:
-        self.abort = abort
+        self.abort: End | None = abort
         self.answer = answer
         self.most = most
         self.index = index
@@ -258,7 +258,7 @@ class Edge:
         """The stream has ended: answer what is open. For the module upstream and its failures."""
         if self._end is not None:
             return
-        # The module may have failed before it heard of the stop: it has raised, or answered an ask by its error.
+        # The module may have failed before it heard of the stop: raised, or answered an ask by its error.
         cause = self._failed or (self._stop.abort if self._stop is not None else None)
         if isinstance(cause, Exception):
             end = attach(cause, end) if isinstance(end, Exception) else cause

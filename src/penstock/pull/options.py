@@ -26,8 +26,7 @@ def _refuse(piece: str, option: str, value: object, wanted: str) -> NoReturn:
     raise BadOption(
         f"{piece}() cannot work with {option}={value!r}",
         where=[Place.of_caller()],
-        why=f"{option} is {wanted}.",
-        fix=f"give {option} as {wanted}",
+        fix=f"give {wanted}",
         piece=piece,
         option=option,
     )

@@ -79,8 +79,8 @@ class _Call:
             raise CallCancelled(
                 f"a call of {self._module.name!r} was cancelled",
                 where=[self._module.place],
-                why="The pipeline had not cancelled it: the function, or what it awaits, was elsewhere.",
-                fix="catch asyncio.CancelledError in the function, or abort the pipeline instead",
+                why="Not the pipeline has cancelled it, but the function itself, or what it awaits.",
+                fix="catch asyncio.CancelledError in the function; to stop the pipeline, abort it",
             ) from None
 
     def cancel(self) -> None:

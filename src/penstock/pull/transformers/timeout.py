@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.errors import NoAnswerInTime
+from penstock.errors import NoAnswerInTime, Step
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import positive
@@ -70,9 +70,11 @@ class _Timeout:
             return
         raise NoAnswerInTime(
             f"{self._edge.upper.name!r} has not answered within {self._seconds:g} s",
-            where=[self._edge.upper.place, self._module.place],
-            why="An ask waits longer than the timeout allows.",
-            fix="give more time: timeout(seconds), or go on without it: catch(...) behind the timeout",
+            where=[
+                Step(self._edge.upper.place, "asked here"),
+                Step(self._module.place, f"and waited for {self._seconds:g} s"),
+            ],
+            fix="give it more time, or go on without it: put a catch(...) behind the timeout",
             module=self._edge.upper.name,
             seconds=self._seconds,
         )
