@@ -37,7 +37,7 @@ class RandomRuntime(VirtualRuntime):
     ) -> None:
         super().__init__(passing=passing, after_each=after_each)
         self.seed = seed
-        self.replay = f"seed={seed}"
+        self.replay = f"in a random order, again with seed={seed}"
         self._random = random.Random(seed)
         self._lanes: dict[object, deque[Job]] = {}
         self._ready: list[object] = []
