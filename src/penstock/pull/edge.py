@@ -237,8 +237,13 @@ class Edge:
             self._reply(call, call.held)
         if self._linear:
             self._asked = pending[0] if pending else None
-            if pending and self._stop is None:
-                self._tell(pending[0])
+            if pending:
+                self._runtime.post(self, self._tell_next)
+
+    def _tell_next(self) -> None:
+        """Pass on the ask that waited until a linear module had answered the one before."""
+        if self._asked is not None and self._stop is None and self._end is None:
+            self._tell(self._asked)
 
     def _too_late(self, call: Call, end: End | None) -> None:
         """A second answer, or one to a request that was answered by an end: nobody hears it."""
