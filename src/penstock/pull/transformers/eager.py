@@ -38,7 +38,7 @@ def high_watermark(high: int, low: int | None = None) -> Transformer:
     low: half of `high` by default. Both count values that are here or on their way, beyond those asked for.
 
     Done and errors follow the values that came before them. An abort or an error from downstream
-    drops what waits here, and stops upstream once (the original: again for each prefetch).
+    drops what waits here, and stops upstream once (the original asks and aborts again after an end).
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values("abc"), high_watermark(2), collect()).run()
