@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -94,7 +93,7 @@ class Run:
 
     def stopping(self, edge: Edge) -> None:
         """A module was told to stop; it has a time limit from now on."""
-        self._stopping[edge] = time.monotonic()
+        self._stopping[edge] = self.runtime.now()
         if self.runtime.has_loop:
             self._watch()
 
@@ -237,14 +236,14 @@ class Run:
         """Have a timer for the module that was told to stop first."""
         if self._timer is None and self._stopping and self._confirm_within is not None and not self.finished:
             since = next(iter(self._stopping.values()))
-            left = max(since + self._confirm_within - time.monotonic(), 0)
+            left = max(since + self._confirm_within - self.runtime.now(), 0)
             self._timer = self.runtime.loop.call_later(left, self._overdue)
 
     def _overdue(self) -> None:
         assert self._confirm_within is not None
         self._timer = None
         since = next(iter(self._stopping.values()), None)
-        if since is not None and not self.finished and time.monotonic() >= since + self._confirm_within:
+        if since is not None and not self.finished and self.runtime.now() >= since + self._confirm_within:
             self.error = self.stuck()
             self._finish()
         self._watch()

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import LoopRunsAlready, Place
+from penstock.errors import CallCancelled, LoopRunsAlready, Place
 
 if TYPE_CHECKING:
     import asyncio
@@ -131,14 +131,15 @@ class Runtime:
         finally:
             self._busy = False
             self._depth = depth
-        self._look_if_idle()
+        self.look_if_idle()
 
     @property
     def idle(self) -> bool:
         """Whether nothing will happen by itself any more; a loop that is shared may always bring something."""
         return self._own_loop and not self.outstanding and not self._queue
 
-    def _look_if_idle(self) -> None:
+    def look_if_idle(self) -> None:
+        """Something that was waited for has gone: nothing else may be left."""
         if self.when_idle is not None and self.idle:
             self.when_idle()
 
@@ -181,7 +182,7 @@ class Runtime:
 
     def now(self) -> float:
         """Seconds of a clock that never goes back."""
-        return self.loop.time()
+        return time.monotonic() if self._loop is None else self._loop.time()
 
     def later(self, seconds: float, call: Callable[..., object], *args: Any) -> Cancellable:
         """Have `call(*args)` happen after so many seconds, unless the timer is cancelled."""
@@ -192,27 +193,10 @@ class Runtime:
     ) -> Cancellable:
         """Run a coroutine beside everything else, and have `answer(error, result)` happen when it is done.
 
-        A cancelled task answers nothing.
+        A task that is cancelled here answers nothing; one that somebody else cancels (`asyncio.run` cancels
+        all there are when it ends) answers `CallCancelled`.
         """
-        try:
-            task = self.loop.create_task(coroutine)
-        except LoopRunsAlready:
-            coroutine.close()
-            raise
-        self.outstanding += 1
-
-        def done(task: asyncio.Task[Any]) -> None:
-            self.outstanding -= 1
-            if task.cancelled():
-                self._look_if_idle()
-                return
-            error = task.exception()
-            if error is not None and not isinstance(error, Exception):
-                raise error
-            self.enter(answer, error, None if error else task.result())
-
-        task.add_done_callback(done)
-        return task
+        return _Task(self, coroutine, answer)
 
     def expect(self) -> Callable[..., None]:
         """Announce a call from another thread: `resume(call, *args)`, to be used once and from any thread."""
@@ -261,3 +245,50 @@ class _Timer:
         if self._waits:
             self._handle.cancel()
             self._release()
+
+
+class _Task:
+    """A coroutine that runs; `cancel` takes back its answer too."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        coroutine: Coroutine[Any, Any, Any],
+        answer: Callable[[Exception | None, Any], object],
+    ) -> None:
+        try:
+            self._task = runtime.loop.create_task(coroutine)
+        except LoopRunsAlready:
+            coroutine.close()
+            raise
+        runtime.outstanding += 1
+        self._runtime = runtime
+        self._answer = answer
+        self._cancelled = False
+        self._task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._runtime.outstanding -= 1
+        if task.cancelled():
+            if self._cancelled:
+                self._runtime.look_if_idle()
+            else:
+                self._runtime.enter(self._answer, cancelled_elsewhere(), None)
+            return
+        error = task.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        self._runtime.enter(self._answer, error, None if error else task.result())
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._task.cancel()
+
+
+def cancelled_elsewhere() -> CallCancelled:
+    """The error of a task that somebody else than the pipeline has cancelled."""
+    return CallCancelled(
+        "a task of the pipeline was cancelled by somebody else",
+        why="Nobody but the pipeline knows what waits for it; asyncio.run() cancels all tasks that are left.",
+        fix="stop the pipeline instead, and await it before the event loop ends",
+    )

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from penstock.pull.runtime import DEEPEST, Cancellable, Job
+from penstock.pull.runtime import DEEPEST, Cancellable, Job, cancelled_elsewhere
 from penstock.testing.pull.virtual_runtime import VirtualRuntime
 
 _AT_ONCE = 0.7
@@ -153,6 +153,7 @@ class _RandomTask:
         task = self._task
         assert task is not None
         if task.cancelled():
+            self._answer(cancelled_elsewhere(), None)
             return
         error = task.exception()
         if error is not None and not isinstance(error, Exception):

@@ -128,7 +128,8 @@ class VirtualRuntime(Runtime):
     def _next_due(self) -> float | None:
         due = self._next_timer()
         if self._virtual is not None:
-            self._turn()
+            while self._turn():
+                pass  # a thread has brought something, and what followed may have made a task ready
             due = self._next_timer()
             wait = self._virtual.next_timer
             if wait is not None:
