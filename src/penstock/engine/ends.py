@@ -1,4 +1,8 @@
-"""The ends of a run in this process: what its sources bring, where its changes go."""
+"""The ends of a run in this process, as pull-streams: what its sources bring, where its changes go.
+
+Sources answer batches (`penstock.io.source.Batch`), sinks ask for the steps of ticks
+(`penstock.io.pull_sink`); whatever the user gave is made into one of these.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +15,30 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from penstock import pull
 from penstock.engine.change import Changes
 from penstock.engine.queue import PerSource, limit_of
 from penstock.errors import BadInput
 from penstock.expr.rows import to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source as SourceOperator
-from penstock.io import Batch, Call, Feed, Reader, SinkTarget, Source, Writer, open_sink, open_source
+from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source
+from penstock.io.async_rows import rows_ahead
 from penstock.io.dead_letter import DeadLetters
 from penstock.io.files import Files
+from penstock.io.once import Once
+from penstock.io.pull_changes import Handover
+from penstock.io.pull_rows import in_batches
+from penstock.io.pull_sink import written_by
+from penstock.io.pull_source import Ahead, batches_of
 from penstock.io.sink import Drain
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
     from penstock.graph.node import FlowGraph
 
-Rows = list[tuple[Any, ...]]
-AnySource = Source | Iterable[Any] | AsyncIterable[Any] | Callable[[], AsyncIterable[Any]]
-AnySink = SinkTarget | list[Any] | Callable[[int, Sequence[Any]], object]
+AnySource = Source | Iterable[Any] | AsyncIterable[Any] | Callable[[], AsyncIterable[Any]] | pull.Source
+AnySink = SinkTarget | list[Any] | Callable[[int, Sequence[Any]], object] | pull.Sink
 
 TICK_ROWS = 1000
 """How many rows a tick of a run takes from a source where nothing is said."""
@@ -81,53 +91,66 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
-    """An open source. tick_rows: of a tick at most. bounded: it is read whole for the first one."""
+class OpenSource:
+    """A source of a run.
+
+    stream:    answers the batch of a tick to each ask.
+    bounded:   all its rows belong to the first tick.
+    positions: where those of a batch are noted when a tick takes it; None where nobody goes on from them.
+    """
 
     name: str
-    reader: Reader
+    stream: pull.Source
     bounded: bool
-    tick_rows: int
+    positions: MutableMapping[Any, Any] | None
     dead_letters: DeadLetters | None
-
-    def read(self) -> Batch | None:
-        return self.reader.read(None if self.bounded else self.tick_rows)
 
 
 def open_sources(
     engine: Engine,
     sources: Mapping[str, AnySource],
-    positions: Mapping[str, MutableMapping[Any, Any]],
+    slots: Mapping[str, MutableMapping[Any, Any]] | None,
     *,
     tick_rows: PerSource,
     follow: bool,
-    durable: bool,
     closing: ExitStack,
-) -> list[Intake]:
-    """A reader per source, each closed by `closing`."""
-    opened: list[Intake] = []
+) -> list[OpenSource]:
+    """The sources of a run, closed by `closing`. slots: of the checkpoint, if there is one."""
+    opened: list[OpenSource] = []
     for name, source in sources.items():
         node = engine.program.graph.nodes[engine.program.graph.sources[name]]
         operator = node.operator
         assert isinstance(operator, SourceOperator | SignalSource)
         bounded = isinstance(operator, SourceOperator) and operator.bounded
+        positions = None if slots is None else slots[positions_slot(name)]
         feed = Feed(
             name,
             operator.schema,
             append=engine.program.source_append[name],
             follow=follow and not bounded,
-            taken=positions[positions_slot(name)],
+            taken={} if positions is None else Ahead(positions),
             from_user=partial(engine.internal_rows, name),
         )
-        given: object = source
-        if isasyncgenfunction(source):
-            given = source()
-        reader = open_source(given, feed)
-        closing.callback(reader.close)
         # Each value of a signal is a tick of its own.
         rows = 1 if isinstance(operator, SignalSource) else limit_of(tick_rows, name) or TICK_ROWS
-        opened.append(Intake(name, reader, bounded, rows, dead_letters_of(name, source, durable)))
+        stream = _batches(source, feed, None if bounded else rows, closing)
+        letters = dead_letters_of(name, source, durable=slots is not None)
+        opened.append(OpenSource(name, stream, bounded, positions, letters))
     return opened
+
+
+def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> pull.Source:
+    if isasyncgenfunction(source):
+        source = source()
+    if isinstance(source, pull.Source):
+        return pull.pull(source, in_batches(feed, limit))
+    if isinstance(source, AsyncIterable):
+        return pull.pull(rows_ahead(cast("AsyncIterable[Any]", source), limit), in_batches(feed, limit))
+    reader = open_source(source, feed)
+    close = Once(reader.close)
+    closing.callback(close)
+    ahead = feed.taken if isinstance(feed.taken, Ahead) else None
+    return batches_of("reader", reader, limit, close, ahead)
 
 
 def dead_letters_of(name: str, source: AnySource, durable: bool) -> DeadLetters | None:
@@ -140,30 +163,43 @@ def dead_letters_of(name: str, source: AnySource, durable: bool) -> DeadLetters 
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
-    """An open sink. append: the flow gives its rows without weights."""
+class OpenSink:
+    """A sink of a run.
+
+    stream:      asks for the steps of ticks.
+    recover:     is to be called once, before it runs, with the last committed tick.
+    append:      the flow gives its rows without weights.
+    has_result:  whether what it ends with is something for the user.
+    """
 
     name: str
-    writer: Writer
+    stream: pull.Sink
+    recover: Callable[[int], object]
     append: bool
-
-    def prepare(self, tick: int, rows: Rows) -> None:
-        self.writer.prepare(tick, [(*row, 1) for row in rows] if self.append else rows)
+    has_result: bool
 
 
 def open_sinks(
     engine: Engine, sinks: Mapping[str, AnySink], checkpoint: Path | None, closing: ExitStack
-) -> list[Outlet]:
-    """A writer per sink, each closed by `closing`; not recovered yet."""
-    opened: list[Outlet] = []
+) -> list[OpenSink]:
+    """The sinks of a run, not recovered yet. What is opened is closed by `closing`."""
+    opened: list[OpenSink] = []
     for name, sink in sinks.items():
         schema = engine.program.graph.nodes[engine.program.graph.sinks[name]].schema
+        append = engine.program.sink_append[name]
         user = to_user(schema)
         spool = None if checkpoint is None else checkpoint / "outbox" / name
         drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user))
+        if isinstance(sink, pull.Sink):
+            handover = Handover(drain)
+            stream = pull.pull(handover.transformer(), sink)
+            opened.append(OpenSink(name, stream, handover.recover, append, has_result=True))
+            continue
         writer = open_sink(as_sink(sink), drain)
-        closing.callback(writer.close)
-        opened.append(Outlet(name, writer, engine.program.sink_append[name]))
+        close = Once(writer.close)
+        closing.callback(close)
+        stream = written_by("writer", writer, close)
+        opened.append(OpenSink(name, stream, writer.recover, append, has_result=False))
     return opened
 
 

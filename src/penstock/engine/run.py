@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from os import PathLike
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.analysis.fingerprint import describe, diff, fingerprint
-from penstock.engine.ends import (
-    TICK_ROWS,
-    AnySink,
-    AnySource,
-    check_names,
-    is_async,
-    positions_slot,
-)
+from penstock.engine.ends import TICK_ROWS, AnySink, AnySource, check_names, is_async
 from penstock.engine.interrupt import Interrupt
+from penstock.engine.options import RunOptions
+from penstock.engine.progress import Progress, RunResult
 from penstock.engine.queue import PerSource, check_limits
-from penstock.engine.running import Progress, Running, RunResult
-from penstock.errors import BadInput
+from penstock.engine.started import Started
+from penstock.errors import BadInput, LoopRunsAlready
+from penstock.pull.run import CONFIRM_WITHIN
+from penstock.pull.runtime import Runtime, running_loop
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
-    from penstock.state.directory import DirectoryState
 
 
 def run(
@@ -40,14 +32,16 @@ def run(
     on_tick: Callable[[Progress], object] | None = None,
     max_iterations: int | None = None,
     end: bool | None = None,
+    confirm_within: float | None = CONFIRM_WITHIN,
 ) -> RunResult:
     """Run `flow` in this process until its sources are done and nothing is deferred that starts a tick.
 
-    sources:    per name a source of `penstock.io`, or any iterable of rows, or an async one
-                (also the async generator function that makes it). An async source is read
-                ahead of the ticks by as many rows as a tick takes of it, and not further.
-    sinks:      per name a sink of `penstock.io`, a list that `Change`s are appended to, or a
-                function of (tick, changes). Sinks that are not named are not written.
+    sources:    per name a source of `penstock.io` or of `penstock.pull`, or any iterable of rows,
+                or an async one (also the async generator function that makes it). An async source
+                is read ahead of the ticks by as many rows as a tick takes of it, and not further.
+    sinks:      per name a sink of `penstock.io`, a list that `Change`s are appended to, a
+                function of (tick, changes), or a sink of `penstock.pull`, which is given each
+                `Change`. Sinks that are not named are not written.
     tick_rows:  how many rows a tick takes from each source at most; one number, or one per
                 source (1000 where nothing is said). A bounded source is read whole in the
                 first tick; `Rows` and `files_per_tick` cut ticks themselves.
@@ -61,28 +55,38 @@ def run(
                 close. By default so without a checkpoint, as nothing can go on then. A later
                 run of an ended source must not bring more rows.
 
+    confirm_within: seconds that a source or sink may take to confirm that it has ended; None: any time.
+
+    All ends are pull-streams: a tick begins when each sink has asked for more, so a slow sink holds
+    back the sources. A source that only sinks read which have enough (`take` in front of one) is
+    aborted; when all have, the run ends. It ends in each case when every source and sink has confirmed.
+
     Where the sources bring nothing at all, there is one empty tick, if the flow has something to
     say in its first one (the `init` of a `fold`, `initialize()`), and else none.
 
     Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one
     acts at once. Sources, sinks and the checkpoint are closed in every case.
 
+    returns: what was done, and what each sink of `penstock.pull` ended with.
+
     Raises what the analysis of the flow raises; `BadInput`, `BadRow`,
     `UnreadableSource` for input, before its tick began, and whatever an iterable raises;
     `FlowChanged`, `CheckpointDamaged`, `CheckpointInUse` for the checkpoint; and what fails
-    within a tick, nothing of which is then committed or published.
-    Where an event loop runs already, async sources need `arun`: `BadInput`.
+    within a tick, nothing of which is then committed or published; what a source or sink fails
+    with. All other ends are failed with the same error, and what they fail with in turn is noted
+    on it. `EndNotConfirmed` names a source or sink that has not confirmed in time,
+    `NeverAnswered` one that nothing will come of.
+    Where an event loop runs already, ends that wait for something need `arun`: `BadInput`.
     """
     check_ends(flow, sources, sinks, tick_rows)
-    opened = partial(
-        _open, flow, sources, sinks or {}, tick_rows, max_iterations, checkpoint, follow, on_tick, end
-    )
-    with Interrupt() as interrupt:
-        if any(map(is_async, sources.values())):
-            _check_no_loop_runs()
-            return asyncio.run(_run_in_loop(opened, interrupt))
-        with ExitStack() as closing:
-            return opened(closing).until_done(interrupt)
+    if any(map(is_async, sources.values())) and running_loop() is not None:
+        raise _loop_runs()
+    options = RunOptions(tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within)
+    with Interrupt() as interrupt, ExitStack() as closing:
+        try:
+            return Started(flow, sources, sinks or {}, options, Runtime(), interrupt, closing).wait()
+        except LoopRunsAlready as error:
+            raise _loop_runs() from error
 
 
 async def arun(
@@ -96,23 +100,19 @@ async def arun(
     on_tick: Callable[[Progress], object] | None = None,
     max_iterations: int | None = None,
     end: bool | None = None,
+    confirm_within: float | None = CONFIRM_WITHIN,
 ) -> RunResult:
     """`run` in the event loop that is running, beside its other tasks.
 
     Ticks and reads of files hold the loop while they last; between them the others have their
     turn. Signals are the program's own affair: cancel the task to end it early. It
-    then ends between two ticks, with async sources, sinks and the checkpoint closed.
+    then ends between two ticks, with sources, sinks and the checkpoint closed.
     """
     check_ends(flow, sources, sinks, tick_rows)
-    opened = partial(
-        _open, flow, sources, sinks or {}, tick_rows, max_iterations, checkpoint, follow, on_tick, end
-    )
-    return await _run_in_loop(opened, None)
-
-
-async def _run_in_loop(opened: Callable[[ExitStack], Running], interrupt: Interrupt | None) -> RunResult:
+    options = RunOptions(tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within)
     with ExitStack() as closing:
-        return await opened(closing).until_done_async(interrupt)
+        started = Started(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)
+        return await started.finished()
 
 
 def check_ends(
@@ -127,64 +127,11 @@ def check_ends(
     check_limits("tick_rows", tick_rows, graph.sources)
 
 
-def _check_no_loop_runs() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise BadInput(
-        "run() has async sources, and an event loop is running already",
+def _loop_runs() -> BadInput:
+    return BadInput(
+        "run() has sources or sinks that wait for something, and an event loop is running already",
         why="It would stop that loop, and with it everything else in it.",
         fix="await penstock.arun(...) with the same arguments",
-    )
-
-
-def _open(
-    flow: Flow,
-    sources: Mapping[str, AnySource],
-    sinks: Mapping[str, AnySink],
-    tick_rows: PerSource,
-    max_iterations: int | None,
-    checkpoint: str | PathLike[str] | None,
-    follow: bool,
-    on_tick: Callable[[Progress], object] | None,
-    end: bool | None,
-    closing: ExitStack,
-) -> Running:
-    return Running(
-        flow,
-        sources,
-        sinks,
-        _open_state(flow, checkpoint, closing),
-        closing,
-        tick_rows=tick_rows,
-        max_iterations=max_iterations,
-        follow=follow,
-        on_tick=on_tick,
-        end=checkpoint is None if end is None else end,
-    )
-
-
-def _open_state(
-    flow: Flow, checkpoint: str | PathLike[str] | None, closing: ExitStack
-) -> DirectoryState | None:
-    if checkpoint is None:
-        return None
-    # Only runs with a checkpoint need its codec.
-    from penstock.engine.program import compile_program
-    from penstock.state.directory import DirectoryState
-
-    graph = flow.graph()
-    thaws: dict[str, Callable[[Any], Any] | None] = {s.name: s.thaw for s in compile_program(graph).slots}
-    thaws.update({positions_slot(name): None for name in graph.sources})
-    return closing.enter_context(
-        DirectoryState.open(
-            Path(checkpoint),
-            fingerprint=fingerprint(graph),
-            description=describe(graph),
-            slots=thaws,
-            diff=diff,
-        )
     )
 
 

@@ -1,253 +1,297 @@
-"""One run of a flow between its ends: what a tick does with them, and what a run tells of it."""
+"""A running flow as a module among others: it reads from its sources, and its sinks read from it.
+
+A tick begins when every sink has asked for more. It is, in this order: ask the
+sources; compute; have the sinks prepare the output; commit; have them publish it. So
+what is committed can be published after a crash, what is not committed was never
+seen, and a sink that is slow holds back the sources.
+
+A tick takes from each source what it has answered when there is nothing left to do
+but to wait: all of those that answer at once, and of the others those that have.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import signal
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, MutableMapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.ends import AnySink, AnySource, open_sinks, open_sources
-from penstock.engine.engine import Engine
-from penstock.engine.interrupt import Interrupt
-from penstock.io.async_rows import AsyncRowsReader
+from penstock.engine.progress import Progress
+from penstock.io.pull_sink import Prepare, Publish
 
 if TYPE_CHECKING:
-    from penstock.engine.queue import PerSource
-    from penstock.flow.flow import Flow
-    from penstock.io import Batch
+    from penstock.engine.engine import Engine
+    from penstock.engine.inlet import Inlet, Outlet
+    from penstock.engine.interrupt import Interrupt
+    from penstock.pull.module import Module
+    from penstock.pull.protocol import AnswerTo, End
     from penstock.state.directory import DirectoryState
 
-_LOOK_AGAIN = 0.2
-"""Seconds between two looks at files that had nothing new."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a tick did.
-
-    tick:        its number, from 1, counting on after a restart.
-    rows_in:     rows taken from all sources. set_aside: rows that went to dead letters.
-    changes_out: changes given to all sinks.
-    seconds:     from the first row read to the last sink told, commit included.
-    """
-
-    tick: int
-    rows_in: int
-    set_aside: int
-    changes_out: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """What a run did, this time.
-
-    last_tick:  the number of the last tick; with a checkpoint, what it holds.
-    ticks:      how many there were. The sums are over them.
-    stopped_by: the signal that ended the run; None where the input ended.
-    """
-
-    last_tick: int
-    ticks: int
-    rows_in: int
-    set_aside: int
-    changes_out: int
-    stopped_by: signal.Signals | None
+Rows = list[tuple[Any, ...]]
 
 
 class Running:
-    """Engine, ends and checkpoint of one run.
+    """See the module's text.
 
-    A tick is, in this order: read; compute; prepare the output; commit; publish.
-    So what is committed can be published after a crash, and what is not
-    committed was never seen.
+    totals: ticks, rows taken, rows set aside, changes given to sinks.
     """
 
     def __init__(
         self,
-        flow: Flow,
-        sources: Mapping[str, AnySource],
-        sinks: Mapping[str, AnySink],
+        module: Module,
+        engine: Engine,
         state: DirectoryState | None,
-        closing: ExitStack,
+        interrupt: Interrupt | None,
         *,
-        tick_rows: PerSource,
-        max_iterations: int | None,
-        follow: bool,
-        on_tick: Callable[[Progress], object] | None,
+        begins: bool,
         end: bool,
+        on_tick: Callable[[Progress], object] | None,
     ) -> None:
+        self._module = module
+        self._runtime = module.run.runtime
+        self._engine = engine
         self._state = state
+        self._interrupt = interrupt
+        self._begins = begins
         self._end = end
         self._on_tick = on_tick
-        self._totals = [0, 0, 0, 0]
-        self._begins = any(node.operator.runs_first_tick for node in flow.graph().nodes)
-        tick = 0 if state is None else state.tick
-        slots = None if state is None else state.slots
-        self._engine = Engine(flow, state=slots, first_tick=tick, max_iterations=max_iterations)
-        positions: Mapping[str, MutableMapping[Any, Any]] = defaultdict(dict) if slots is None else slots
-        self._intakes = open_sources(
-            self._engine,
-            sources,
-            positions,
-            tick_rows=tick_rows,
-            follow=follow,
-            durable=state is not None,
-            closing=closing,
-        )
-        self._outlets = open_sinks(self._engine, sinks, state.folder if state else None, closing)
+        self.totals = [0, 0, 0, 0]
+        self._inlets: Sequence[Inlet] = ()
+        self._outlets: Sequence[Outlet] = ()
+        self._waits = 0  # inlets that were asked and have not answered
+        self._resting = False  # `at_rest` will call
+        self._busy = 0  # outlets that have not left and have not asked
+        self._next: Callable[[], object] | None = self._gather  # when no outlet is busy
+        self._gathering = False
+        self._ending = False
+        self._began: float | None = None
+
+    def connect(self, inlets: Sequence[Inlet], outlets: Sequence[Outlet]) -> None:
+        """Called once, before anything asks. Without sinks the flow asks by itself."""
+        self._inlets = inlets
+        self._outlets = outlets
+        self._busy = len(outlets)
+        if not outlets:
+            self._module.enter(self._go_on)
+
+    # -- sinks ----------------------------------------------------------------------------------
+
+    def read(self, outlet: Outlet, abort: End | None, answer: AnswerTo) -> None:
+        """What a sink asks the flow for."""
+        if isinstance(abort, Exception):
+            self._module.crash(abort)
+        elif abort:
+            self._leave(outlet, answer)
+        elif self._module.failure is None:
+            outlet.ask = answer
+            self._busy -= 1
+            if not self._busy:
+                self._go_on()
+
+    def _leave(self, outlet: Outlet, answer: AnswerTo) -> None:
+        """A sink has enough: stop the sources that nobody else reads."""
+        outlet.left = True
+        if outlet.ask is None:
+            self._busy -= 1
+        outlet.ask = None
+        left = {o.name for o in self._outlets if o.left}
+        if len(left) == len(self._outlets):
+            self._ending = True  # its end is the confirmation
+            if self._gathering or self._next is None:
+                self._stop()
+                return
+        else:
+            unread = [i for i in self._inlets if not i.ended and i.readers and i.readers <= left]
+            self._stop_inlets(unread, partial(answer, True))
+        if not self._busy:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        # Emptied first: what Ctrl-C interrupts is not gone on with.
+        then, self._next = self._next, None
+        if then is not None:
+            then()
+
+    def _answer(self, step: Callable[[Outlet], Prepare | Publish], then: Callable[[], object]) -> None:
+        """Give each sink its step, and go on when all have done it."""
+        self._next = then
         for outlet in self._outlets:
-            outlet.writer.recover(tick)
-        for intake in self._intakes:
-            if intake.dead_letters:
-                intake.dead_letters.recover(tick)
-                closing.callback(intake.dead_letters.close)
+            if not outlet.left:
+                assert outlet.ask is not None
+                ask, outlet.ask = outlet.ask, None
+                self._busy += 1
+                ask(None, step(outlet))
+        if not self._busy:
+            self._go_on()
 
-    # -- to the end -----------------------------------------------------------------------------
+    # -- sources --------------------------------------------------------------------------------
 
-    def until_done(self, interrupt: Interrupt) -> RunResult:
-        """Ticks until the sources are done and nothing is deferred that starts one, or a signal comes."""
-        while interrupt.signal is None:
-            if not self._tick():
-                if self._done:
-                    break
-                interrupt.wait(_LOOK_AGAIN)
-        return self._result(interrupt)
+    def _gather(self) -> None:
+        """Ask the sources for the next tick."""
+        if self._ending or (self._interrupt is not None and self._interrupt.signal is not None):
+            self._stop()
+            return
+        self._gathering = True
+        self._began = time.perf_counter()
+        for inlet in self._inlets:
+            if not (inlet.asked or inlet.ended or inlet.batch is not None):
+                inlet.asked = True
+                self._waits += 1
+                inlet.edge(None, partial(self._came, inlet))
+        if self._waits:
+            self._look_at_rest()
+        else:
+            self._module.enter(self._look)
 
-    async def until_done_async(self, interrupt: Interrupt | None) -> RunResult:
-        """`until_done` beside the tasks that bring the rows of async sources, in one event loop.
+    def _came(self, inlet: Inlet, end: End | None, batch: Any = None, /) -> None:
+        """What a source answers."""
+        inlet.asked = False
+        self._waits -= 1
+        if isinstance(end, Exception):
+            self._module.crash(end)
+            return
+        if end:
+            inlet.ended = True
+        else:
+            inlet.batch = batch
+        if self._began is None:
+            self._began = time.perf_counter()
+        if not self._waits:
+            self._look()
+        else:
+            self._look_at_rest()
 
-        Cancelled, it ends between two ticks. The tasks end with it in every case.
-        """
-        news = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        if interrupt is not None:
-            loop.add_reader(interrupt.woken, news.set)
-        tasks = [
-            loop.create_task(intake.reader.bring(None if intake.bounded else intake.tick_rows, news.set))
-            for intake in self._intakes
-            if isinstance(intake.reader, AsyncRowsReader)
-        ]
-        try:
-            await self._until_whole(news, interrupt)
-            while interrupt is None or interrupt.signal is None:
-                news.clear()
-                if self._tick():
-                    await asyncio.sleep(0)  # the tasks' turn
-                elif self._done:
-                    break
-                else:
-                    await _heard(news, _LOOK_AGAIN if self._must_look_again else None)
-        finally:
-            if interrupt is not None:
-                loop.remove_reader(interrupt.woken)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        return self._result(interrupt)
+    def _look_at_rest(self) -> None:
+        if not self._resting:
+            self._resting = True
+            self._runtime.at_rest(self._module.guard, self._rests)
 
-    async def _until_whole(self, news: asyncio.Event, interrupt: Interrupt | None) -> None:
-        """Wait for all rows of bounded sources: they belong to the first tick."""
-        readers = [i.reader for i in self._intakes if i.bounded and isinstance(i.reader, AsyncRowsReader)]
-        while not all(r.ended for r in readers) and (interrupt is None or interrupt.signal is None):
-            news.clear()
-            await news.wait()
+    def _rests(self) -> None:
+        self._resting = False
+        self._look()
 
-    @property
-    def _done(self) -> bool:
-        return all(intake.reader.done for intake in self._intakes)
+    def _look(self) -> None:
+        """Run a tick, if there is input, something deferred, or nothing that came at all."""
+        if not self._gathering or (self._waits and any(i.bounded and i.asked for i in self._inlets)):
+            return
+        taken = [inlet for inlet in self._inlets if inlet.batch is not None]
+        ended = self._ended() if self._end else ()
+        pending = self._engine.pending
+        all_ended = not self._waits and not taken
+        if taken or ended or pending or (all_ended and self._begins and self._engine.ticks == 0):
+            self._gathering = False
+            self._tick(taken, ended)
+        elif all_ended:
+            self._stop()
+        else:
+            self._began = None
+            self._watch_interrupt()
 
-    @property
-    def _must_look_again(self) -> bool:
-        """Whether a source that is not done tells nobody of its news."""
-        return any(
-            not (intake.reader.done or isinstance(intake.reader, AsyncRowsReader)) for intake in self._intakes
-        )
-
-    def _result(self, interrupt: Interrupt | None) -> RunResult:
-        stopped_by = None if interrupt is None else interrupt.signal
-        return RunResult(self._engine.ticks, *self._totals, stopped_by=stopped_by)
+    def _ended(self) -> set[str]:
+        """The sources that end with this tick, for operators that wait for it."""
+        if self._engine.pending:
+            return set()
+        done = {i.name for i in self._inlets if i.ended and not i.unwanted and i.batch is None}
+        return done & self._engine.awaited_ends if done else done
 
     # -- a tick ---------------------------------------------------------------------------------
 
-    def _tick(self) -> bool:
-        """One tick, if there is input, something deferred, or nothing that came at all; whether there was."""
-        start = time.perf_counter()
-        batches = self._read()
-        ended = self._ended(batches)
-        if not batches and not ended and not self._engine.pending and not self._must_begin:
-            return False
-        rows = {name: batch.rows for name, batch in batches.items()}
+    def _tick(self, taken: Sequence[Inlet], ended: Any) -> None:
+        rows = {inlet.name: inlet.batch.rows for inlet in taken if inlet.batch is not None}
         outputs = self._engine.tick_rows(rows, ended=ended)
         tick = self._engine.ticks
-        self._prepare(tick, batches, outputs)
+        took, set_aside = self._note(tick, taken)
+        given = sum([len(outputs.get(outlet.name, ())) for outlet in self._outlets])
+        done = partial(self._done, tick, took, set_aside, given)
+        if self._state is None and len(self._outlets) == 1 and not set_aside:
+            self._answer(partial(_prepare, tick, outputs, True), done)
+        else:
+            self._answer(partial(_prepare, tick, outputs, False), partial(self._commit, tick, done))
+
+    def _note(self, tick: int, taken: Sequence[Inlet]) -> tuple[int, int]:
+        """Take the batches: positions, and what was set aside. How many rows of each there are."""
+        took = set_aside = 0
+        for inlet in taken:
+            batch, inlet.batch = inlet.batch, None
+            assert batch is not None
+            took += len(batch.rows)
+            if inlet.positions is not None:
+                for name, position in batch.positions.items():
+                    inlet.positions[name] = position
+            if batch.bad:
+                set_aside += len(batch.bad)
+                if inlet.dead_letters is not None:
+                    inlet.dead_letters.prepare(tick, batch.bad)
+        return took, set_aside
+
+    def _commit(self, tick: int, done: Callable[[], object]) -> None:
         if self._state is not None:
             committed = self._state.commit(positions={})
             assert committed == tick, "engine and checkpoint count alike"
-        self._publish(tick)
-        self._tell(
-            Progress(
-                tick,
-                sum(len(batch.rows) for batch in batches.values()),
-                sum(len(batch.bad) for batch in batches.values()),
-                sum(len(outputs.get(outlet.name, ())) for outlet in self._outlets),
-                time.perf_counter() - start,
-            )
-        )
-        return True
+        for inlet in self._inlets:
+            if inlet.dead_letters is not None:
+                inlet.dead_letters.publish(tick)
+        self._answer(lambda _outlet: Publish(tick), done)
 
-    @property
-    def _must_begin(self) -> bool:
-        """Whether the run ends before its first tick, in which an operator has something to say."""
-        return self._begins and self._engine.ticks == 0 and self._done
-
-    def _ended(self, batches: Mapping[str, Batch]) -> set[str]:
-        """The sources that end with this tick, for operators that wait for it."""
-        if not self._end or self._engine.pending:
-            return set()
-        done = {i.name for i in self._intakes if i.reader.done and i.name not in batches}
-        return done & self._engine.awaited_ends
-
-    def _tell(self, progress: Progress) -> None:
-        for at, count in enumerate((1, progress.rows_in, progress.set_aside, progress.changes_out)):
-            self._totals[at] += count
+    def _done(self, tick: int, took: int, set_aside: int, given: int) -> None:
+        totals = self.totals
+        totals[0] += 1
+        totals[1] += took
+        totals[2] += set_aside
+        totals[3] += given
         if self._on_tick is not None:
-            self._on_tick(progress)
+            assert self._began is not None
+            seconds = time.perf_counter() - self._began
+            self._on_tick(Progress(tick, took, set_aside, given, seconds))
+        self._next = self._gather
+        if self._runtime.has_loop:
+            self._module.later(0, self._go_on)  # the turn of the loop's other tasks
+        else:
+            self._go_on()
 
-    def _read(self) -> dict[str, Batch]:
-        batches: dict[str, Batch] = {}
-        for intake in self._intakes:
-            batch = None if intake.reader.done else intake.read()
-            if batch is not None:
-                batches[intake.name] = batch
-        return batches
+    # -- the end --------------------------------------------------------------------------------
 
-    def _prepare(
-        self, tick: int, batches: Mapping[str, Batch], outputs: Mapping[str, list[tuple[Any, ...]]]
-    ) -> None:
+    def stop(self) -> None:
+        """End the run after the tick at work; at once, where it waits for sources."""
+        self._ending = True
+        if self._gathering:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Stop what has not ended, and then tell the sinks."""
+        self._gathering = False
+        self._next = None
+        self._stop_inlets([inlet for inlet in self._inlets if not inlet.ended], self._finish)
+
+    def _stop_inlets(self, inlets: Sequence[Inlet], then: Callable[[], object]) -> None:
+        left = len(inlets)
+
+        def confirmed(end: End | None, _value: Any = None, /) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(end, Exception):
+                self._module.crash(end)
+            elif not left and self._module.failure is None:
+                then()
+
+        for inlet in inlets:
+            inlet.unwanted = True
+            inlet.batch = None
+            inlet.stop(True, confirmed)
+        if not inlets:
+            then()
+
+    def _finish(self) -> None:
         for outlet in self._outlets:
-            outlet.prepare(tick, outputs.get(outlet.name, []))
-        for intake in self._intakes:
-            if intake.dead_letters and intake.name in batches:
-                intake.dead_letters.prepare(tick, batches[intake.name].bad)
+            outlet.edge.finish(True)
+        self._module.done()
 
-    def _publish(self, tick: int) -> None:
-        for outlet in self._outlets:
-            outlet.writer.publish(tick)
-        for intake in self._intakes:
-            if intake.dead_letters:
-                intake.dead_letters.publish(tick)
+    def _watch_interrupt(self) -> None:
+        """Hear of a signal while the event loop waits."""
+        if self._interrupt is not None and self._runtime.has_loop:
+            self._runtime.loop.add_reader(self._interrupt.woken, self._module.enter, self.stop)
 
 
-async def _heard(news: asyncio.Event, seconds: float | None) -> None:
-    """Wait for news, so many seconds at most."""
-    try:
-        async with asyncio.timeout(seconds):
-            await news.wait()
-    except TimeoutError:
-        pass
+def _prepare(tick: int, outputs: Mapping[str, Rows], alone: bool, outlet: Outlet) -> Prepare:
+    rows = outputs.get(outlet.name, [])
+    return Prepare(tick, [(*row, 1) for row in rows] if outlet.append else rows, alone)

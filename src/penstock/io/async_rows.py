@@ -1,79 +1,133 @@
-"""Rows of an async iterable: brought by a task of the event loop, taken by ticks."""
+"""Rows of an asynchronous iterable as a pull-stream, brought by a task that goes ahead of the asks."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncIterable, Callable
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import TYPE_CHECKING, Any
 
-from penstock.io.rows import converted
-from penstock.io.source import Batch, Feed, Reader, open_source
+from penstock.errors import CallCancelled
+from penstock.pull import Source
+from penstock.pull.module import Module
+from penstock.pull.protocol import AnswerTo, End
 
-_ROWS = "rows"
+if TYPE_CHECKING:
+    import asyncio
+
+    from penstock.pull.runtime import Cancellable
 
 
-class AsyncRowsReader(Reader):
-    """`bring` runs as a task; `read` takes what it has brought, and never waits.
+def rows_ahead(rows: AsyncIterable[Any], room: int | None) -> Source:
+    """Answers what has come, and reads on meanwhile, `room` rows ahead of the asks (None: to the end).
 
-    What the iterable raises is raised by `read`, after all rows that came before it.
+    The first ask begins. What the iterable raises is the answer after the rows before it. A stop
+    cancels what it waits for, and is confirmed when the iterable is closed.
     """
+    return Source.of("async rows", lambda module: _Ahead(module, rows, room).read, batches=True, linear=True)
 
-    def __init__(self, rows: AsyncIterable[Any], feed: Feed) -> None:
-        self._rows = rows
-        self._feed = feed
-        self._taken: int = feed.taken.get(_ROWS) or 0
+
+class _Ahead:
+    def __init__(self, module: Module, rows: AsyncIterable[Any], room: int | None) -> None:
+        self._module = module
+        self._iterable = rows
+        self._room = room
+        self._rows: AsyncIterator[Any] | None = None
         self._waiting: deque[Any] = deque()
-        self._free = asyncio.Event()
+        self._ask: tuple[AnswerTo, int] | None = None
+        self._answering = False
+        self._task: Cancellable | None = None
+        self._left: asyncio.Event | None = None
+        self._free: asyncio.Event | None = None
+        self._ended = False
         self._failure: Exception | None = None
-        self.ended = False
-        """Whether the iterable has given its last row."""
+        self._stopped = False
 
-    async def bring(self, room: int | None, on_news: Callable[[], None]) -> None:
-        """Read the iterable to its end, `room` rows ahead of the ticks at most.
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is not None:
+            self._stop(abort, answer)
+            return
+        self._ask = answer, most
+        if self._task is None:
+            self._task = self._module.spawn(self._bring(), lambda _error, _result: None)
+        self._answer()
 
-        on_news: called when there is something new to read: a row, the end, a failure.
-        """
-        skip = self._taken
-        rows = aiter(self._rows)
+    def _answer(self) -> None:
+        """Answer with what is there, if it is anything."""
+        self._answering = False
+        if self._ask is None or self._stopped:
+            return
+        (answer, most), waiting = self._ask, self._waiting
+        if waiting:
+            self._ask = None
+            answer(None, [waiting.popleft() for _ in range(min(most, len(waiting)))])
+            if self._free is not None:
+                self._free.set()
+        elif self._ended:
+            self._ask = None
+            answer(self._failure or True)
+
+    def _news(self) -> None:
+        # Not at once: more rows may come before the task waits.
+        if self._ask is not None and not self._answering and not self._stopped:
+            self._answering = True
+            self._module.later(0, self._answer)
+
+    # -- the task -------------------------------------------------------------------------------
+
+    async def _bring(self) -> None:
+        import asyncio
+
+        self._left, self._free = asyncio.Event(), asyncio.Event()
         try:
-            async for row in rows:
-                if skip:
-                    skip -= 1
-                    continue
-                while room is not None and len(self._waiting) >= room:
-                    self._free.clear()
-                    await self._free.wait()
+            await self._draw(self._free)
+            await self._close()
+        except asyncio.CancelledError:
+            if self._stopped:
+                raise
+            self._failure = self._cancelled()
+        except Exception as error:
+            self._failure = self._failure or error
+        finally:
+            self._left.set()
+        self._ended = True
+        self._news()
+
+    async def _draw(self, free: asyncio.Event) -> None:
+        try:
+            self._rows = aiter(self._iterable)
+            async for row in self._rows:
+                while self._room is not None and len(self._waiting) >= self._room:
+                    free.clear()
+                    await free.wait()
                 self._waiting.append(row)
-                on_news()
+                self._news()
         except Exception as error:
             self._failure = error
-        finally:
-            self.ended = True
-            on_news()
-            if hasattr(rows, "aclose"):
-                await rows.aclose()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
-    def read(self, limit: int | None) -> Batch | None:
-        waiting = self._waiting
-        if limit is None or limit >= len(waiting):
-            rows = list(waiting)
-            waiting.clear()
-        else:
-            rows = [waiting.popleft() for _ in range(limit)]
-        self._free.set()
-        if not rows:
-            if self._failure is not None:
-                raise self._failure
-            self.done = self.ended
-            return None
-        batch = converted(rows, self._feed, f"{self._taken} rows")
-        self._taken += len(rows)
-        self._feed.taken[_ROWS] = self._taken
-        self.done = self.ended and not waiting and self._failure is None
-        return batch
+    def _cancelled(self) -> CallCancelled:
+        return CallCancelled(
+            "the next row of an asynchronous source was cancelled",
+            where=[self._module.place],
+            why="Not by the run: the source cancels itself, or waits for a task that was cancelled.",
+            fix="catch CancelledError in the source, where another task is awaited",
+        )
 
+    async def _close(self) -> None:
+        if hasattr(self._rows, "aclose"):
+            await self._rows.aclose()  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue, reportUnknownMemberType]
 
-@open_source.register(AsyncIterable)
-def _(source: AsyncIterable[Any], feed: Feed) -> Reader:
-    return AsyncRowsReader(source, feed)
+    # -- the end --------------------------------------------------------------------------------
+
+    def _stop(self, cause: End, answer: AnswerTo) -> None:
+        self._stopped = True
+        self._waiting.clear()
+        if self._task is None or self._ended:
+            answer(cause)
+            return
+        self._task.cancel()
+        self._module.spawn(self._closed(), lambda error, _result: answer(error or cause))
+
+    async def _closed(self) -> None:
+        if self._left is not None:  # else the task had not begun
+            await self._left.wait()
+            await self._close()

@@ -1,8 +1,9 @@
 """What every source has in common: a feed asked for, a reader given.
 
 A source (`JsonFiles`, `CsvFiles`, `ParquetFiles`, `Rows`) is frozen data. Each
-engine dispatches on its class: in-process `open_source` makes a `Reader`, on
-Spark the same dataclass becomes a `readStream`.
+engine dispatches on its class: in-process `open_source` makes a `Reader`, which
+`penstock.io.pull_source` makes a pull-stream of; on Spark the same dataclass becomes
+a `readStream`.
 
 **Positions are state.** A reader notes what it took in `feed.taken`, a mapping
 from a name (of a file, mostly) to a number of rows, or `DONE`. Where that
@@ -15,7 +16,7 @@ than the files it touched.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any
@@ -75,10 +76,14 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows for one tick, internal tuples (weight last for a table source), and rows set aside."""
+    """Rows for one tick, internal tuples (weight last for a table source), and rows set aside.
+
+    positions: what is to be noted when a tick takes the batch; readers leave it empty.
+    """
 
     rows: list[tuple[Any, ...]]
     bad: list[BadRecord] = field(default_factory=list[BadRecord])
+    positions: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +122,13 @@ class Reader(ABC):
 
     `read(limit)` returns at most `limit` rows (None: all there is) and notes the
     new position in `feed.taken`; None where there is nothing now: it does not wait.
-    `done` says that no call will ever return a batch again.
+    `done` says that no call will ever return a batch again; where there was nothing and it is not
+    done, `look_again` says after how many seconds it is worth another call.
     Raises `BadRow` and `UnreadableSource`; then the batch is not taken.
     """
 
     done: bool = False
+    look_again: float = 0.2
 
     @abstractmethod
     def read(self, limit: int | None) -> Batch | None: ...

@@ -11,7 +11,52 @@ from penstock.io.publish import move, sync_folder
 from penstock.io.sink import Drain, Writer
 from penstock.io.untyped import refuse_untyped
 
-Deliver = Callable[[int, list[tuple[Any, ...]]], object]
+Rows = list[tuple[Any, ...]]
+Deliver = Callable[[int, Rows], object]
+
+
+class Spool:
+    """A file per prepared tick that has rows, until it is dropped: one at most, but for a moment.
+
+    Raises `BadInput` where pyarrow is missing or cannot hold such rows.
+    """
+
+    def __init__(self, drain: Drain, folder: Path) -> None:
+        need_arrow(f"sink {drain.name!r} with a checkpoint")
+        refuse_untyped(drain.schema, f"sink {drain.name!r} with a checkpoint")
+        self._schema = drain.schema
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def _file(self, tick: int) -> Path:
+        return self._folder / f"{tick:08d}.parquet"
+
+    def keep(self, tick: int, rows: Rows) -> None:
+        """Have the rows of a tick on disk."""
+        from penstock.io.parts import write_part
+
+        if rows:
+            aside = self._folder / f".{tick:08d}.tmp"
+            write_part(aside, rows, self._schema)
+            move(aside, self._file(tick), durable=True)
+
+    def kept(self, tick: int) -> Rows | None:
+        """The rows of a tick that was kept and not dropped; None where there is none."""
+        from penstock.io.parts import read_part
+
+        file = self._file(tick)
+        return read_part(file, self._schema) if file.exists() else None
+
+    def drop(self, tick: int) -> None:
+        """The rows of a tick have arrived where they were to go."""
+        self._file(tick).unlink(missing_ok=True)
+
+    def drop_others(self, tick: int) -> None:
+        """Remove what is left of all other ticks."""
+        for leftover in self._folder.iterdir():
+            if leftover != self._file(tick):
+                leftover.unlink()
+        sync_folder(self._folder)
 
 
 def spooled(drain: Drain, deliver: Deliver) -> Writer:
@@ -20,18 +65,18 @@ def spooled(drain: Drain, deliver: Deliver) -> Writer:
     At least once for the last tick before a crash, exactly once for all others.
     Without a checkpoint the prepared tick is kept in memory: there is nothing to go on from.
     """
-    return Spool(drain, deliver, drain.spool) if drain.spool else Held(deliver)
+    return SpoolWriter(deliver, Spool(drain, drain.spool)) if drain.spool else Held(deliver)
 
 
 class Held(Writer):
     def __init__(self, deliver: Deliver) -> None:
         self._deliver = deliver
-        self._held: tuple[int, list[tuple[Any, ...]]] | None = None
+        self._held: tuple[int, Rows] | None = None
 
     def recover(self, tick: int) -> None:
         pass
 
-    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
+    def prepare(self, tick: int, rows: Rows) -> None:
         self._held = (tick, rows)
 
     def publish(self, tick: int) -> None:
@@ -41,37 +86,22 @@ class Held(Writer):
                 self._deliver(tick, rows)
 
 
-class Spool(Held):
-    def __init__(self, drain: Drain, deliver: Deliver, folder: Path) -> None:
-        need_arrow(f"sink {drain.name!r} with a checkpoint")
-        refuse_untyped(drain.schema, f"sink {drain.name!r} with a checkpoint")
+class SpoolWriter(Held):
+    def __init__(self, deliver: Deliver, spool: Spool) -> None:
         super().__init__(deliver)
-        self._drain = drain
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        self._spool = spool
 
-    def _file(self, tick: int) -> Path:
-        return self._folder / f"{tick:08d}.parquet"
-
-    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
-        from penstock.io.parts import write_part
-
+    def prepare(self, tick: int, rows: Rows) -> None:
         super().prepare(tick, rows)
-        if rows:
-            aside = self._folder / f".{tick:08d}.tmp"
-            write_part(aside, rows, self._drain.schema)
-            move(aside, self._file(tick), durable=True)
+        self._spool.keep(tick, rows)
 
     def publish(self, tick: int) -> None:
         super().publish(tick)
-        self._file(tick).unlink(missing_ok=True)
+        self._spool.drop(tick)
 
     def recover(self, tick: int) -> None:
-        from penstock.io.parts import read_part
-
-        if self._file(tick).exists():
-            super().prepare(tick, read_part(self._file(tick), self._drain.schema))
+        rows = self._spool.kept(tick)
+        if rows is not None:
+            super().prepare(tick, rows)
             self.publish(tick)
-        for leftover in self._folder.iterdir():
-            leftover.unlink()
-        sync_folder(self._folder)
+        self._spool.drop_others(tick)

@@ -14,6 +14,8 @@ from penstock.io.source import Batch, Feed, Reader, Source, open_source
 
 _LAST = "last"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST = 60.0
+"""Seconds between two looks at most: clocks are set forward, and machines sleep."""
 
 
 def _system_time() -> datetime:
@@ -56,8 +58,10 @@ class WallClockReader(Reader):
 
     def read(self, limit: int | None) -> Batch | None:
         last: Any = self._feed.taken.get(_LAST)
-        time = _EPOCH + (self._now() - _EPOCH) // self._every * self._every
+        now = self._now()
+        time = _EPOCH + (now - _EPOCH) // self._every * self._every
         if last is not None and time <= last:
+            self.look_again = min((last + self._every - now).total_seconds(), _LONGEST)
             return None
         batch = converted([time], self._feed, f"times up to {last}")
         self._feed.taken[_LAST] = time

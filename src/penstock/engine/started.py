@@ -1,0 +1,172 @@
+"""A run of a flow: its ends, its checkpoint and the flow itself, connected and started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.analysis.fingerprint import describe, diff, fingerprint
+from penstock.engine.ends import (
+    AnySink,
+    AnySource,
+    OpenSink,
+    OpenSource,
+    open_sinks,
+    open_sources,
+    positions_slot,
+)
+from penstock.engine.engine import Engine
+from penstock.engine.inlet import Inlet, Outlet, readers_of
+from penstock.engine.progress import RunResult
+from penstock.engine.running import Running
+from penstock.errors import Place
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.run import Run
+from penstock.pull.stop_once import StopOnce
+
+if TYPE_CHECKING:
+    from penstock.engine.interrupt import Interrupt
+    from penstock.engine.options import RunOptions
+    from penstock.flow.flow import Flow
+    from penstock.graph.node import FlowGraph
+    from penstock.pull.runtime import Runtime
+    from penstock.state.directory import DirectoryState
+
+
+class Started:
+    """Opens everything, has the sinks recover, and starts. What is opened is closed by `closing`, too.
+
+    Raises what `run` does before its first tick.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        sources: Mapping[str, AnySource],
+        sinks: Mapping[str, AnySink],
+        options: RunOptions,
+        runtime: Runtime,
+        interrupt: Interrupt | None,
+        closing: ExitStack,
+    ) -> None:
+        graph = flow.graph()
+        self._interrupt = interrupt
+        state = _open_state(graph, options.checkpoint, closing)
+        tick = 0 if state is None else state.tick
+        slots = None if state is None else state.slots
+        self._engine = Engine(flow, state=slots, first_tick=tick, max_iterations=options.max_iterations)
+        opened = open_sources(
+            self._engine, sources, slots,
+            tick_rows=options.tick_rows, follow=options.follow, closing=closing,
+        )  # fmt: skip
+        self._sinks = open_sinks(self._engine, sinks, state.folder if state else None, closing)
+        for sink in self._sinks:
+            sink.recover(tick)
+        for source in opened:
+            if source.dead_letters:
+                source.dead_letters.recover(tick)
+                closing.callback(source.dead_letters.close)
+        self._run = Run(runtime, confirm_within=options.confirm_within)
+        self._modules: dict[str, Module] = {}
+        module = Module(self._run, f"flow {flow.name}", Place.of_caller())
+        self._running = Running(
+            module,
+            self._engine,
+            state,
+            interrupt,
+            begins=any(node.operator.runs_first_tick for node in graph.nodes),
+            end=options.checkpoint is None if options.end is None else options.end,
+            on_tick=options.on_tick,
+        )
+        runtime.prepare(self._build, module, graph, opened)
+
+    def _build(self, module: Module, graph: FlowGraph, sources: list[OpenSource]) -> None:
+        names = [sink.name for sink in self._sinks]
+        inlets = [self._inlet(module, source, readers_of(graph, source.name, names)) for source in sources]
+        outlets = [self._outlet(module, sink) for sink in self._sinks]
+        self._run.sink(module)
+        self._running.connect(inlets, outlets)
+        self._run.built()
+
+    def _inlet(self, module: Module, source: OpenSource, readers: frozenset[str]) -> Inlet:
+        edge = self._named(f"source {source.name}", lambda: module.open(source.stream))
+        return Inlet(
+            source.name, edge, StopOnce(edge), readers,
+            source.bounded, source.positions, source.dead_letters,
+        )  # fmt: skip
+
+    def _outlet(self, module: Module, sink: OpenSink) -> Outlet:
+        def read(abort: Any, answer: Any) -> None:
+            self._running.read(outlet, abort, answer)
+
+        edge = Edge(module, read, linear=True)
+        outlet = Outlet(sink.name, edge, sink.append)
+        self._modules[sink.name] = self._named(
+            f"sink {sink.name}", lambda: sink.stream.open_in(self._run, edge)
+        )
+        return outlet
+
+    def _named(self, end: str, open: Callable[[], Any]) -> Any:
+        """Open modules that say in errors to which end they belong."""
+        before = set(self._run.modules)
+        opened = open()
+        for module in self._run.modules:
+            if module not in before:
+                module.name = f"{end}: {module.name}"
+        return opened
+
+    # -- to the end -----------------------------------------------------------------------------
+
+    def wait(self) -> RunResult:
+        """Work until every source and sink has confirmed its end."""
+        self._run.wait()
+        return self._result()
+
+    async def finished(self) -> RunResult:
+        """`wait` in the event loop that is running. Cancelled, the run ends after the tick at work."""
+        import asyncio
+
+        self._run.runtime.work()
+        over = asyncio.get_running_loop().create_future()
+        self._run.when_finished(lambda _run: None if over.done() else over.set_result(None))
+        try:
+            await asyncio.shield(over)
+        except asyncio.CancelledError:
+            self._run.runtime.enter(self._running.stop)
+            await over
+            raise
+        finally:
+            self._run.abandon()
+        self._run.result()
+        return self._result()
+
+    def _result(self) -> RunResult:
+        stopped_by = None if self._interrupt is None else self._interrupt.signal
+        results = {s.name: self._run.results[self._modules[s.name]] for s in self._sinks if s.has_result}
+        return RunResult(self._engine.ticks, *self._running.totals, stopped_by=stopped_by, results=results)
+
+
+def _open_state(
+    graph: FlowGraph, checkpoint: str | PathLike[str] | None, closing: ExitStack
+) -> DirectoryState | None:
+    if checkpoint is None:
+        return None
+    # Only runs with a checkpoint need its codec.
+    from penstock.engine.program import compile_program
+    from penstock.state.directory import DirectoryState
+
+    thaws: dict[str, Callable[[Any], Any] | None] = {s.name: s.thaw for s in compile_program(graph).slots}
+    thaws.update({positions_slot(name): None for name in graph.sources})
+    return closing.enter_context(
+        DirectoryState.open(
+            Path(checkpoint),
+            fingerprint=fingerprint(graph),
+            description=describe(graph),
+            slots=thaws,
+            diff=diff,
+        )
+    )
