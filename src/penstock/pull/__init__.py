@@ -24,9 +24,14 @@ from penstock.pull.fan_out.fork import fork
 from penstock.pull.fan_out.notify import Notify, notify
 from penstock.pull.fan_out.tee import tee
 from penstock.pull.goodbye import goodbye
+from penstock.pull.lending.borrower import Loan
+from penstock.pull.lending.lend import Lender, lend
+from penstock.pull.outside.asyncio_streams import from_stream, to_stream
 from penstock.pull.outside.file_lines import from_lines, to_lines
 from penstock.pull.outside.files import from_file, to_file
 from penstock.pull.outside.lines import join_lines, lines
+from penstock.pull.outside.processes import process
+from penstock.pull.outside.sockets import connect, listen
 from penstock.pull.outside.split import split
 from penstock.pull.pair import duplex_pair, pair
 from penstock.pull.pieces import Duplex, Sink, Source, Transformer
@@ -81,6 +86,8 @@ __all__ = [
     "DeferredSource",
     "DeferredTransformer",
     "Duplex",
+    "Lender",
+    "Loan",
     "Many",
     "Notify",
     "Pipeline",
@@ -98,6 +105,7 @@ __all__ = [
     "catch",
     "collect",
     "concat",
+    "connect",
     "count",
     "defer",
     "drain",
@@ -115,6 +123,7 @@ __all__ = [
     "from_file",
     "from_lines",
     "from_queue",
+    "from_stream",
     "goodbye",
     "high_watermark",
     "infinite",
@@ -123,8 +132,10 @@ __all__ = [
     "join_lines",
     "keys",
     "last",
+    "lend",
     "limit",
     "lines",
+    "listen",
     "log",
     "many",
     "map",
@@ -137,6 +148,7 @@ __all__ = [
     "paramap",
     "probe",
     "probe_around",
+    "process",
     "pull",
     "pushable",
     "recent",
@@ -158,6 +170,7 @@ __all__ = [
     "to_file",
     "to_lines",
     "to_queue",
+    "to_stream",
     "together",
     "transformer",
     "unbatch",

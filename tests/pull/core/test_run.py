@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import EndNotConfirmed, LoopRunsAlready, NeverAnswered
+from penstock.errors import CallCancelled, EndNotConfirmed, LoopRunsAlready, NeverAnswered
 from penstock.pull import Sink, Source, Transformer, collect, map, pull, take, values
+from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.protocol import AnswerTo, End
 from tests.pull.core.modules import Hand, Manual, delay
@@ -247,3 +248,21 @@ def test_a_sink_that_cannot_be_opened_fails_its_source() -> None:
     with pytest.raises(OSError, match="not there") as raised:
         pull(values([1], on_stop=stopped.append), Sink.of("absent", fails_to_open)).run()
     assert stopped == [raised.value]
+
+
+def test_a_task_that_somebody_else_cancels_is_an_error_and_nobody_waits_for_ever() -> None:
+    async def wait_for_ever() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    def open(module: Module, edge: Edge) -> None:
+        module.spawn(wait_for_ever(), lambda error, _result: module.fail(error or ValueError()))
+
+    async def main() -> None:
+        run = pull(values([1]), Sink.of("waits", open)).start()
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(CallCancelled):
+            await run
+
+    asyncio.run(main())
