@@ -434,6 +434,12 @@ class ProcessFailed(PenstockError):
     code = "P657"
 
 
+class NotLending(PenstockError):
+    """Values are to be lent where no stream has any to lend."""
+
+    code = "P660"
+
+
 # --- tools for tests: P9xx ----------------------------------------------------------------
 
 

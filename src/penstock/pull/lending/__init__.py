@@ -1,0 +1,1 @@
+"""Lending: the values of a stream worked on by borrowers that come, go and fail."""

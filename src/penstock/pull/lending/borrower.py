@@ -1,0 +1,102 @@
+"""Borrower: what works on lent values, as a run of its own, whose failure is nobody else's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import ProtocolBroken
+from penstock.pull.asking import Asking
+from penstock.pull.compose import pull
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart, Transformer
+from penstock.pull.protocol import AnswerTo, End, Read
+from penstock.pull.run import Run
+
+if TYPE_CHECKING:
+    from penstock.pull.lending.lending import Lending
+
+
+class Loan:
+    """What `Lender.lend` returns: how a borrower fares.
+
+    lent, answered: how many values it was given, and has given results of.
+    over:  whether it has ended. error: what it failed with, if it did.
+    """
+
+    def __init__(self) -> None:
+        self.lent = 0
+        self.answered = 0
+        self.over = False
+        self.error: Exception | None = None
+        self.borrower: Borrower | None = None
+
+    def recall(self) -> None:
+        """Stop the borrower. What it has not answered is lent to others."""
+        if self.borrower is not None:
+            self.borrower.stop(None)
+
+
+class Borrower:
+    """window: requests that it is kept at work with; None: as many as its modules can use."""
+
+    def __init__(
+        self, lending: Lending, piece: Transformer | Duplex, loan: Loan, window: int | None
+    ) -> None:
+        self.loan = loan
+        self._lending = lending
+        self._piece = piece
+        self.run = Run(lending.module.run.runtime, window=window)
+        loan.borrower = self
+
+    def start(self) -> None:
+        """Open its modules. It reads as soon as these do."""
+        place = self._lending.module.place
+        lent = Source(SourcePart("lent", place, self._open))
+        returned = Sink(SinkPart("returned", place, self._receive))
+        pipeline = pull(lent, self._piece, returned)
+        self.run.when_finished(lambda run: self._lending.closed(self, run.error))
+        try:
+            pipeline.open_in(self.run)
+        except Exception as error:
+            self.run.failed(error)
+        self.run.built()
+
+    def stop(self, cause: Exception | None) -> None:
+        """Abort it, or fail it."""
+        if not self.run.finished:
+            self.run.stop(cause)
+
+    def _open(self, _module: Module) -> Read:
+        def read(abort: End | None, answer: AnswerTo) -> None:
+            if abort is None:
+                self._lending.ask(self, answer)
+            else:
+                self._lending.forget(self)
+                answer(abort)
+
+        return read
+
+    def _receive(self, module: Module, edge: Edge) -> None:
+        def take(results: list[Any]) -> None:
+            for result in results:
+                self._lending.answer(self, result)
+
+        def over(end: End) -> None:
+            if end is True:
+                module.done()
+            else:
+                module.fail(end)
+
+        Asking(edge, take, over).start()
+
+    def too_many(self) -> ProtocolBroken:
+        """The error of a borrower that gives a result for which it has no value."""
+        return ProtocolBroken(
+            "a borrower gave more results than it was lent values",
+            where=[self._lending.module.place],
+            why="The results of a borrower belong to its values one by one, in order.",
+            fix="lend to transformers that make one value of each value",
+            module=self._lending.module.name,
+            rule="T2",
+        )
