@@ -148,7 +148,9 @@ def test_what_the_maker_of_sources_raises_is_the_answer() -> None:
         run.result()
 
 
-@pytest.mark.parametrize(("wrong", "called"), [([1], "list"), (collect(), "the sink 'collect'")])
+@pytest.mark.parametrize(
+    ("wrong", "called"), [([1], "a value of type list"), (collect(), "the sink 'collect'")]
+)
 def test_what_is_no_source_is_named(wrong: Any, called: str) -> None:
     with pytest.raises(NotComposable, match=f"cat.. was given {called}, which is no source"):
         pull(cat([values([1]), wrong]), collect()).run()

@@ -47,7 +47,11 @@ def defer(kind: Any = Source, *, width: int = 0) -> Any:
     if kind is Duplex:
         return DeferredDuplex(place, width)
     raise NotComposable(
-        f"defer() of {kind!r}, which is no kind of piece",
+        f"defer() of {_called(kind)}, which is no kind of piece",
         where=[place],
         fix="defer(Source), defer(Transformer), defer(Sink) or defer(Duplex)",
     )
+
+
+def _called(kind: object) -> str:
+    return kind.__name__ if isinstance(kind, type) else f"a value of type {type(kind).__name__}"

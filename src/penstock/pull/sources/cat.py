@@ -104,9 +104,9 @@ class _Cat:
 
 
 def _no_source(found: object, module: Module) -> NotComposable:
+    called = describe(found) if isinstance(found, Piece) else f"a value of type {type(found).__name__}"
     return NotComposable(
-        f"cat() was given {describe(found) if isinstance(found, Piece) else type(found).__name__}, "
-        "which is no source",
+        f"cat() was given {called}, which is no source",
         where=[module.place],
         why="It reads one source after the other.",
         fix="values([...]) or iterate(...) make a source of what can be iterated; flatten() takes both",

@@ -1,0 +1,7 @@
+"""A deferred piece is one piece."""
+
+from penstock.pull import Source, defer, values
+
+later = defer(Source)
+later.resolve(values([1]))
+later.resolve(values([2]))

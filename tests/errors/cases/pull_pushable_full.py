@@ -1,0 +1,7 @@
+"""Pushed faster than anybody asks."""
+
+from penstock.pull import pushable
+
+clicks = pushable(bound=2)
+for click in range(3):
+    clicks.push(click)

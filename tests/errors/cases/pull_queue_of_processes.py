@@ -1,0 +1,7 @@
+"""A queue that cannot be waited for together with other things."""
+
+import queue
+
+from penstock.pull import from_queue
+
+letters = from_queue(queue.SimpleQueue())
