@@ -90,7 +90,10 @@ class _Flat:
         """Give what can be given, and ask for what is missing."""
         while self._asks and not self._closing and self._begin():
             if self._source is not None:
-                self._ask_inner(self._source)
+                inner = self._inner = self._inner or self._module.open(self._source)
+                while self._inner_asked < len(self._asks):
+                    self._inner_asked += 1
+                    inner(None, self._got_inner, self._asks[self._inner_asked - 1][1])
                 return
             self._give_items()
         if not self._asks:
@@ -100,9 +103,8 @@ class _Flat:
                 self._asks.popleft()[0](self._end)
             return
         while not self._closing and self._outer_asked < len(self._asks):
-            most = self._asks[self._outer_asked][1]
             self._outer_asked += 1
-            self._outer.batch(most, self._got_outer)
+            self._outer(None, self._got_outer, self._asks[self._outer_asked - 1][1])
 
     def _got_outer(self, end: End | None, values: Any = None, /) -> None:
         self._outer_asked -= 1
@@ -117,16 +119,15 @@ class _Flat:
 
     def _begin(self) -> bool:
         """Whether something has begun that may give values."""
-        if self._source is not None or self._items is not None:
-            return True
-        if not self._queue:
-            return False
-        inner = self._inner_of(self._queue.popleft())
+        if self._source is None and self._items is None and self._queue:
+            self._start(self._inner_of(self._queue.popleft()))
+        return self._source is not None or self._items is not None
+
+    def _start(self, inner: Any) -> None:
         if isinstance(inner, Source):
             self._source = inner
         else:
             self._items = iter(_items(inner))
-        return True
 
     # -- collections ----------------------------------------------------------------------------
 
@@ -140,11 +141,21 @@ class _Flat:
                 if len(found) == most or self._closing:
                     break
                 self._items = None
-                self._begin()
+                self._pass_whole(found, most)
         finally:
             if found:  # also those that came before an exception
                 self._asks.popleft()
                 answer(None, found)
+
+    def _pass_whole(self, found: list[Any], most: int) -> None:
+        """Add the collections next in turn while they fit; begin the first that is none or does not."""
+        while self._queue and len(found) < most:
+            inner = self._inner_of(self._queue.popleft())
+            if type(inner) in (list, tuple) and len(inner) <= most - len(found):
+                found.extend(inner)
+            else:
+                self._start(inner)
+                return
 
     def _take(self, items: Iterator[Any], found: list[Any], most: int) -> None:
         try:
@@ -153,14 +164,6 @@ class _Flat:
             self._fail(error)
 
     # -- sources --------------------------------------------------------------------------------
-
-    def _ask_inner(self, source: Source) -> None:
-        if self._inner is None:
-            self._inner = self._module.open(source)
-        while self._inner_asked < len(self._asks):
-            most = self._asks[self._inner_asked][1]
-            self._inner_asked += 1
-            self._inner.batch(most, self._got_inner)
 
     def _got_inner(self, end: End | None, values: Any = None, /) -> None:
         self._inner_asked -= 1
