@@ -21,6 +21,7 @@ RULES = {
     )
 }
 ROWS = re.findall(r"^\| ([^|]+) \| `([^`]+)` \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
+HOLES = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| ([^|]+) \|$", PAGE, re.MULTILINE)
 
 
 def broken(trace: str, profile: Profile) -> list[str]:
@@ -45,6 +46,12 @@ def test_the_comparison_is_true() -> None:
     for about, trace, *told in ROWS:
         found = [", ".join(broken(trace, profile)) or "ok" for profile in PROFILES]
         assert found == told, about
+
+
+def test_what_strict_says_where_it_says_less_than_the_checker_that_it_follows_is_true() -> None:
+    assert len(HOLES) == 6
+    for trace, told, _ in HOLES:
+        assert ", ".join(broken(trace, "strict")) == told, trace
 
 
 def test_what_the_page_shows_is_what_comes_out() -> None:
