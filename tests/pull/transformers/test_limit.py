@@ -17,7 +17,8 @@ from penstock.pull.protocol import AnswerTo, End, Read
 class Room:
     """A duplex that takes in all that it gets, and gives it out again; `most` is how much it ever held."""
 
-    def __init__(self) -> None:
+    def __init__(self, batch: int = 1) -> None:
+        self.batch = batch
         self.held: deque[Any] = deque()
         self.asks: deque[AnswerTo] = deque()
         self.end: End | None = None
@@ -39,7 +40,7 @@ class Room:
             self.give()
             module.done() if end is True else module.fail(end)
 
-        Asking(edge, take, over).start()
+        Asking(edge, take, over, batch=self.batch).start()
 
     def _out(self, _module: Module) -> Read:
         def read(abort: End | None, answer: AnswerTo) -> None:
@@ -98,3 +99,11 @@ def test_an_error_passes_through_the_limit() -> None:
 def test_a_limited_duplex_is_called_what_the_duplex_was() -> None:
     room = Room()
     assert limit(room.duplex, 1).name == room.duplex.name
+
+
+@pytest.mark.parametrize("size", [1, 2, 10])
+def test_values_asked_for_in_batches_are_counted_one_by_one(size: int) -> None:
+    room = Room(size)
+    inside = limit(room.duplex, 3)
+    assert pull(values(range(50)), inside, collect(batch=size)).run() == [*range(50)]
+    assert room.most <= 3

@@ -9,9 +9,14 @@ import pytest
 from penstock.errors import NotHashable
 from penstock.pull import (
     Transformer,
+    abortable,
     batch,
+    catch,
     collect,
+    eager,
     filter,
+    high_watermark,
+    limit,
     map,
     non_unique,
     pull,
@@ -22,7 +27,9 @@ from penstock.pull import (
     take,
     take_while,
     tap,
+    throttle,
     through,
+    timeout,
     unbatch,
     unique,
     values,
@@ -175,3 +182,61 @@ def test_lists_are_filled_by_as_many_asks_at_once_as_upstream_can_use() -> None:
     hand.request("ask")
     assert hand.heard == [("ask", [0, 1, 2, 3, 4, 5])]
     assert len(asked) == 6
+
+
+ANY_SIZE = [
+    map(str),
+    filter(lambda x: x % 3),
+    skip(4),
+    skip_while(lambda x: x < 4),
+    take(11),
+    take_while(lambda x: x != 11),
+    take_while(lambda x: x != 11, last=True),
+    pull(take(11), take_while(lambda x: x < 9)),
+    unique(lambda x: x // 4),
+    non_unique(lambda x: x // 4),
+    through(str, str),
+    batch(3),
+    recent(4),
+    pull(batch(3), unbatch()),
+    sliding(3),
+    catch(),
+    abortable(),
+    eager(5),
+    high_watermark(5),
+    limit(eager(5), 3),
+    timeout(60),
+    throttle(every=0.0001),
+]
+
+
+@pytest.mark.parametrize("transformer", ANY_SIZE)
+@pytest.mark.parametrize("fails", [False, True])
+def test_how_many_values_are_asked_for_at_a_time_does_not_change_what_comes(
+    transformer: Transformer, fails: bool
+) -> None:
+    own = ValueError("own")
+
+    def pass_some(x: int) -> int:
+        if fails and x == 17:
+            raise own
+        return x
+
+    def outcome(size: int, window: int) -> tuple[Any, Any]:
+        pieces = values(range(20)), map(pass_some), transformer, collect(batch=size)
+        run = pull(*pieces).start(window=window)
+        try:
+            return run.wait(), None
+        except ValueError as error:
+            return run.partial, error
+
+    once = outcome(1, 1)
+    for size, window in [(2, 1), (7, 1), (100, 1), (1, 3), (5, 4)]:
+        assert outcome(size, window) == once
+
+
+@pytest.mark.parametrize("size", [1, 2, 10])
+def test_values_before_an_exception_of_the_test_are_given_before_it(size: int) -> None:
+    run = pull(values(range(9)), take_while(lambda x: 1 / (x - 3)), collect(batch=size)).start()
+    assert isinstance(run.error, ZeroDivisionError)
+    assert run.partial == [0, 1, 2]

@@ -18,8 +18,9 @@ from penstock.pull.transformers.fetching import Fetching
 def batch(size: int) -> Transformer:
     """Lists of `size` values, in order; the last may be shorter, none is empty.
 
-    One ask is for `size` values, and no more are asked for. Before an error comes what there
-    was before it; values of a list that is not full when downstream stops are dropped.
+    One ask is for `size` values, one for `most` lists for `most` times as many; no more are asked for.
+    Before an error comes what there was before it; values of a list that is not full when
+    downstream stops are dropped.
 
     >>> from penstock.pull import collect, pull, values
     >>> pull(values("abcde"), batch(2), collect()).run()
@@ -46,7 +47,7 @@ def batches(name: str, size: int, seconds: float | None) -> Transformer:
     """`batch`, and its lists closed when so many seconds have gone by since their first value came."""
     if seconds is not None:
         positive(name, "seconds", seconds)
-    return Transformer.of(name, lambda module, edge: _Batches(module, edge, size, seconds).read)
+    return Transformer.of(name, lambda module, edge: _Batches(module, edge, size, seconds).read, batches=True)
 
 
 class _Batches:
@@ -57,13 +58,13 @@ class _Batches:
         self._size = size
         self._seconds = seconds
         self._fetching = Fetching(edge, self._take, self._over)
-        self._asks: deque[AnswerTo] = deque()
+        self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._open: list[Any] = []
-        self._full: deque[list[Any]] = deque()
+        self._full: list[list[Any]] = []
         self._timer: Cancellable | None = None
         self._end: End | None = None
 
-    def read(self, abort: End | None, answer: AnswerTo) -> None:
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
             self._asks.clear()
             self._open = []
@@ -71,18 +72,20 @@ class _Batches:
             self._stop_timer()
             self._fetching.stop(abort, answer)
             return
-        self._asks.append(answer)
+        self._asks.append((answer, most))
         self._answer()
 
     def _answer(self) -> None:
         asks, full = self._asks, self._full
         while asks and full:
-            asks.popleft()(None, full.popleft())
+            answer, most = asks.popleft()
+            answer(None, full[:most])
+            del full[:most]
         if asks and self._end is not None:
-            asks.popleft()(self._end)
+            asks.popleft()[0](self._end)
         elif asks:
             on_the_way = len(self._open) + self._fetching.outstanding
-            self._fetching.want(len(asks) * self._size - on_the_way)
+            self._fetching.want(sum(most for _, most in asks) * self._size - on_the_way)
 
     def _take(self, values: list[Any]) -> None:
         for value in values:

@@ -10,7 +10,7 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Duplex, Transformer
-from penstock.pull.protocol import AnswerTo, End, Read
+from penstock.pull.protocol import AnswerTo, BatchRead, End
 
 
 @overload
@@ -36,15 +36,15 @@ def limit(inner: Duplex | Transformer, count: int) -> Duplex | Transformer:
     whole("limit", "count", count, least=1)
     owner = object()
 
-    def entrance(module: Module, edge: Edge) -> Read:
+    def entrance(module: Module, edge: Edge) -> BatchRead:
         gate = module.shared(owner, lambda: _Gate(count))
         return _Entrance(module, edge, gate).read
 
-    def exit(module: Module, edge: Edge) -> Read:
+    def exit(module: Module, edge: Edge) -> BatchRead:
         return _Exit(edge, module.shared(owner, lambda: _Gate(count))).read
 
-    into = Transformer.of("limit", entrance)
-    out = Transformer.of("limit", exit)
+    into = Transformer.of("limit", entrance, batches=True)
+    out = Transformer.of("limit", exit, batches=True)
     if isinstance(inner, Transformer):
         return pull(into, inner, out)
     return Duplex(pull(inner.source, out), pull(into, inner.sink), inner.name, inner.place)
@@ -58,8 +58,8 @@ class _Gate:
         self.lifted = False
         self.waiter: _Entrance | None = None
 
-    def leave(self) -> None:
-        self.room += 1
+    def leave(self, count: int) -> None:
+        self.room += count
         self._tell()
 
     def lift(self) -> None:
@@ -76,21 +76,33 @@ class _Entrance:
         self.module = module
         self._edge = edge
         self._gate = gate
-        self._asks: deque[AnswerTo] = deque()
+        self._asks: deque[tuple[AnswerTo, int]] = deque()
         gate.waiter = self
 
-    def read(self, abort: End | None, answer: AnswerTo) -> None:
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
             self._asks.clear()
             self._edge(abort, answer)
         else:
-            self._asks.append(answer)
+            self._asks.append((answer, most))
             self.go_on()
 
     def go_on(self) -> None:
-        while self._asks and (self._gate.room > 0 or self._gate.lifted):
-            self._gate.room -= 1
-            self._edge(None, self._asks.popleft())
+        """Ask for what waits, as far as there is room."""
+        gate = self._gate
+        while self._asks and (gate.room > 0 or gate.lifted):
+            answer, most = self._asks.popleft()
+            self._ask(answer, most if gate.lifted else min(most, gate.room))
+
+    def _ask(self, answer: AnswerTo, most: int) -> None:
+        def got(end: End | None, values: Any = None, /) -> None:
+            answer(end, values)
+            if end is None and len(values) < most:
+                self._gate.room += most - len(values)
+                self.go_on()
+
+        self._gate.room -= most
+        self._edge.batch(most, got)
 
 
 class _Exit:
@@ -98,14 +110,16 @@ class _Exit:
         self._edge = edge
         self._gate = gate
 
-    def read(self, abort: End | None, answer: AnswerTo) -> None:
-        def got(end: End | None, value: Any = None, /) -> None:
-            answer(end, value)
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        def got(end: End | None, values: Any = None, /) -> None:
+            answer(end, values)
             if end is None:
-                self._gate.leave()
+                self._gate.leave(len(values))
             else:
                 self._gate.lift()
 
         if abort is not None:
             self._gate.lift()
-        self._edge(abort, got)
+            self._edge(abort, got)
+        else:
+            self._edge.batch(most, got)

@@ -28,7 +28,7 @@ def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer
     >>> pull(values([1, 2, 9, 1]), take_while(lambda x: x < 5, last=True), collect()).run()
     [1, 2, 9]
     """
-    return Transformer.of("take_while", lambda _module, edge: _TakeWhile(edge, test, last).read)
+    return Transformer.of("take_while", lambda _module, edge: _TakeWhile(edge, test, last).read, batches=True)
 
 
 class _TakeWhile:
@@ -40,7 +40,7 @@ class _TakeWhile:
         self._stop = StopOnce(edge)
         self._last_seen = False
 
-    def read(self, abort: End | None, answer: AnswerTo) -> None:
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
             self._asks.clear()
             self._stop(abort, answer)
@@ -49,21 +49,31 @@ class _TakeWhile:
         if self._last_seen:
             self._close()
         else:
-            self._edge(None, self._got)
+            self._edge.batch(most, self._got)
 
-    def _got(self, end: End | None, value: Any = None, /) -> None:
+    def _got(self, end: End | None, values: Any = None, /) -> None:
         if self._stop.called:
             return  # answered when upstream has confirmed
         if end is not None:
             self._asks.popleft()(end)
-        elif self._test(value):
-            self._asks.popleft()(None, value)
-        else:
-            self._last_seen = True
-            if self._last:
-                self._asks.popleft()(None, value)
-            if self._asks:
-                self._close()
+            return
+        passed: list[Any] = []
+        try:
+            self._choose(values, passed)
+        finally:  # what came before an exception of the test is answered before it
+            if passed:
+                self._asks.popleft()(None, passed)
+        if self._last_seen and self._asks:
+            self._close()
+
+    def _choose(self, values: list[Any], passed: list[Any]) -> None:
+        for value in values:
+            if not self._test(value):
+                self._last_seen = True
+                if self._last:
+                    passed.append(value)
+                return
+            passed.append(value)
 
     def _close(self) -> None:
         self._stop(True, self._closed)
