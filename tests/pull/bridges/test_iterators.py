@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
+from typing import Any
 
 import pytest
 
@@ -38,9 +39,9 @@ class Drawn:
             self.seen.append("closed")
 
 
-async def slowly(number: int) -> int:
+async def slowly(value: Any) -> Any:
     await asyncio.sleep(0)
-    return number
+    return value
 
 
 # -- for ----------------------------------------------------------------------------------------
@@ -142,6 +143,16 @@ def test_a_source_that_nothing_will_answer_for_says_so() -> None:
     letters = pushable()
     letters.push("a")
     found = iter_values(letters)
+    assert next(found) == "a"
+    with pytest.raises(NeverAnswered, match="'pushable'"):
+        next(found)
+    assert letters.ended
+
+
+def test_a_source_that_nothing_will_answer_for_says_so_in_an_event_loop_too() -> None:
+    letters = pushable()
+    letters.push("a")
+    found = iter_values(pull(letters, async_map(slowly)))
     assert next(found) == "a"
     with pytest.raises(NeverAnswered, match="'pushable'"):
         next(found)

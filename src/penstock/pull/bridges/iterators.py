@@ -62,12 +62,13 @@ def _values(
 
 def _work(run: Run, reading: Reading) -> None:
     """Have the event loop of the run work until something has arrived."""
-    if not run.runtime.has_loop:
+    runtime = run.runtime
+    if runtime.has_loop and not runtime.idle:
+        arrival = runtime.loop.create_future()
+        runtime.when_idle = reading.woken = lambda: arrival.done() or arrival.set_result(None)
+        runtime.loop.run_until_complete(arrival)
+    if runtime.idle and not (reading.arrived or reading.over):
         raise run.stuck()
-    loop = run.runtime.loop
-    arrival = loop.create_future()
-    reading.woken = lambda: arrival.set_result(None)
-    loop.run_until_complete(arrival)
 
 
 def aiter_values(

@@ -25,14 +25,20 @@ class Reading:
         self.over = False
         self._batch = batch
         self._under_way = 0
+        self._module: Module | None = None
 
     def _open(self, module: Module, edge: Edge) -> None:
         self._module = module
         self._edge = edge
+        if self.over:
+            module.done()
+        else:
+            self._ask()
 
     def fill(self) -> None:
         """Make as many requests as the window allows."""
-        self._module.enter(self._ask)
+        if self._module is not None:
+            self._module.enter(self._ask)
 
     def _ask(self) -> None:
         while not self.over and self._under_way + len(self.arrived) < self._edge.window:
@@ -44,17 +50,22 @@ class Reading:
         if end is None:
             self.arrived.append(values)
         elif not self.over:
-            self.over = True
-            if end is True:
-                self._module.done()
-            else:
-                self._module.fail(end)
+            self._finish(end)
         woken, self.woken = self.woken, None
         if woken is not None:
             woken()
+
+    def _finish(self, end: End) -> None:
+        assert self._module is not None
+        self.over = True
+        if end is True:
+            self._module.done()
+        else:
+            self._module.fail(end)
 
     def stop(self) -> None:
         """Abort, unless the stream has ended."""
         if not self.over:
             self.over = True
-            self._module.enter(self._module.done)
+            if self._module is not None:
+                self._module.enter(self._module.done)

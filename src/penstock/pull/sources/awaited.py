@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CallCancelled
 from penstock.pull.module import Module
 from penstock.pull.pieces import Source
 from penstock.pull.protocol import AnswerTo, End, Read
@@ -76,10 +75,6 @@ class _Awaited:
         self._left = asyncio.Event()
         try:
             return await anext(items, _OVER)
-        except asyncio.CancelledError:
-            if self._stopping:
-                raise
-            raise self._cancelled() from None
         except Exception as error:
             self._failure = error
             raise
@@ -102,11 +97,3 @@ class _Awaited:
             raise self._failure  # of the step that was cancelled: nobody else would hear of it
         if isinstance(items, AsyncGenerator):
             await items.aclose()
-
-    def _cancelled(self) -> CallCancelled:
-        return CallCancelled(
-            "the next value of iterate() was cancelled",
-            where=[self._module.place],
-            why="Not by the pipeline: the iterator awaits a task that was cancelled, or cancels its own.",
-            fix="catch CancelledError in the iterator, where another task is awaited",
-        )
