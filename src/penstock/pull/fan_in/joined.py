@@ -74,7 +74,7 @@ class Joined:
             self._ask(edge)
 
     def _ask(self, edge: Edge) -> None:
-        edge.batch(self._most, partial(self._got, edge))
+        edge(None, partial(self._got, edge), self._most)
 
     def _got(self, edge: Edge, end: End | None, values: Any = None, /) -> None:
         if self._closing:

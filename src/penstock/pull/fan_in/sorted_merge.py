@@ -24,8 +24,9 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
     equal: of values with equal keys, "both" gives all, those of a source further left first; "left" those
            of the leftmost source that has such a key, "right" those of the rightmost.
 
-    A source is asked ahead for as much as one request of downstream wants, and again when that is used
-    and more is wanted. A value goes on when every source has shown its next, or its end.
+    A source is asked for as much as one request of downstream wants, and again when that is used and more is
+    wanted; sooner where it works on several at once. A value goes on when every source has shown its next,
+    or its end.
 
     It ends when all have ended. One that fails, or is not sorted (`NotSorted`), fails the others with its
     error; when they have confirmed, it is answered. An abort is confirmed when all have confirmed. The
@@ -73,7 +74,8 @@ class _Input:
 class _Sorted:
     """The heap holds the next value of each input; equal keys stand there in the order of `rank`.
 
-    `missing` inputs have shown neither their next value nor their end; of these, `hungry` are to be asked.
+    `missing` inputs have shown neither their next value nor their end. The `hungry` have lost one since they
+    were asked: each is asked for as many as its window, with what is known of it already.
     `group` is the key that was last in turn, `winner` the input that had it first.
     """
 
@@ -115,9 +117,9 @@ class _Sorted:
     def _ask_hungry(self, most: int) -> None:
         hungry, self._hungry = self._hungry, []
         for each in hungry:
-            while each.asked < each.edge.window:
+            while not each.ended and each.asked + len(each.values) + each.shown < each.edge.window:
                 each.asked += 1
-                each.edge.batch(most, partial(self._got, each))
+                each.edge(None, partial(self._got, each), most)
 
     def _got(self, each: _Input, end: End | None, values: Any = None, /) -> None:
         each.asked -= 1
@@ -144,7 +146,6 @@ class _Sorted:
             each.last = key
             heapq.heappush(self._heap, (key, each.rank, value, each))
         elif not each.ended:
-            self._hungry.append(each)
             return
         each.shown = True
         self._missing -= 1
@@ -169,6 +170,7 @@ class _Sorted:
             found.append(value)
         each.shown = False
         self._missing += 1
+        self._hungry.append(each)
         self._show_next(each)
 
     def _refuse(self, each: _Input, key: Any) -> None:

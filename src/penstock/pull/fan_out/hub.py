@@ -81,7 +81,7 @@ class Hub:
             if not wanted or most < 1:
                 return
             self._in_flight.append(int(most))
-            self._upstream.batch(int(most), self._got)
+            self._upstream(None, self._got, int(most))
 
     def _got(self, end: End | None, values: Any = None, /) -> None:
         self._in_flight.popleft()
