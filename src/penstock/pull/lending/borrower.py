@@ -40,9 +40,7 @@ class Loan:
 class Borrower:
     """window: requests that it is kept at work with; None: as many as its modules can use."""
 
-    def __init__(
-        self, lending: Lending, piece: Transformer | Duplex, loan: Loan, window: int | None
-    ) -> None:
+    def __init__(self, lending: Lending, piece: Transformer | Duplex, loan: Loan, window: int | None) -> None:
         self.loan = loan
         self._lending = lending
         self._piece = piece

@@ -80,5 +80,3 @@ class Ledger:
         numbers = sorted([*held, *self._results])
         assert numbers == sorted(set(numbers)), "a value is in two places"
         assert all(self.given <= number < self.read for number in numbers)
-        for values in self._lent.values():
-            assert sorted(values, key=lambda numbered: numbered[0]) == list(values)

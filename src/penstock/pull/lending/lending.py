@@ -47,7 +47,7 @@ class Lending:
             return
         self._asks.clear()
         self._stop = answer
-        self._finish(abort)
+        self._finish(self._end or abort)
         if self._edge.ended is None:
             self._reading += 1
             self._edge(abort, self._confirmed)
@@ -55,9 +55,15 @@ class Lending:
 
     def _confirmed(self, end: End | None, _value: Any = None, /) -> None:
         self._reading -= 1
+        self._note(end or True)
+        self._look_if_closed()
+
+    def _note(self, end: End) -> None:
+        """How upstream has ended; its failure counts more than an abort."""
         if isinstance(end, Exception):
             self._end = attach(self._end, end) if isinstance(self._end, Exception) else end
-        self._look_if_closed()
+        else:
+            self._end = self._end or end
 
     # -- borrowers ------------------------------------------------------------------------------
 
@@ -118,14 +124,15 @@ class Lending:
 
     def _wants_a_value(self) -> bool:
         """Whether a borrower waits for a value, and downstream for its result."""
-        asked = self.ledger.given + len(self._asks)
-        under_way = self.ledger.read + self._reading
-        return self._end is None and not self.over and self._reading < len(self._waiting) and under_way < asked
+        if self.over or self._end is not None:
+            return False
+        asked, under_way = self.ledger.given + len(self._asks), self.ledger.read + self._reading
+        return self._reading < len(self._waiting) and under_way < asked
 
     def _got(self, end: End | None, value: Any = None, /) -> None:
         self._reading -= 1
         if end is not None:
-            self._end = self._end or end
+            self._note(end)
         elif not self.over:
             self.ledger.add(value)
         self._go_on()
