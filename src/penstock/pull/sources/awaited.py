@@ -39,7 +39,9 @@ class _Awaited:
         self._begin = begin
         self._items: AsyncIterator[Any] | None = None
         self._step: Cancellable | None = None
+        self._works = False
         self._left: asyncio.Event | None = None
+        """Set when a step that was cancelled has left the iterator."""
         self._stopping = False
         self._failure: Exception | None = None
 
@@ -69,17 +71,16 @@ class _Awaited:
         self._step = self._module.spawn(self._next(self._items), arrived)
 
     async def _next(self, items: AsyncIterator[Any]) -> Any:
-        import asyncio
-
-        # A generator that is being worked on cannot be closed: `_close` waits for this event.
-        self._left = asyncio.Event()
+        self._works = True
         try:
             return await anext(items, _OVER)
         except Exception as error:
             self._failure = error
             raise
         finally:
-            self._left.set()
+            self._works = False
+            if self._left is not None:
+                self._left.set()
 
     def _stop(self, items: AsyncIterator[Any], cause: End, answer: AnswerTo) -> None:
         def closed(error: Exception | None, _result: None) -> None:
@@ -91,7 +92,10 @@ class _Awaited:
         self._module.spawn(self._close(items), closed)
 
     async def _close(self, items: AsyncIterator[Any]) -> None:
-        if self._left is not None:
+        import asyncio
+
+        if self._works:  # a generator that is being worked on cannot be closed
+            self._left = asyncio.Event()
             await self._left.wait()
         if self._failure is not None:
             raise self._failure  # of the step that was cancelled: nobody else would hear of it
