@@ -23,6 +23,7 @@ class Module:
     name, place: what it is called, and the user's line that wrote it.
     run:         the run it belongs to.
     inputs:      edges that it reads from and that have not closed. outputs: edges that read from it.
+    advice:      where it waits for others for ever: why it does, and what to do.
     """
 
     def __init__(self, run: Run, name: str, place: Place) -> None:
@@ -32,6 +33,7 @@ class Module:
         self.inputs: dict[Edge, None] = {}
         self.outputs: list[Edge] = []
         self.failure: Exception | None = None
+        self.advice: tuple[str, str] | None = None
         self._waits: set[Cancellable] = set()
         self._close: Callable[[Exception | None, Callable[..., object]], object] | None = None
         self._settling = False
@@ -178,7 +180,8 @@ class Module:
             closed(failure)
 
     def _open_inputs(self) -> list[Edge]:
-        return [edge for edge in self.inputs if edge.ended is None]
+        # Also one that has failed and has not said so yet: that is no error to be lost.
+        return [edge for edge in self.inputs if not edge.told]
 
     def cancel(self) -> None:
         """Take back all timers and tasks."""

@@ -153,7 +153,7 @@ class Run:
         """The result of the last sink. Raises what its stream failed with, `NeverAnswered` where the run has
         not finished and nothing that it waits for will come by itself, `EndNotConfirmed` likewise."""
         if not self.finished:
-            raise self.stuck()
+            raise self.stuck() if self.error is None else attach(self.error, self.stuck())
         if self.error is not None:
             raise self.error
         if self.wanted is not None:

@@ -9,6 +9,12 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 
 
+_OUTSIDE = (
+    "Requests wait there, and no timer, task or thread of the pipeline is left to answer them.",
+    "start() it and bring the values before result(), or await it beside the task that does",
+)
+
+
 def not_confirmed(stopping: Collection[Edge]) -> EndNotConfirmed:
     """stopping: the edges whose modules were told to stop. Named are those that wait for none of the others."""
     culprits = [edge.upper for edge in stopping if not any(i in stopping for i in edge.upper.inputs)]
@@ -37,11 +43,12 @@ def never_answered(edges: Iterable[Edge]) -> NeverAnswered:
     waiting = [e for e in there if e.asked and not any(i.asked for i in e.upper.inputs)]
     idle = [e for e in there if not any(i in there for i in e.upper.inputs)]
     culprits = [edge.upper for edge in waiting or idle]
+    why, fix = next((module.advice for module in culprits if module.advice is not None), _OUTSIDE)
     return NeverAnswered(
         f"the pipeline is not finished, and nothing will come from {_names(culprits) or 'the sink'} by itself",
         where=[module.place for module in culprits],
-        why="Requests wait there, and no timer, task or thread of the pipeline is left to answer them.",
-        fix="start() it and bring the values before result(), or await it beside the task that does",
+        why=why,
+        fix=fix,
         modules=tuple(module.name for module in culprits),
     )
 

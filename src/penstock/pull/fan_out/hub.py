@@ -126,6 +126,10 @@ def branches(
 
     def open_hub(run: Run) -> Hub:
         module = Module(run, name, place)
+        module.advice = (
+            f"It asks for a value when every branch has asked, or has room for one more: ahead={ahead}.",
+            "let every branch ask; or give a larger ahead=, or None, where one is read before another",
+        )
         return Hub(module, module.open(source), count, choose, ahead)
 
     def open_branch(number: int, module: Module) -> BatchRead:
