@@ -224,7 +224,9 @@ def test_lanes_overtake_each_other() -> None:
     orders: set[tuple[str, ...]] = set()
     for seed in range(50):
         runtime, seen = RandomRuntime(seed), list[str]()
-        runtime.enter(lambda runtime=runtime, seen=seen: [runtime.post(lane, seen.append, lane) for lane in "abc"])
+        runtime.enter(
+            lambda runtime=runtime, seen=seen: [runtime.post(lane, seen.append, lane) for lane in "abc"]
+        )
         orders.add(tuple(seen))
     assert len(orders) == 6
 

@@ -76,7 +76,8 @@ def _judge_result(
         elif partial is not None and run.error is above.end and run.partial != partial(values):
             trial.break_("partial", f"{run.partial!r} was kept instead of {partial(values)!r}")
     elif run.error is not None:
-        if not isinstance(run.error, fails):
+        # A source that has failed, and was told to stop before the sink knew, answers with its error.
+        if run.error is not above.end and not isinstance(run.error, fails):
             trial.break_("end", f"the run failed with {run.error!r}")
     elif result is not None and run.result() != result(values):
         trial.break_("result", f"the result is {run.result()!r} instead of {result(values)!r}")

@@ -23,6 +23,9 @@ class SinkError(Exception):
     """What a reference sink fails a stream with."""
 
 
+_AFTERWARDS: tuple[tuple[End | None, ...], ...] = ((), (None, None), (True, True))
+
+
 def source_cases(*, all: bool) -> list[SourceCase]:
     """Sources of 0, 1 and 3 values. all: also with each way to treat asks that pend."""
     found: list[SourceCase] = []
@@ -45,19 +48,19 @@ def sink_cases(*, all: bool, endless: bool = False) -> list[SinkCase]:
     found = list(_stopping(all))
     if not endless:
         found += [
-            SinkCase(concurrency=concurrency, goes_on=goes_on)
-            for concurrency, goes_on in product((1, 3), ("no", "asks", "stops"))
+            SinkCase(concurrency=concurrency, afterwards=afterwards)
+            for concurrency, afterwards in product((1, 3), _AFTERWARDS)
         ]
     return found
 
 
 def _stopping(all: bool) -> Iterator[SinkCase]:
-    for after, fails, indicates, waits, concurrency, goes_on in product(
-        (0, 1, 3), (False, True), (False, True), (True, False), (1, 3), ("no", "asks", "stops")
+    for after, fails, indicates, waits, concurrency, afterwards in product(
+        (0, 1, 3), (False, True), (False, True), (True, False), (1, 3), _AFTERWARDS
     ):
-        if all or goes_on == "no" or (after == 1 and concurrency == 1):
+        if all or not afterwards or (after == 1 and concurrency == 1):
             by: End = SinkError("the sink failed") if fails else True
-            yield SinkCase(after, by, indicates, waits, concurrency, goes_on)
+            yield SinkCase(after, by, indicates, waits, concurrency, afterwards)
 
 
 def profiles_for(case: SinkCase, profiles: Collection[Profile]) -> list[Profile]:
@@ -66,7 +69,7 @@ def profiles_for(case: SinkCase, profiles: Collection[Profile]) -> list[Profile]
     The documentation allows one request at a time, one stop that waits for its confirmation, and
     nothing after an end: where a stop may cross the end, it says nothing.
     """
-    kept = case.concurrency == 1 and case.waits and not case.indicates and case.goes_on == "no"
+    kept = case.concurrency == 1 and case.waits and not case.indicates and not case.afterwards
     return [profile for profile in profiles if profile != "docs" or kept]
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink
 from penstock.pull.protocol import End
-
-GoesOn = Literal["no", "asks", "stops"]
-"""What the sink requests twice more when the stream has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class SinkCase:
     indicates: whether it expects no confirmation.
     waits:     whether it stops when its asks are answered, or while one more pends.
     concurrency: how many asks pend at once.
-    goes_on:   see `GoesOn`.
+    afterwards: what it requests when the stream has ended: None asks, True aborts, an exception fails.
     """
 
     stops_after: int | None = None
@@ -30,7 +28,7 @@ class SinkCase:
     indicates: bool = False
     waits: bool = True
     concurrency: int = 1
-    goes_on: GoesOn = "no"
+    afterwards: tuple[End | None, ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.concurrency} at once"]
@@ -40,8 +38,11 @@ class SinkCase:
             parts.append(
                 f"{how} after {self.stops_after} values" + ("" if self.waits else ", an ask pending")
             )
-        if self.goes_on != "no":
-            parts.append(f"{self.goes_on} after the end")
+        if self.afterwards:
+            kinds = [
+                "ask" if abort is None else "abort" if abort is True else "error" for abort in self.afterwards
+            ]
+            parts.append(f"{' and '.join(kinds)} after the end")
         return f"sink({', '.join(parts)})"
 
 
@@ -87,7 +88,7 @@ class _Reference:
         self._seen = seen
         self._requests = 0
         self._open = 0
-        self._more = {"no": [], "asks": [None, None], "stops": [True, True]}[case.goes_on]
+        self._afterwards = deque(case.afterwards)
 
     def start(self) -> None:
         self._go_on()
@@ -137,7 +138,7 @@ class _Reference:
             self._module.done(self._seen)
 
     def _after_the_end(self) -> None:
-        if self._more:
-            self._request(self._more.pop())
+        if self._afterwards:
+            self._request(self._afterwards.popleft())
         elif not self._open:
             self._module.done(self._seen)

@@ -69,7 +69,8 @@ class _Reference:
             self._pending.append(answer)
             self._when_due(self._answer_oldest)
         else:
-            self._when_due(self._stop, abort, answer)
+            pending, self._pending = self._pending, deque()
+            self._when_due(self._stop, abort, answer, pending)
 
     def _when_due(self, call: object, *args: object) -> None:
         if self._case.sync:
@@ -78,9 +79,8 @@ class _Reference:
             self._module.later(1.0, call, *args)  # type: ignore[arg-type]
 
     def _answer_oldest(self) -> None:
-        if not self._pending:
-            return  # stopped meanwhile
-        self._answer(self._pending.popleft())
+        if self._pending:  # else it was told to stop meanwhile
+            self._answer(self._pending.popleft())
 
     def _answer(self, answer: AnswerTo) -> None:
         if self._given < self._case.count:
@@ -89,9 +89,8 @@ class _Reference:
         else:
             answer(self._case.end)
 
-    def _stop(self, abort: End, answer: AnswerTo) -> None:
+    def _stop(self, abort: End, answer: AnswerTo, pending: deque[AnswerTo]) -> None:
         confirmation: End = True if self._case.confirms_done else abort
-        pending, self._pending = self._pending, deque()
         for asked in pending:
             if self._case.pending == "ends":
                 asked(confirmation)

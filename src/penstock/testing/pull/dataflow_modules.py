@@ -1,0 +1,189 @@
+"""The reference modules in dataflow variables: the same cases, for pipelines of that form."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.pull.dataflow.edge import Edge, Requests
+from penstock.pull.dataflow.messages import (
+    DONE,
+    Abort,
+    Answer,
+    Ask,
+    Fail,
+    FailIndication,
+    Request,
+    Stop,
+    Value,
+    end_of,
+    ending_of,
+)
+from penstock.pull.dataflow.module import Module
+from penstock.pull.dataflow.pieces import Sink, Source, Transformer
+from penstock.pull.dataflow.variable import Variable
+from penstock.pull.protocol import End
+from penstock.testing.pull.reference_sink import Seen, SinkCase
+from penstock.testing.pull.reference_source import SourceCase
+from penstock.testing.pull.reference_transformer import TransformerCase
+
+
+def source_of(case: SourceCase) -> Source:
+    """1 to `case.count`, and then its end for ever. See `penstock.testing.pull.reference_source`."""
+
+    async def thread(module: Module, requests: Requests) -> None:
+        values = iter(range(1, case.count + 1))
+        pending: deque[Ask] = deque()
+
+        def answer(request: Ask) -> None:
+            value = next(values, None)
+            request.answer.bind(ending_of(case.end) if value is None else Value(value))
+
+        async def answer_oldest() -> None:
+            await _due(module, case.sync)
+            if pending:  # else it was stopped meanwhile
+                answer(pending.popleft())
+
+        async def stop(request: Stop) -> None:
+            await _due(module, case.sync)
+            confirmation = DONE if case.confirms_done else request.cause
+            asked = tuple(pending)
+            pending.clear()
+            for waiting in asked:
+                if case.pending == "ends":
+                    waiting.answer.bind(confirmation)
+                elif case.pending == "values":
+                    answer(waiting)
+            request.answer.bind(confirmation)
+
+        async for request in requests:
+            if isinstance(request, Ask):
+                pending.append(request)
+                module.thread(answer_oldest())
+            else:
+                module.thread(stop(request))
+
+    return Source.of("reference source", thread)
+
+
+def transformer_of(case: TransformerCase) -> Transformer:
+    """Passes on what comes, or stops upstream. See `penstock.testing.pull.reference_transformer`."""
+
+    async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
+        asked = 0
+
+        async def pass_on(reply: Variable[Answer], answer: Variable[Answer]) -> None:
+            found = await reply
+            await _due(module, case.sync)
+            answer.bind(found)
+
+        async for request in requests:
+            asked += 1
+            if not isinstance(request, Ask):
+                module.thread(pass_on(upstream.stop(request.cause), request.answer))
+            elif case.stops_at is None or asked < case.stops_at:
+                module.thread(pass_on(upstream.ask(), request.answer))
+            elif case.indicates and asked == case.stops_at:
+                upstream.send(_indication(case.by))
+                module.thread(pass_on(_known(ending_of(case.by)), request.answer))
+            else:
+                module.thread(pass_on(upstream.stop(ending_of(case.by)), request.answer))
+
+    return Transformer.of("reference transformer", thread)
+
+
+def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
+    """Asks, stops when its case says so, and remembers. See `penstock.testing.pull.reference_sink`."""
+
+    async def thread(module: Module, upstream: Edge) -> None:
+        sees = seen or Seen()
+        requests = _Requests(upstream, sees)
+        most = case.stops_after
+        while sees.end is None:
+            while requests.open < case.concurrency and (
+                most is None or len(sees.values) + requests.open < most
+            ):
+                requests.make(Ask)
+            if most is not None and len(sees.values) >= most:
+                if not case.waits:
+                    requests.make(Ask)
+                sees.stopped = True
+                if case.indicates:
+                    requests.indicate(case.by)
+                else:
+                    requests.make(lambda: _stop(case.by))
+                await requests.answers(while_open=case.indicates)
+                break
+            await requests.next()
+        for more in {"no": (), "asks": (Ask, Ask), "stops": (Abort, Abort)}[case.goes_on]:
+            if sees.end is not None:
+                requests.make(more)
+                await requests.next()
+        await requests.answers(while_open=True)
+        module.done(sees)
+
+    return Sink.of("reference sink", thread)
+
+
+class _Requests:
+    """The requests that a sink has made and that are not answered."""
+
+    def __init__(self, upstream: Edge, seen: Seen) -> None:
+        self._upstream = upstream
+        self._seen = seen
+        self._count = 0
+        self._waiting: deque[tuple[int, Variable[Answer]]] = deque()
+
+    @property
+    def open(self) -> int:
+        return len(self._waiting)
+
+    def make(self, new: Callable[[], Ask | Abort | Fail]) -> None:
+        request = new()
+        self._count += 1
+        self._seen.answers[self._count] = []
+        self._waiting.append((self._count, request.answer))
+        self._upstream.send(request)
+
+    def indicate(self, cause: End) -> None:
+        self._count += 1
+        self._upstream.send(_indication(cause))
+
+    async def next(self) -> None:
+        """Hear the next answer."""
+        index, variable = self._waiting[0]
+        answer: Any = await variable
+        self._waiting.popleft()
+        if isinstance(answer, Value):
+            self._seen.values.append(answer.value)
+            heard: tuple[End | None, Any] = (None, answer.value)
+        else:
+            heard = (end_of(answer), None)
+            self._seen.end = self._seen.end or heard[0]
+        self._seen.answers[index].append(heard)
+        self._seen.order.append(index)
+
+    async def answers(self, *, while_open: bool) -> None:
+        """Hear answers until the stream has ended; or until none is open."""
+        while self._waiting and (while_open or self._seen.end is None):
+            await self.next()
+
+
+async def _due(module: Module, sync: bool) -> None:
+    if not sync:
+        await module.after(1.0)
+
+
+def _known(answer: Answer) -> Variable[Answer]:
+    variable: Variable[Answer] = Variable()
+    variable.bind(answer)
+    return variable
+
+
+def _stop(cause: End) -> Stop:
+    return Fail(cause) if isinstance(cause, Exception) else Abort()
+
+
+def _indication(cause: End) -> Request:
+    return FailIndication(cause) if isinstance(cause, Exception) else DONE
