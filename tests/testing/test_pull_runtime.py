@@ -58,7 +58,7 @@ def test_an_hour_of_sleeping_tasks_takes_no_time(make: Callable[[], VirtualRunti
     with make() as runtime:
         run = pull(values([1, 2, 3]), async_map(sleepy, width=3), collect()).start(runtime)
         assert run.result() == [10, 20, 30]
-        assert 3600.0 <= runtime.time
+        assert runtime.time >= 3600.0
 
 
 def test_time_that_does_not_pass_by_itself_is_advanced() -> None:

@@ -74,7 +74,7 @@ def test_a_transformer_aborts_in_the_place_of_an_ask() -> None:
 
 @case("reference source(1) through(1,Error) sink()")
 def test_a_transformer_fails_in_the_place_of_an_ask() -> None:
-    """The original confirms an error by done; at our edges a failed stream is always answered by its error."""
+    """The original confirms an error by done; our edges answer a failed stream by its error."""
     through = reference_transformer(stops_at=1, by=SINK)
     assert trace(reference_source(1, confirms_done=True), through=through) == (
         "D:ask1 TI:error1(Sink Error) U:ansT1=error(Sink Error) TO:ans1=error(Sink Error)"

@@ -12,7 +12,7 @@ from penstock.pull.protocol import AnswerTo, End
 
 
 class Hand:
-    """values: that it was lent and has not answered. end: of its input. stopped: whether it was told to stop."""
+    """values: that it was lent and has not answered. end: of its input. stopped: how it was told to."""
 
     def __init__(self, *, confirms: bool = True) -> None:
         self.values: list[Any] = []
@@ -21,7 +21,7 @@ class Hand:
         self.confirms = confirms
         self.asks: deque[AnswerTo] = deque()
         self.module: Module | None = None
-        self.edge: Edge | None = None
+        self.edge: Any = None
         self.stop: AnswerTo | None = None
         self.transformer = Transformer.of("hand", self._open)
 
@@ -40,12 +40,13 @@ class Hand:
 
     def confirm(self) -> None:
         """Confirm that it was told to stop."""
-        assert self.edge is not None and self.module is not None and self.stop is not None
+        assert self.module is not None
+        assert self.stop is not None
         self.module.enter(self.edge, self.stopped, self.stop)
 
     def read(self) -> None:
         """Ask for a value."""
-        assert self.edge is not None and self.module is not None
+        assert self.module is not None
 
         def got(end: End | None, value: Any = None, /) -> None:
             if end is None:

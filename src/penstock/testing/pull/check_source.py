@@ -31,7 +31,7 @@ def check_source(
     """Try a source with every combination of what a sink may do, then in `seeds` random orders.
 
     make:     a new source, or a new function `read(abort, answer)`, for each run.
-    expected: its values, `ordered` or in any order; None: any. Of a stream that is stopped, the first of them.
+    expected: its values, `ordered` or in any order; None: any. Of a stopped stream, the first.
     end:      how it ends by itself: True, an exception or a class of exceptions.
     endless:  it does not end by itself.
     profiles: of the rules that its traces are judged by; `docs` where the sink keeps to them too.

@@ -116,9 +116,9 @@ def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
                 await requests.answers(while_open=case.indicates)
                 break
             await requests.next()
-        for more in {"no": (), "asks": (Ask, Ask), "stops": (Abort, Abort)}[case.goes_on]:
+        for more in case.afterwards:
             if sees.end is not None:
-                requests.make(more)
+                requests.make(Ask if more is None else lambda more=more: _stop(more))
                 await requests.next()
         await requests.answers(while_open=True)
         module.done(sees)

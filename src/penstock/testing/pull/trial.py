@@ -107,7 +107,7 @@ class Trial:
 def try_out(
     pipeline: Pipeline, recorder: Recorder, *, parameters: str, seed: int | None, window: int | None = None
 ) -> Trial:
-    """Run a pipeline until it has finished or nothing more happens. seed: of the order, None for the usual."""
+    """Run a pipeline until it has finished or nothing more happens. seed: of the order, or None."""
     runtime = VirtualRuntime() if seed is None else RandomRuntime(seed)
     run = Run(runtime, window=window)
     trial = Trial(parameters, seed, recorder, run)
