@@ -45,11 +45,9 @@ def source_of(case: SourceCase) -> Source:
             if pending:  # else it was stopped meanwhile
                 answer(pending.popleft())
 
-        async def stop(request: Stop) -> None:
+        async def stop(request: Stop, asked: tuple[Ask, ...]) -> None:
             await _due(module, case.sync)
             confirmation = DONE if case.confirms_done else request.cause
-            asked = tuple(pending)
-            pending.clear()
             for waiting in asked:
                 if case.pending == "ends":
                     waiting.answer.bind(confirmation)
@@ -62,7 +60,8 @@ def source_of(case: SourceCase) -> Source:
                 pending.append(request)
                 module.thread(answer_oldest())
             else:
-                module.thread(stop(request))
+                module.thread(stop(request, tuple(pending)))
+                pending.clear()
 
     return Source.of("reference source", thread)
 
