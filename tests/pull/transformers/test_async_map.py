@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import CallCancelled
-from penstock.pull import Run, Source, async_map, collect, map, pull, take, values
+from penstock.pull import Run, Source, async_map, collect, map, pull, take, tap, values
 from penstock.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand
 
@@ -112,11 +112,41 @@ def test_after_an_error_the_source_is_failed_and_the_calls_that_run_are_awaited(
     assert seconds == 4
 
 
+def test_after_an_error_no_value_is_taken_and_no_call_begun() -> None:
+    failing, taken = Failing(1), []
+    with VirtualRuntime(passing=False) as runtime:
+        hand = Hand()
+        pipeline = pull(values([2, 1, 4, 9, 9]), tap(taken.append), async_map(failing, 2), hand.sink)
+        pipeline.start(runtime, confirm_within=None)
+        for ask in "abc":
+            hand.request(ask)
+        runtime.advance(1)
+        hand.request("d")
+        runtime.advance(99)
+    assert hand.heard == [("a", 2), ("b", failing.error), ("c", failing.error), ("d", failing.error)]
+    assert (taken, failing.log) == ([2, 1, 4], ["done 2"])
+
+
+def test_an_error_that_waits_for_its_turn_is_attached_to_that_of_downstream() -> None:
+    failing, own = Failing(1), KeyError("of downstream")
+    with VirtualRuntime(passing=False) as runtime:
+        hand = Hand()
+        pull(values([3, 1]), async_map(failing, 2), hand.sink).start(runtime)
+        hand.request("a")
+        hand.request("b")
+        runtime.advance(2)
+        hand.request("error", own)
+        runtime.advance(1)
+    assert hand.heard == [("a", own), ("b", own), ("error", own)]
+    assert own.__notes__ == ["then, while closing: ValueError: at 1"]
+
+
 def test_after_an_error_the_calls_that_run_are_cancelled_where_that_is_wanted() -> None:
     failing, stopped = Failing(1), []
     run, seconds = run_for(source_of([2, 1, 4, 9], stopped), async_map(failing, 3, cancel=True), collect())
     assert (run.error, run.partial, stopped) == (failing.error, [2], [failing.error])
     assert failing.log == ["done 2", "cancelled 4"]
+    assert not hasattr(failing.error, "__notes__")
     assert seconds == 2 + 5  # it is over when the cancelled call is
 
 
@@ -153,6 +183,27 @@ def test_an_abort_is_confirmed_when_no_call_runs_any_more(cancel: bool, seconds:
         runtime.advance(0.5)
         assert hand.heard == [("ask", True), ("abort", True)]
         assert failing.log == [f"{'cancelled' if cancel else 'done'} 4"]
+
+
+@pytest.mark.parametrize("cancel", [False, True])
+def test_a_call_that_is_cancelled_before_it_has_begun_does_not_begin(cancel: bool) -> None:
+    called: list[int] = []
+
+    async def call(x: int) -> None:
+        called.append(x)
+
+    hand = Hand()
+
+    def abort_behind_the_value(_x: int) -> None:
+        assert hand.module is not None
+        hand.module.enter(hand.module.enter, hand.request, "abort", True)
+
+    with VirtualRuntime() as runtime:
+        chain = tap(abort_behind_the_value), async_map(call, cancel=cancel)
+        pull(values([1]), *chain, hand.sink).start(runtime)
+        hand.request("ask")
+    assert hand.heard == [("ask", True), ("abort", True)]
+    assert called == ([] if cancel else [1])
 
 
 def test_an_error_of_a_value_that_is_not_wanted_any_more_is_dropped_like_the_value() -> None:

@@ -66,17 +66,16 @@ class Calls:
             self._asks.clear()
             self._asks.append(answer)
             self._close(abort)
-        elif self._cause is not None:
-            self._asks.append(answer)
         else:
             self._asks.append(answer)
-            self._edge(None, self._got)
+            if self._cause is None and not self._failing:
+                self._edge(None, self._got)
 
     def _got(self, end: End | None, value: Any = None, /) -> None:
         if self._cause is not None:
             return
         if end is not None:
-            self._end = self._end or end
+            self._end = end
             self._answer()
             return
         call = _Call(value)
@@ -112,7 +111,7 @@ class Calls:
                 self._close(call.error)
                 return
             asks.popleft()(None, call.result)
-        if self._end is not None and not (line or self._running or self._waiting):
+        if self._end is not None and not self._running:
             asks.popleft()(self._end)
 
     def _note(self, error: Exception | None) -> None:
