@@ -101,6 +101,7 @@ class Edge:
         self._end: End | None = None
         self._failed: Exception | None = None
         self._stopped_below = False
+        self._told = False
         upper.outputs.append(self)
         upper.run.opened(self)
 
@@ -132,6 +133,11 @@ class Edge:
     def in_batches(self) -> bool:
         """Whether the module upstream answers lists."""
         return self._batches
+
+    @property
+    def told(self) -> bool:
+        """Whether downstream has been answered the end; it may have ended and not be told yet."""
+        return self._told
 
     @property
     def stopped(self) -> bool:
@@ -300,6 +306,8 @@ class Edge:
             return
         if call.answer is None:
             return
+        if end is not None:
+            self._told = True
         if self.seen_below is not None:
             self.seen_below.answer(call, end, value)
         try:

@@ -132,3 +132,24 @@ def test_what_is_held_by_a_run_that_is_given_up_is_given_back() -> None:
     run = pull(source.source, holder.sink).start()
     run.abandon()
     assert holder.resource.cancelled == 1
+
+
+def test_a_failure_that_a_sink_was_not_told_before_it_had_enough_is_not_lost() -> None:
+    def open(module: Module, edge: Edge) -> None:
+        def first(_end: Any, value: Any = None, /) -> None:
+            module.done(value)
+
+        edge(None, first)
+        edge(None, lambda _end, _value=None, /: None)
+
+    source = Manual()
+    run = pull(source.source, Sink.of("one", open)).start()
+
+    def both() -> None:
+        source.answers[0](None, 1)
+        source.answers[1](OSError("next"))
+
+    assert source.module is not None
+    source.module.enter(both)
+    with pytest.raises(OSError, match="next"):
+        run.result()

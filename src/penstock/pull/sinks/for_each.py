@@ -119,27 +119,36 @@ class _Call:
         self, module: Module, answer: Awaitable[Any], done: Callable[[Exception | None], object]
     ) -> None:
         self._module = module
+        self._runtime = module.run.runtime
         self._done = done
         self._begun = False
         self._cancelled = False
+        self._finished = False
         self._answer = answer
-        self._task: Cancellable = module.run.runtime.spawn(self._run(), lambda error, _result: done(error))
+        self._task: Cancellable = self._runtime.spawn(self._run(), lambda error, _result: self._finish(error))
 
     async def _run(self) -> None:
         import asyncio
 
         self._begun = True
+        failure: Exception | None = None
         try:
             await self._answer
         except asyncio.CancelledError:
-            if self._cancelled:
-                return
-            raise CallCancelled(
-                f"a call of {self._module.name!r} was cancelled",
-                where=[self._module.place],
-                why="The pipeline had not cancelled it: the function, or what it awaits, was elsewhere.",
-                fix="catch asyncio.CancelledError in the function, or stop the pipeline instead",
-            ) from None
+            if not self._cancelled:
+                failure = self._cancelled_elsewhere()
+        except Exception as error:
+            failure = error
+        # Said here: a task that was cancelled answers nothing.
+        self._runtime.enter(self._finish, failure)
+
+    def _cancelled_elsewhere(self) -> CallCancelled:
+        return CallCancelled(
+            f"a call of {self._module.name!r} was cancelled",
+            where=[self._module.place],
+            why="The pipeline had not cancelled it: the function, or what it awaits, was elsewhere.",
+            fix="catch asyncio.CancelledError in the function, or stop the pipeline instead",
+        )
 
     def cancel(self) -> None:
         if not self._cancelled:
@@ -148,4 +157,9 @@ class _Call:
             if not self._begun:  # such a task ends without a word
                 if iscoroutine(self._answer):
                     self._answer.close()
-                self._done(None)
+                self._finish(None)
+
+    def _finish(self, error: Exception | None) -> None:
+        if not self._finished:
+            self._finished = True
+            self._done(error)
