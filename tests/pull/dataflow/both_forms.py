@@ -103,19 +103,21 @@ def _end(recorder: Recorder, ports: tuple[str, str]) -> Trace:
 def run(
     recipe: Recipe, forms: tuple[Any, ...], *, runtime: Runtime | None = None, window: int | None = None
 ) -> Happened:
-    """Run it, each module in the form that stands for it. Bridges join the forms; their edges are not recorded."""
+    """Run it, each module in the form that stands for it.
+
+    Where the form changes there is a bridge; recorded is its lower edge, at which the module reads.
+    """
     modules = (recipe.source, *recipe.through, recipe.sink)
     assert len(forms) == len(modules)
     recorders = [Recorder(stop_at_once=False) for _ in modules[1:]]
-    below: Any = forms[0]
-    piece = recipe.source.of(below)
+    above: Any = forms[0]
+    piece = recipe.source.of(above)
     for module, form, recorder in zip(modules[1:], forms[1:], recorders, strict=True):
-        piece = below.pull(piece, both_ends(below, recorder))
-        if form is not below:
-            piece = _bridged(piece, form)
-            below = form
+        if form is not above:
+            piece = dataflow.as_dataflow(piece) if form is dataflow else dataflow.as_callback(piece)
+        above = form
         made = module.of(form) if isinstance(module, Made) else scripted(form, module)
-        piece = form.pull(piece, made)
+        piece = form.pull(piece, both_ends(form, recorder), made)
     started: Run = piece.start(runtime or Runtime(), window=window)
     try:
         result, error = started.wait(), None
@@ -132,11 +134,10 @@ def both_ends(form: Any, recorder: Recorder) -> Any:
     return dataflow.probe_around(dataflow.Transformer("nothing", Place.of_caller(), ()), recorder)
 
 
-def _bridged(piece: Any, form: Any) -> Any:
-    return dataflow.as_dataflow(piece) if form is dataflow else dataflow.as_callback(piece)
-
-
 def scripted(form: Any, script: Script) -> Any:
+    """A sink that follows a script. After an indication it asks once more, to hear that the stream has ended."""
+    if any(isinstance(step, Sends) and step.what in ("done", "errorInd") for step in script):
+        script = (*script, Sends("ask"))
     return _scripted_callback(script) if form is callback else _scripted_dataflow(script)
 
 

@@ -10,6 +10,7 @@ from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import Answer, Ask, Ending, Failed, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Transformer
+from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import attach
 
@@ -17,8 +18,8 @@ from penstock.pull.protocol import attach
 def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 1) -> Transformer:
     """`await function(value)` for each value, `width` of them at once; results in the order of the values.
 
-    Each ask has a thread. It waits for its value, for the call that is `width` before its own, and for the
-    answer before its own; three variables say when. An abort is confirmed when no call runs any more.
+    Values and permits are streams: a thread takes one of each and starts the call, which sends the permit
+    back when it is over. An abort is confirmed when no call runs any more.
 
     >>> from penstock.pull.dataflow import collect, pull, values
     >>> async def double(x):
@@ -40,9 +41,9 @@ def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 
 
 
 class _Calls:
-    """called: of the asks whose calls may be under way, what is bound when they are not.
-
-    failed:  the first error of a call; no further one is made.
+    """asked:   what was asked of upstream, and for whom. permits: one for each call that may be made.
+    running: what is bound when a call is over, of those that may be under way.
+    ended:   how upstream ended by itself.
     closing: why it ends, from when that is certain. closed: how it ended.
     """
 
@@ -56,54 +57,78 @@ class _Calls:
         self._module = module
         self._upstream = upstream
         self._function = function
-        self._called: deque[Variable[None]] = deque()
-        self._free: deque[Variable[None]] = deque((_bound() for _ in range(width)), maxlen=width)
-        self._before = _bound()
+        self._asked: Port[tuple[Ask, Variable[Answer]]] = Port()
+        self._permits: Port[None] = Port()
+        self._running: deque[Variable[None]] = deque()
+        self._ended: Ending | None = None
         self._failed = False
         self._closing: Ending | None = None
         self.closed: Variable[Ending] = Variable()
+        module.thread(self._start(Stream(self._asked.tail), Stream(self._permits.tail)))
+        for _ in range(width):
+            self._permits.send(None)
 
     def ask(self, request: Ask) -> None:
-        if self._closing is not None:
-            return
-        called: Variable[None] = Variable()
-        answered: Variable[None] = Variable()
-        free, before = self._free[0], self._before
-        self._free.append(called)
-        self._before = answered
-        self._called.append(called)
-        while self._called[0].is_bound:
-            self._called.popleft()
-        self._module.thread(self._call(request, self._upstream.ask(), free, called, before, answered))
+        if self._closing is None:
+            reply = self._upstream.ask()
+            reply.when_bound(self._hear)
+            self._asked.send((request, reply))
+
+    def _hear(self, answer: Answer) -> None:
+        if not isinstance(answer, Value) and self._closing is None:
+            self._ended = self._ended or answer
+
+    async def _start(self, asked: Stream[tuple[Ask, Variable[Answer]]], permits: Stream[None]) -> None:
+        before: Variable[None] = Variable()
+        before.bind(None)
+        async for request, reply in asked:
+            answer, answered = await reply, Variable[None]()
+            if isinstance(answer, Value):
+                await permits.next()
+                if self._failed or self._closing is not None:
+                    return
+                over = self._module.task(self._function(answer.value))
+                self._module.thread(self._call(request, over, before, answered))
+            else:
+                self._module.thread(self._end(request, answer, before))
+            before = answered
 
     async def _call(
-        self,
-        request: Ask,
-        reply: Variable[Answer],
-        free: Variable[None],
-        called: Variable[None],
-        before: Variable[None],
-        answered: Variable[None],
+        self, request: Ask, result: Variable[Any], before: Variable[None], answered: Variable[None]
     ) -> None:
-        answer = await reply
-        await free
-        mine: Exception | None = None
-        if isinstance(answer, Value) and not self._failed and self._closing is None:
-            try:
-                answer = Value(await self._module.task(self._function(answer.value)))
-            except Exception as error:
-                mine = error
-                self._failed = True
-                self._note(error)
-        called.bind(None)
+        """Answer by the result when it is there and everything before it is answered."""
+        over: Variable[None] = Variable()
+        self._running.append(over)
+        failure: Exception | None = None
+        try:
+            await result
+        except Exception as error:
+            failure = error
+            self._failed = True
+            self._note(error)
+        while self._running and self._running[0].is_bound:
+            self._running.popleft()
+        over.bind(None)
+        self._permits.send(None)
+        await before
+        if self._closing is not None:
+            return
+        if failure is None:
+            request.answer.bind(Value(result.value))
+            answered.bind(None)
+        else:
+            self.close(Failed(failure))
+            request.answer.bind(await self.closed)
+
+    async def _end(self, request: Ask, answer: Answer, before: Variable[None]) -> None:
         await before
         if self._closing is None:
-            if mine is None:
-                request.answer.bind(answer)
-            else:
-                self.close(Failed(mine))
-                request.answer.bind(await self.closed)
-        answered.bind(None)
+            request.answer.bind(answer)
+
+    def _note(self, error: Exception) -> None:
+        """An error of a value that nobody wants any more is told with that of the stream, if it has one."""
+        if isinstance(self._closing, Failed):
+            attach(self._closing.error, error)
 
     def close(self, cause: Ending) -> None:
         """Stop upstream, and wait for the calls that are under way. Later causes change nothing."""
@@ -111,21 +136,10 @@ class _Calls:
             self._closing = cause
             self._module.thread(self._close(cause))
 
-    def _note(self, error: Exception) -> None:
-        """An error of a value that nobody wants any more is told with that of the stream, if it has one."""
-        if isinstance(self._closing, Failed):
-            attach(self._closing.error, error)
-
     async def _close(self, cause: Ending) -> None:
-        end: Any = cause if self._upstream.ended is not None else await self._upstream.stop(cause)
-        for called in tuple(self._called):
-            await called
+        end: Any = self._ended or await self._upstream.stop(cause)
+        for over in tuple(self._running):
+            await over
         if isinstance(cause, Failed):
             end = Failed(attach(cause.error, end.error)) if isinstance(end, Failed) else cause
         self.closed.bind(end)
-
-
-def _bound() -> Variable[None]:
-    variable: Variable[None] = Variable()
-    variable.bind(None)
-    return variable

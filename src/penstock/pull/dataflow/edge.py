@@ -96,6 +96,7 @@ class Edge:
         self._end: End | None = None
         self._failed: Exception | None = None
         self._stopped_below = False
+        self._told = False
         self._confirmed: Variable[Answer] | None = None
         upper.outputs.append(tracked(self))
         upper.run.opened(tracked(self))
@@ -104,6 +105,11 @@ class Edge:
     def ended(self) -> End | None:
         """How the stream ended as the module upstream said it; None while it has not."""
         return self._end
+
+    @property
+    def told(self) -> bool:
+        """Whether downstream has been answered the end; it may have ended and not be told yet."""
+        return self._told
 
     # -- downstream -----------------------------------------------------------------------------
 
@@ -150,6 +156,7 @@ class Edge:
             told: UpperRequest = Ask()
         else:
             self._stop = pending
+            self._failed = self._failed or self.upper.failure
             told = stop_for(_cause(request))
             self.upper.run.stopping(tracked(self))
         told.answer.when_bound(partial(self._answered, pending))
@@ -157,6 +164,8 @@ class Edge:
 
     def _answered(self, pending: _Pending, answer: Answer) -> None:
         """The module upstream has bound the variable of a request."""
+        if self.upper.failure is not None:
+            return  # its streams end with its failure, when what it reads from has confirmed
         if pending.answered:
             self._too_late(pending, answer)
             return
@@ -245,6 +254,7 @@ class Edge:
         request = pending.request
         if isinstance(request, Done | FailIndication):
             return
+        self._told = self._told or not isinstance(answer, Value)
         if self.seen_below is not None:
             self.seen_below.answer(pending.index, answer)
         request.answer.bind(answer)

@@ -58,6 +58,12 @@ class Module(module.Module):
         self.spawn(coroutine, done)
         return result
 
+    def after(self, seconds: float) -> Variable[None]:
+        """A variable that is bound, to None, when so many seconds have passed."""
+        passed: Variable[None] = Variable()
+        self.later(seconds, passed.bind, None)
+        return passed
+
     # -- edges ----------------------------------------------------------------------------------
 
     def connect(self, edge: Edge | CallbackEdge) -> None:
@@ -71,12 +77,9 @@ class Module(module.Module):
 
     @property
     def reading(self) -> list[Edge]:
-        """The inputs of this form that have not ended, in the order in which they were opened."""
-        return [
-            edge
-            for edge in cast("dict[Any, None]", self.inputs)
-            if isinstance(edge, Edge) and edge.ended is None
-        ]
+        """The inputs of this form that have not told their end, in the order in which they were opened."""
+        inputs: Any = self.inputs
+        return [edge for edge in inputs if isinstance(edge, Edge) and not edge.told]
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ async def working(module: Module, requests: Requests, work: Callable[[Asks], Run
 
 
 async def stop_all(module: Module, cause: Ending) -> Ending:
-    """Stop all inputs one after the other, last opened first. The first error is how it ended, if one came."""
+    """Stop all inputs one after the other, last opened first. How they ended: by the first error, if any."""
     first: Ending = cause
     for edge in reversed(module.reading):
         ending: Any = await edge.stop(cause)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from penstock.pull.dataflow.edge import Edge, Requests
@@ -111,7 +112,7 @@ def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
                 if case.indicates:
                     requests.indicate(case.by)
                 else:
-                    requests.make(lambda: _stop(case.by))
+                    requests.make(partial(_stop, case.by))
                 await requests.answers(while_open=case.indicates)
                 break
             await requests.next()

@@ -1,0 +1,88 @@
+"""async_map: calls beside the pipeline, in both forms."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock import pull as callback
+from penstock.pull import dataflow
+from penstock.testing.pull import RandomRuntime, VirtualRuntime
+from tests.pull.dataflow.both_forms import Made, Recipe, Wrong
+from tests.pull.dataflow.recipes import scripts, sinks
+from tests.pull.dataflow.test_equivalence import assert_same, in_form
+
+
+def _calls(delays: list[int], failing: int | None) -> Callable[[int], Coroutine[Any, Any, int]]:
+    async def function(value: int) -> int:
+        await asyncio.sleep(delays[value % len(delays)])
+        if value == failing:
+            raise Wrong("call")
+        return value
+
+    return function
+
+
+calling = st.builds(
+    lambda delays, width, failing: Made(
+        f"async_map({delays}, {width}, fails at {failing})",
+        lambda form: form.async_map(_calls(delays, failing), width),
+    ),
+    st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    st.integers(1, 3),
+    st.none() | st.integers(0, 4),
+)
+recipes = st.builds(
+    Recipe,
+    st.lists(st.integers(0, 4), max_size=6).map(
+        lambda items: Made(f"values({items})", lambda form: form.values(items))
+    ),
+    st.lists(calling, min_size=1, max_size=2).map(tuple),
+    scripts | sinks,
+)
+
+
+@given(recipes, st.integers(0, 10_000) | st.none())
+def test_calls_make_the_same_events_in_any_order(recipe: Recipe, seed: int | None) -> None:
+    def runtime() -> VirtualRuntime:
+        return VirtualRuntime() if seed is None else RandomRuntime(seed)
+
+    assert_same(in_form(callback, recipe, runtime()), in_form(dataflow, recipe, runtime()))
+
+
+def test_as_many_calls_are_under_way_as_there_are_places_in_the_pipeline() -> None:
+    under_way: list[int] = []
+    most = 0
+
+    async def call(value: int) -> int:
+        nonlocal most
+        under_way.append(value)
+        most = max(most, len(under_way))
+        await asyncio.sleep(1)
+        under_way.remove(value)
+        return value
+
+    runtime = VirtualRuntime()
+    stages = [dataflow.async_map(call) for _ in range(3)]
+    run = dataflow.pull(dataflow.count(9), *stages, dataflow.collect()).start(runtime)
+    assert run.wait() == list(range(10))
+    assert most == 3
+
+
+def test_an_abort_is_confirmed_when_no_call_runs_any_more() -> None:
+    ended: list[int] = []
+
+    async def call(value: int) -> int:
+        await asyncio.sleep(value)
+        ended.append(value)
+        return value
+
+    runtime = VirtualRuntime()
+    source = dataflow.values([1, 5])
+    found = dataflow.pull(source, dataflow.async_map(call, width=2), dataflow.find(lambda value: value == 1))
+    assert found.start(runtime).wait() == 1
+    assert ended == [1, 5]
