@@ -38,6 +38,7 @@ from penstock.pull.pieces import Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline
 from penstock.pull.plain import sink, source, transformer
 from penstock.pull.probe import Recorder, probe, probe_around
+from penstock.pull.reconnect import back_off, reconnect
 from penstock.pull.run import Run
 from penstock.pull.sinks.collect import collect
 from penstock.pull.sinks.concat import concat
@@ -100,6 +101,7 @@ __all__ = [
     "abortable",
     "aiter_values",
     "async_map",
+    "back_off",
     "batch",
     "cat",
     "catch",
@@ -152,6 +154,7 @@ __all__ = [
     "pull",
     "pushable",
     "recent",
+    "reconnect",
     "reduce",
     "sink",
     "skip",
