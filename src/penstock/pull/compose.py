@@ -74,10 +74,12 @@ def _(right: Sink, left: Any) -> Any:
     if isinstance(left, Source):
         return Pipeline((Segment(left, right),))
     if isinstance(left, Transformer):
-        return Sink(right.part, left.then + right.before, left.beside + right.beside)
+        return Sink(right.part, left.then + right.before, left.beside + right.beside, right.behind)
     assert isinstance(left, Duplex)
     along = Pipeline((Segment(left.source, right),))
-    return Sink(left.sink.part, left.sink.before, (*left.sink.beside, along))
+    into = left.sink
+    beside = into.beside if into.behind is None else (*into.beside, into.behind)
+    return Sink(into.part, into.before, beside, along)
 
 
 @join.register

@@ -40,7 +40,7 @@ def goodbye(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     source, sink = duplex.source, duplex.sink
     return Duplex(
         Source(source.part, (*source.then, saying), source.beside),
-        Sink(sink.part, (hearing, *sink.before), sink.beside),
+        Sink(sink.part, (hearing, *sink.before), sink.beside, sink.behind),
         duplex.name,
         duplex.place,
     )

@@ -158,11 +158,16 @@ class Transformer:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Sink:
-    """A module that reads; or transformers followed by one."""
+    """A module that reads; or transformers followed by one.
+
+    behind: where it is a duplex with something behind it: what the duplex gives, up to the last sink,
+            whose result is that of the whole.
+    """
 
     part: SinkPart
     before: tuple[Through, ...] = ()
     beside: tuple[Pipeline, ...] = ()
+    behind: Pipeline | None = None
 
     @classmethod
     def of(cls, name: str, open: Callable[[Module, Edge], object]) -> Sink:
@@ -170,7 +175,7 @@ class Sink:
         return cls(SinkPart(name, Place.of_caller(), open))
 
     def open_in(self, run: Run, edge: Edge) -> Module:
-        """Open new modules of it in a run, reading from an edge."""
+        """Open new modules of it in a run, reading from an edge; the one that gives the result."""
         for pipeline in self.beside:
             pipeline.open_in(run)
         edge = open_through(run, edge, self.before)
@@ -178,7 +183,7 @@ class Sink:
         module.connect(edge)
         run.sink(module)
         run.runtime.enter(module.guard, self.part.open, module, edge)
-        return module
+        return module if self.behind is None else self.behind.open_in(run)[-1]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
