@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,14 @@ def test_an_abort_closes_a_generator_before_it_is_confirmed() -> None:
     assert hand.heard[-1][0] == "stop"
 
 
+def test_the_confirmation_is_given_when_the_generator_has_closed() -> None:
+    letters = Letters("abc")
+    read: Any = iterate(letters).part.open(None)  # type: ignore[arg-type]
+    read(None, lambda end, found=None: letters.seen.append(f"gave {found}"), 1)
+    read(True, lambda end, found=None: letters.seen.append("confirmed"), 1)
+    assert letters.seen == ["begin", "a", "gave ['a']", "closed", "confirmed"]
+
+
 def test_an_abort_before_the_first_ask_begins_nothing() -> None:
     letters = Letters("abc")
     assert pull(iterate(letters), take(0), collect()).run() == []
@@ -75,7 +84,7 @@ def test_the_second_run_of_an_iterator_that_has_begun_fails_though_values_are_le
         pull(pipeline, take(1), collect()).run()
 
 
-def test_a_file_that_somebody_else_has_opened_stays_open(tmp_path: object) -> None:
+def test_a_file_that_somebody_else_has_opened_stays_open() -> None:
     with open(__file__) as file:
         found = pull(iterate(file), take(1), collect()).run()
         assert found[0].startswith('"""iterate')

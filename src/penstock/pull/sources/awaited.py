@@ -42,7 +42,6 @@ class _Awaited:
         self._works = False
         self._left: asyncio.Event | None = None
         """Set when a step that was cancelled has left the iterator."""
-        self._stopping = False
         self._failure: Exception | None = None
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
@@ -59,8 +58,6 @@ class _Awaited:
 
         def arrived(error: Exception | None, value: Any) -> None:
             self._step = None
-            if self._stopping:
-                return
             if error is not None:
                 raise error
             if value is _OVER:
@@ -86,7 +83,6 @@ class _Awaited:
         def closed(error: Exception | None, _result: None) -> None:
             answer(error or cause)
 
-        self._stopping = True
         if self._step is not None:
             self._step.cancel()
         self._module.spawn(self._close(items), closed)

@@ -60,10 +60,10 @@ class _Cat:
             self._current = self._next()
         if self._current is None:
             self._asks.popleft()[0](True)
-        elif self._current.ended is None or not self._asked:
-            while self._asked < len(self._asks):
-                self._asked += 1
-                self._current.batch(self._asks[self._asked - 1][1], self._got)
+            return
+        while self._asked < len(self._asks):
+            self._asked += 1
+            self._current.batch(self._asks[self._asked - 1][1], self._got)
 
     def _got(self, end: End | None, values: Any = None, /) -> None:
         self._asked -= 1
