@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from penstock.pull import (
     Duplex,
     Pipeline,
     Source,
+    cat,
     collect,
     error,
     flatten,
@@ -204,3 +205,27 @@ def test_neither_end_of_a_line_ends_before_the_other_has_said_goodbye() -> None:
 def test_the_halves_of_a_pair_are_joined() -> None:
     line = pair()
     assert together(pull(values([1, 2]), line.sink), pull(line.source, collect())).run() == (None, [1, 2])
+
+
+@case("next: sequence of lazily created streams")
+def test_streams_that_are_made_one_after_the_other_when_they_are_wanted() -> None:
+    made: list[str] = []
+
+    def streams() -> Iterator[Source]:
+        for letters in ("ab", "c", "never"):
+            made.append(letters)
+            yield values(letters)
+
+    hand = Hand()
+    pull(cat(streams()), hand.sink).start()
+    for name in "123":
+        hand.request(name)
+    assert hand.heard == [("1", "a"), ("2", "b"), ("3", "c")]
+    assert made == ["ab", "c"]
+    assert pull(flat_stream(), collect()).run() == ["a", "b", "c"]
+
+
+def flat_stream() -> Source:
+    """The same with a function: what is no source ends the sequence."""
+    stock: list[Any] = [values("ab"), values("c"), None]
+    return cat(iter(lambda: stock.pop(0), None))
