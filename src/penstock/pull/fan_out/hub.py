@@ -39,9 +39,16 @@ class Branch:
         """Answer what can be answered; by the end, when nothing waits."""
         while self.asks and self.values:
             answer, most = self.asks.popleft()
-            answer(None, [self.values.popleft() for _ in range(min(most, len(self.values)))])
+            answer(None, self._take(most))
         if self.asks and end is not None:
             self.asks.popleft()[0](end)
+
+    def _take(self, most: int) -> list[Any]:
+        if len(self.values) > most:
+            return [self.values.popleft() for _ in range(most)]
+        taken = list(self.values)
+        self.values.clear()
+        return taken
 
 
 class Hub:
