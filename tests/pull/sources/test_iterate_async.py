@@ -69,7 +69,9 @@ def test_an_abort_between_two_values_closes_the_generator(virtual: Virtual) -> N
 
 def test_an_abort_before_the_first_ask_begins_nothing_and_needs_no_event_loop() -> None:
     ticks = Ticks(3)
-    assert pull(iterate(ticks), take(0), collect()).run() == []
+    run = pull(iterate(ticks), take(0), collect()).start()
+    assert run.result() == []
+    assert not run.runtime.has_loop
     assert ticks.seen == []
 
 

@@ -96,6 +96,14 @@ def test_an_abort_closes_then_answers_the_read_then_is_confirmed() -> None:
     assert hand.heard == [("closed", None), ("read", True), ("stop", True)]
 
 
+def test_the_end_is_answered_when_on_close_has_returned() -> None:
+    order: list[Any] = []
+    numbers = pushable(on_close=lambda _error: order.append("closed"))
+    read: Any = numbers.part.open(None)  # type: ignore[arg-type]
+    read(True, lambda end, _values=None: order.append(end), 1)
+    assert order == ["closed", True]
+
+
 def test_an_error_from_downstream_is_what_on_close_is_told() -> None:
     closed: list[Exception | None] = []
     hand, mine = Hand(), OSError("x")
