@@ -99,8 +99,7 @@ class _Flat:
         if not self._asks:
             return
         if self._end is not None:
-            if not self._outer_asked:
-                self._asks.popleft()[0](self._end)
+            self._asks.popleft()[0](self._end)
             return
         while not self._closing and self._outer_asked < len(self._asks):
             self._outer_asked += 1
@@ -186,8 +185,7 @@ class _Flat:
 
         def confirmed(end: End | None, _value: Any = None, /) -> None:
             self._end = self._first_of(end)
-            if self._asks and not self._outer_asked:
-                self._go_on()
+            self._go_on()
 
         self._stop_outer(True, confirmed)
 
