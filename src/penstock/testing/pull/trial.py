@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from penstock.errors import EndNotConfirmed
 from penstock.pull.checker import Profile, check
 from penstock.pull.pipeline import Pipeline
 from penstock.pull.probe import Recorder
@@ -68,6 +69,8 @@ class Trial:
             self.break_("escaped", f"{self.escaped!r} was raised through the runtime")
         elif not self.run.finished:
             self.break_("stuck", str(self.run.stuck()))
+        elif isinstance(self.run.error, EndNotConfirmed):
+            self.break_("stuck", str(self.run.error))
         elif self.left:
             self.break_("left", f"{self.left} timers or tasks are left after the end")
 
