@@ -154,7 +154,9 @@ def test_a_compressed_file_is_read_and_written(tmp_path: Path) -> None:
     assert pull(from_lines(path), collect()).run()[-2:] == ["999", "more"]
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"no gzip", lambda data: data[:50] + b"?" * 99])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:-9], lambda data: b"no gzip", lambda data: data[:50] + b"?" * 99]
+)
 def test_a_damaged_file_is_named(tmp_path: Path, damage: Any) -> None:
     path = tmp_path / "text.gz"
     path.write_bytes(damage(gzip.compress(b"".join(b"%d\n" % number for number in range(999)))))
@@ -218,7 +220,9 @@ ENDINGS = pytest.mark.parametrize("ending", [stopped, failed, wrong, given_up])
 
 @ENDINGS
 @pytest.mark.parametrize("append", [False, True])
-def test_nothing_is_left_of_a_file_whose_stream_did_not_end_well(letters: Path, ending: Any, append: bool) -> None:
+def test_nothing_is_left_of_a_file_whose_stream_did_not_end_well(
+    letters: Path, ending: Any, append: bool
+) -> None:
     source = Manual()
     run = pull(source.source, to_file(letters, append=append)).start()
     source.answer(0, None, b"x" * 100_000)

@@ -139,7 +139,12 @@ def test_what_is_no_text_cannot_be_joined() -> None:
 
 
 def test_options_are_checked_where_they_are_written() -> None:
-    for make in (lambda: split(b""), lambda: split(longest=0), lambda: lines("nonesuch"), lambda: lines("hex")):
+    for make in (
+        lambda: split(b""),
+        lambda: split(longest=0),
+        lambda: lines("nonesuch"),
+        lambda: lines("hex"),
+    ):
         with pytest.raises(BadOption):
             make()
 
@@ -209,5 +214,8 @@ def test_split_keeps_the_rules_where_many_chunks_are_a_piece() -> None:
 
 def test_a_piece_that_is_too_long_keeps_the_rules_in_every_order() -> None:
     check_transformer(
-        lambda: pull(per_value("%d"), split(longest=2), map(int)), one_to_one=False, fails=LineTooLong, seeds=100
+        lambda: pull(per_value("%d"), split(longest=2), map(int)),
+        one_to_one=False,
+        fails=LineTooLong,
+        seeds=100,
     )
