@@ -95,6 +95,7 @@ def test_all_runs_of_the_transformer_are_stopped_and_those_that_start_later() ->
     for manual in first, second:
         pull(manual.source, stop, collect()).start()
     stop.abort()
+    stop.abort(OWN)
     pull(later.source, stop, collect()).start()
     assert (first.requests, second.requests, later.requests) == ([None, True], [None, True], [True])
 

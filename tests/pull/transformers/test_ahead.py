@@ -104,3 +104,11 @@ def test_values_ahead_are_fetched_by_as_many_asks_as_upstream_can_use() -> None:
         run = pull(values(range(20)), *chain, eager(10), collect()).start(runtime)
         assert run.result() == [*range(20)]
         assert runtime.now() == 24
+
+
+def test_values_ahead_are_counted_beyond_those_that_are_asked_for() -> None:
+    manual, hand = Manual(width=100), Hand()
+    pull(manual.source, eager(2), hand.sink).start()
+    for asks in range(1, 9):
+        hand.request("ask")
+        assert len(manual.requests) == asks + 2

@@ -7,11 +7,28 @@ from typing import Any
 
 import pytest
 
-from penstock.pull import Duplex, Sink, Source, collect, limit, map, pull, take, tap, values
+from penstock.pull import (
+    Duplex,
+    Sink,
+    Source,
+    Transformer,
+    collect,
+    eager,
+    limit,
+    map,
+    pull,
+    source,
+    take,
+    tap,
+    through,
+    transformer,
+    values,
+)
 from penstock.pull.asking import Asking
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.protocol import AnswerTo, End, Read
+from tests.pull.core.modules import Hand, Manual
 
 
 class Room:
@@ -78,8 +95,8 @@ def test_without_a_limit_it_would_hold_more() -> None:
 
 def test_an_abort_of_the_source_reaches_the_sink_of_the_duplex_though_the_limit_is_reached() -> None:
     room, stopped = Room(), []
-    source = values(range(50), on_stop=stopped.append)
-    assert pull(source, limit(room.duplex, 1), take(3), collect()).run() == [0, 1, 2]
+    numbers = values(range(50), on_stop=stopped.append)
+    assert pull(numbers, limit(room.duplex, 1), take(3), collect()).run() == [0, 1, 2]
     assert stopped == [None]
 
 
@@ -107,3 +124,85 @@ def test_values_asked_for_in_batches_are_counted_one_by_one(size: int) -> None:
     inside = limit(room.duplex, 3)
     assert pull(values(range(50)), inside, collect(batch=size)).run() == [*range(50)]
     assert room.most <= 3
+
+
+def entered_after_each_ask(upstream: Transformer, count: int) -> list[int]:
+    """How many values more than were handed out have gone into a limit, asked for five at a time."""
+    entered: list[int] = []
+    more: list[int] = []
+    taken = 0
+    hand = Hand()
+    inner = limit(pull(tap(entered.append), eager(20)), count)
+    pull(values(range(1000)), upstream, inner, hand.sink).start()
+    assert hand.edge is not None
+
+    def got(_end: End | None, found: Any = None, /) -> None:
+        nonlocal taken
+        taken += len(found)
+
+    for _ in range(10):
+        hand.edge.batch(5, got)
+        more.append(len(entered) - taken)
+    return more
+
+
+def test_values_that_leave_together_make_room_for_as_many() -> None:
+    assert entered_after_each_ask(through(), 4) == [4] * 10
+
+
+def test_room_for_values_that_did_not_come_is_given_back() -> None:
+    one_at_a_time = transformer(lambda upstream: upstream)
+    assert entered_after_each_ask(one_at_a_time, 4) == [4] * 10
+
+
+class HalfOpen:
+    """A duplex that takes in everything, whatever becomes of its source; that confirms an abort after it."""
+
+    def __init__(self, *items: Any) -> None:
+        self.taken: list[Any] = []
+        self.over = False
+        self.aborted: AnswerTo | None = None
+        left = iter(items)
+
+        def read(abort: End | None, answer: AnswerTo) -> None:
+            if abort is not None and not self.over:
+                self.aborted = answer
+                return
+            for item in left if abort is None else ():
+                answer(None, item)
+                return
+            answer(abort or True)
+
+        def open(module: Module, edge: Edge) -> None:
+            def over(_end: End) -> None:
+                self.over = True
+                if self.aborted is not None:
+                    module.enter(self.aborted, True)
+                module.done()
+
+            Asking(edge, self.taken.extend, over).start()
+
+        self.duplex = Duplex(source(read), Sink.of("takes everything", open))
+
+
+def test_a_duplex_whose_source_has_ended_takes_in_what_is_left() -> None:
+    half = HalfOpen("hello")
+    assert pull(values(range(9)), limit(half.duplex, 2), collect()).run() == ["hello"]
+    assert half.taken == [*range(9)]
+
+
+def test_a_duplex_whose_source_was_aborted_takes_in_what_is_left() -> None:
+    half = HalfOpen(*"hello")
+    assert pull(values(range(9)), limit(half.duplex, 2), take(1), collect()).run() == ["h"]
+    assert half.taken == [*range(9)]
+
+
+def test_an_ask_that_waits_gets_the_room_that_an_earlier_one_did_not_need() -> None:
+    hand, manual, found = Hand(), Manual(), []
+    inside = limit(Duplex(manual.source, hand.sink), 3)
+    one_at_a_time = transformer(lambda upstream: upstream)
+    pull(values(range(9)), one_at_a_time, inside, collect()).start()
+    assert hand.edge is not None
+    for _ in range(2):
+        hand.edge.batch(3, lambda _end, values=None, /: found.append(values))
+    assert found == [[0], [1]]

@@ -30,6 +30,7 @@ from penstock.pull import (
     throttle,
     through,
     timeout,
+    transformer,
     unbatch,
     unique,
     values,
@@ -41,12 +42,12 @@ def result(*pieces: Any) -> Any:
     return pull(*pieces, collect()).run()
 
 
-def taken_for(asks: int, transformer: Transformer) -> list[int]:
+def taken_for(asks: int, piece: Transformer) -> list[int]:
     """Which of the values 0, 1, 2, ... go into a transformer that is asked so often."""
     entered: list[int] = []
     hand = Hand()
     # A probe's place: `take` keeps the tap out of the transformer's own module.
-    pull(values(range(100)), tap(entered.append), take(100), transformer, hand.sink).start()
+    pull(values(range(100)), tap(entered.append), take(100), piece, hand.sink).start()
     for _ in range(asks):
         hand.request("ask")
     assert len(hand.heard) == asks
@@ -54,7 +55,7 @@ def taken_for(asks: int, transformer: Transformer) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("transformer", "asks", "taken"),
+    ("piece", "asks", "taken"),
     [
         (map(str), 2, 2),
         (filter(lambda x: x % 2), 2, 4),
@@ -74,10 +75,8 @@ def taken_for(asks: int, transformer: Transformer) -> list[int]:
         (through(str, str), 2, 2),
     ],
 )
-def test_no_more_is_taken_from_upstream_than_the_asks_need(
-    transformer: Transformer, asks: int, taken: int
-) -> None:
-    assert taken_for(asks, transformer) == [*range(taken)]
+def test_no_more_is_taken_from_upstream_than_the_asks_need(piece: Transformer, asks: int, taken: int) -> None:
+    assert taken_for(asks, piece) == [*range(taken)]
 
 
 @pytest.mark.parametrize("fuse", [True, False])
@@ -210,10 +209,10 @@ ANY_SIZE = [
 ]
 
 
-@pytest.mark.parametrize("transformer", ANY_SIZE)
+@pytest.mark.parametrize("piece", ANY_SIZE)
 @pytest.mark.parametrize("fails", [False, True])
 def test_how_many_values_are_asked_for_at_a_time_does_not_change_what_comes(
-    transformer: Transformer, fails: bool
+    piece: Transformer, fails: bool
 ) -> None:
     own = ValueError("own")
 
@@ -223,7 +222,7 @@ def test_how_many_values_are_asked_for_at_a_time_does_not_change_what_comes(
         return x
 
     def outcome(size: int, window: int) -> tuple[Any, Any]:
-        pieces = values(range(20)), map(pass_some), transformer, collect(batch=size)
+        pieces = values(range(20)), map(pass_some), piece, collect(batch=size)
         run = pull(*pieces).start(window=window)
         try:
             return run.wait(), None
@@ -240,3 +239,8 @@ def test_values_before_an_exception_of_the_test_are_given_before_it(size: int) -
     run = pull(values(range(9)), take_while(lambda x: 1 / (x - 3)), collect(batch=size)).start()
     assert isinstance(run.error, ZeroDivisionError)
     assert run.partial == [0, 1, 2]
+
+
+def test_take_asks_again_where_upstream_answers_fewer_values_than_it_was_asked_for() -> None:
+    one_at_a_time = transformer(lambda upstream: upstream)
+    assert pull(values(range(9)), one_at_a_time, take(5), collect(batch=5)).run() == [0, 1, 2, 3, 4]

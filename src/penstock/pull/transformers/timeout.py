@@ -46,7 +46,7 @@ class _Timeout:
             return
 
         def got(end: End | None, value: Any = None, /) -> None:
-            self._pending = self._pending - 1 if end is None else 0
+            self._pending -= 1
             self._limit = self._module.now() + self._seconds
             answer(end, value)
 
