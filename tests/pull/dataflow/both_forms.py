@@ -135,7 +135,7 @@ def both_ends(form: Any, recorder: Recorder) -> Any:
 
 
 def scripted(form: Any, script: Script) -> Any:
-    """A sink that follows a script. After an indication it asks once more, to hear that the stream has ended."""
+    """A sink that follows a script. After an indication it asks once more, to hear of the end."""
     if any(isinstance(step, Sends) and step.what in ("done", "errorInd") for step in script):
         script = (*script, Sends("ask"))
     return _scripted_callback(script) if form is callback else _scripted_dataflow(script)

@@ -82,7 +82,8 @@ class _Calls:
         before: Variable[None] = Variable()
         before.bind(None)
         async for request, reply in asked:
-            answer, answered = await reply, Variable[None]()
+            answer = await reply
+            answered: Variable[None] = Variable()
             if isinstance(answer, Value):
                 await permits.next()
                 if self._failed or self._closing is not None:

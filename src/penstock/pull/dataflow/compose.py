@@ -32,9 +32,9 @@ def pull(*pieces: Piece) -> Source | Transformer | Sink | Pipeline:
         if not isinstance(piece, Source | Transformer | Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
             _no_piece(piece, at, place)
         if isinstance(made, Sink | Pipeline):
-            _misplaced(pieces[at - 2], at - 1, "a sink ends a pipeline, and something follows it", place)
+            _misplaced(pieces[at - 2], at - 1, "A sink ends a pipeline, and something follows it.", place)
         if made is not None and isinstance(piece, Source):
-            _misplaced(piece, at, "a source begins a pipeline, and something stands before it", place)
+            _misplaced(piece, at, "A source begins a pipeline, and something stands before it.", place)
         made = piece if made is None else _join(made, piece)
     assert made is not None
     return made

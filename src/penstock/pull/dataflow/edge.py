@@ -111,6 +111,11 @@ class Edge:
         """Whether downstream has been answered the end; it may have ended and not be told yet."""
         return self._told
 
+    @property
+    def asked(self) -> bool:
+        """Whether requests wait for their answers."""
+        return bool(self._pending)
+
     # -- downstream -----------------------------------------------------------------------------
 
     def send(self, request: Request) -> None:
@@ -267,5 +272,8 @@ def _cause(request: Request) -> Ending:
 
 
 def tracked(edge: Edge) -> CallbackEdge:
-    """An edge of this form where a run keeps account of edges: it looks only at what both forms have."""
+    """An edge of this form where a run keeps account of edges.
+
+    A run looks only at what both have: `upper`, `lower`, `ended`, `asked`, and `finish` of a failed module.
+    """
     return cast("CallbackEdge", edge)

@@ -11,12 +11,16 @@ from penstock.pull.protocol import End
 T = TypeVar("T")
 
 
+def _unbound() -> Variable[Any]:
+    return Variable()  # much faster than Variable[Answer]()
+
+
 @dataclass(frozen=True, slots=True)
 class Cell(Generic[T]):
     """A list's first element and the rest, which is known when its variable is bound."""
 
     head: T
-    tail: Variable[Cell[T]] = field(default_factory=lambda: Variable[Cell[T]]())
+    tail: Variable[Cell[T]] = field(default_factory=_unbound)
 
 
 # --- answers -------------------------------------------------------------------------------
@@ -56,14 +60,14 @@ Answer = Value | Done | Failed
 class Ask:
     """Asks for a value."""
 
-    answer: Variable[Answer] = field(default_factory=Variable[Answer])
+    answer: Variable[Answer] = field(default_factory=_unbound)
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
     """No more values are wanted. The answer confirms that everything upstream has ended."""
 
-    answer: Variable[Answer] = field(default_factory=Variable[Answer])
+    answer: Variable[Answer] = field(default_factory=_unbound)
 
     @property
     def cause(self) -> Ending:
@@ -75,7 +79,7 @@ class Fail:
     """The stream fails, with this error. Confirmed like an abort."""
 
     error: Exception
-    answer: Variable[Answer] = field(default_factory=Variable[Answer])
+    answer: Variable[Answer] = field(default_factory=_unbound)
 
     @property
     def cause(self) -> Ending:

@@ -66,7 +66,7 @@ class Thread:
             self._await_nothing_else()
 
     def _await_nothing_else(self) -> None:
-        running = cast(CoroutineType[Any, Any, Any], self._coroutine)
+        running = cast("CoroutineType[Any, Any, Any]", self._coroutine)
         name, frame = running.cr_code.co_name, running.cr_frame
         assert frame is not None, "it is suspended"
         place = Place(frame.f_code.co_filename, frame.f_lineno, name)

@@ -1,0 +1,18 @@
+from collections.abc import Generator
+
+from penstock.pull.dataflow import Module, Requests, Source, collect, pull
+
+
+class Request:
+    """Of another library, for another loop."""
+
+    def __await__(self) -> Generator[object, None, None]:
+        yield self
+
+
+async def fetching(module: Module, requests: Requests) -> None:
+    async for _request in requests:
+        await Request()
+
+
+pull(Source.of("fetching", fetching), collect()).run()

@@ -1,0 +1,5 @@
+from penstock.pull.dataflow import Variable
+
+price: Variable[int] = Variable()
+price.bind(7)
+price.bind(8)
