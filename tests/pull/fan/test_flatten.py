@@ -187,6 +187,19 @@ def test_an_inner_error_is_answered_when_upstream_has_confirmed_and_its_error_is
     assert hand.heard[-1] == ("again", cause)
 
 
+def test_an_inner_error_is_the_end_also_where_upstream_is_asked_for_more() -> None:
+    outer, inner, hand = Manual(), Manual(), Hand()
+    pull(outer.source, flatten(), hand.sink).start()
+    hand.request("1")
+    hand.request("2")
+    outer.answer(0, None, inner.source)
+    cause = Failure("inner")
+    inner.answer(0, cause)
+    assert outer.requests == [None, None, True]
+    outer.answer(2, True)
+    assert hand.heard == [("1", cause), ("2", cause)]
+
+
 def test_an_abort_that_meets_an_inner_error_is_confirmed_with_that_error() -> None:
     outer, inner, hand = Manual(), Manual(), Hand()
     pull(outer.source, flatten(), hand.sink).start()
