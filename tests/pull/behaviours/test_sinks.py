@@ -161,8 +161,8 @@ async def test_a_connection_that_is_not_read_is_paused_and_goes_on_when_it_is() 
 
 
 @case(
-    "stream-to-pull-stream abort: destroy, wait for close, flush waiting callbacks with the abort value, then "
-    "confirm; already ended: confirm at once"
+    "stream-to-pull-stream abort: destroy, wait for close, flush waiting callbacks with the abort value, "
+    "then confirm; already ended: confirm at once"
 )
 @in_loop
 async def test_an_abort_closes_then_answers_what_waits_then_confirms() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, BadOption, ConnectionFailed, ConnectionLost
+from penstock.errors import AlreadyUsed, BadOption, ConnectionFailed, ConnectionLost, WrongValue
 from penstock.pull import (
     Duplex,
     collect,
@@ -137,7 +137,7 @@ async def test_a_half_of_a_connection_is_used_once() -> None:
     client = asyncio.ensure_future(awaited(pull(values([b"a"]), connect(*address), collect())))
     connection = await server.accepted(1)
     assert await pull(connection.source, collect()) == [b"a"]
-    with pytest.raises(AlreadyUsed, match="the source of the connection from 127.0.0.1") as raised:
+    with pytest.raises(AlreadyUsed, match="the source of the connection from") as raised:
         await pull(connection.source, collect())
     assert "listen(" in raised.value.where[0].place.text
     assert await client == []
@@ -161,6 +161,19 @@ async def test_a_source_is_not_whole_where_the_pipeline_of_its_sink_was_stopped(
         await reading
     assert await reader.read() == b""
     writer.close()
+    await server.stop()
+
+
+@in_loop
+async def test_errors_of_a_connection_name_the_line_that_listens() -> None:
+    server = Listening()
+    address = await server.begin()
+    client = socket.create_connection(address)
+    connection = await server.accepted(1)
+    with pytest.raises(WrongValue) as raised:
+        await pull(values(["text"]), connection.sink)
+    assert "listen(" in raised.value.where[0].place.text
+    client.close()
     await server.stop()
 
 

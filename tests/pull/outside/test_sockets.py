@@ -313,7 +313,7 @@ async def test_nobody_listens() -> None:
         gone = server.address
         server.ended.set()
     heard: list[Any] = []
-    with pytest.raises(ConnectionFailed, match="cannot reach 127.0.0.1") as raised:
+    with pytest.raises(ConnectionFailed, match="cannot reach") as raised:
         await pull(values([b"a"], on_stop=heard.append), connect(*gone), collect())
     assert heard == [raised.value]
     assert "connect(*gone)" in raised.value.where[0].place.text

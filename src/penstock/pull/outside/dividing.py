@@ -72,11 +72,12 @@ class Divider(Generic[T]):
         if self._size < longest + len(self._separator) and all(len(piece) <= longest for piece in pieces):
             self._count += len(pieces)
             return pieces, None
+        unit = "bytes" if isinstance(self._separator, bytes) else "characters"
         good = next((at for at, piece in enumerate(pieces) if len(piece) > longest), len(pieces))
         self._parts.clear()
         self._count += good
         return pieces[:good], LineTooLong(
-            f"{self._module.name}: line {self._count + 1} is longer than {longest:,}",
+            f"{self._module.name}(): line {self._count + 1} is longer than {longest:,} {unit}",
             where=[self._module.place],
             why="A line is held until its end has come; without a bound it could fill the memory.",
             fix="say longest=... where lines are that long, or read chunks of bytes instead",

@@ -83,7 +83,7 @@ class _Reading:
             raise UnreadableSource(
                 f"{name}() cannot {'open' if self._file is None else 'read'} {self._path}",
                 where=[self._module.place],
-                why=f"{type(error).__name__}: {error}",
+                why=f"{type(error).__name__}: {getattr(error, 'strerror', None) or error}",
                 fix="give the path of a file that is there, whole, and may be read",
                 source=name,
                 path=str(self._path),

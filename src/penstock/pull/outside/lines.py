@@ -76,7 +76,7 @@ class _Decoding:
     def _undecodable(self, error: UnicodeDecodeError) -> UndecodableText:
         bad = error.object[error.start : error.end]
         return UndecodableText(
-            f"{self._module.name}: line {self._count + 1} is no {self._encoding}",
+            f"{self._module.name}(): line {self._count + 1} is no {self._encoding}",
             where=[self._module.place],
             why=f"Bytes {bad!r}: {error.reason}.",
             fix="say the encoding in which it was written; 'latin-1' reads any bytes",

@@ -13,7 +13,7 @@ from penstock.pull.outside.link import Link, Streams
 from penstock.pull.outside.listener import Listener
 from penstock.pull.outside.reading import reading
 from penstock.pull.outside.writing import writing
-from penstock.pull.pieces import Duplex, Sink, Source
+from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -106,8 +106,8 @@ def listen(
             return SinkHalf(link)
 
         return Duplex(
-            Source.of(link.name, reading(source), linear=True),
-            Sink.of(link.name, writing(sink)),
+            Source(SourcePart(link.name, place, reading(source), linear=True)),
+            Sink(SinkPart(link.name, place, writing(sink))),
             link.name,
             place,
         )

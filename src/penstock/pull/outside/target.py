@@ -105,7 +105,7 @@ class Target:
         return UnwritableFile(
             f"{name}() cannot {verb} {self._path}",
             where=[self._module.place],
-            why=f"{type(error).__name__}: {error}",
+            why=f"{type(error).__name__}: {error.strerror or error}",
             fix="give a path in a folder that is there and may be written, on a disk with room",
             sink=name,
             path=str(self._path),

@@ -1,0 +1,3 @@
+from penstock.pull import lines
+
+lines("utf8mb4")

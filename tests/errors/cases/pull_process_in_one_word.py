@@ -1,0 +1,3 @@
+from penstock.pull import process
+
+process("sort -n")
