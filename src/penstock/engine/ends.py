@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from inspect import isasyncgenfunction
 from os import PathLike
 from pathlib import Path
@@ -129,7 +128,7 @@ def open_sources(
             append=engine.program.source_append[name],
             follow=follow and not bounded,
             taken={} if positions is None else Ahead(positions),
-            from_user=partial(engine.internal_rows, name),
+            from_user=engine.intake_of(name),
         )
         # Each value of a signal is a tick of its own.
         rows = 1 if isinstance(operator, SignalSource) else limit_of(tick_rows, name) or TICK_ROWS
@@ -169,6 +168,7 @@ class OpenSink:
     stream:      asks for the steps of ticks.
     recover:     is to be called once, before it runs, with the last committed tick.
     append:      the flow gives its rows without weights.
+    only_holds:  see `Writer`.
     has_result:  whether what it ends with is something for the user.
     """
 
@@ -176,6 +176,7 @@ class OpenSink:
     stream: pull.Sink
     recover: Callable[[int], object]
     append: bool
+    only_holds: bool
     has_result: bool
 
 
@@ -193,13 +194,13 @@ def open_sinks(
         if isinstance(sink, pull.Sink):
             handover = Handover(drain)
             stream = pull.pull(handover.transformer(), sink)
-            opened.append(OpenSink(name, stream, handover.recover, append, has_result=True))
+            opened.append(OpenSink(name, stream, handover.recover, append, handover.only_holds, True))
             continue
         writer = open_sink(as_sink(sink), drain)
         close = Once(writer.close)
         closing.callback(close)
         stream = written_by("writer", writer, close)
-        opened.append(OpenSink(name, stream, writer.recover, append, has_result=False))
+        opened.append(OpenSink(name, stream, writer.recover, append, writer.only_holds, False))
     return opened
 
 

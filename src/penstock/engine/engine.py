@@ -396,6 +396,10 @@ class Engine(RunsSignals):
                     source=name,
                 )
 
+    def intake_of(self, name: str) -> Callable[[Iterable[Any]], Rows]:
+        """From rows of a source to those that `tick_rows` takes. It raises `BadRow` as `tick` does."""
+        return self._intake[name]
+
     def internal_rows(self, name: str, rows: Iterable[Any]) -> Rows:
         """Rows as `tick` takes them, for `tick_rows`. Raises `BadInput` and `BadRow` as `tick` does."""
         intake = self._intake.get(name)

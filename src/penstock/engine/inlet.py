@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from penstock.io import Batch
     from penstock.io.dead_letter import DeadLetters
     from penstock.pull.edge import Edge
-    from penstock.pull.protocol import AnswerTo
+    from penstock.pull.protocol import AnswerTo, End
     from penstock.pull.stop_once import StopOnce
+
+
+def ignore(_end: End | None, _value: Any = None, /) -> None:
+    """For asks that are not made yet."""
 
 
 @dataclass(eq=False, slots=True)
@@ -20,6 +24,7 @@ class Inlet:
     """One source of a running flow.
 
     readers: the names of the given sinks that its rows can reach.
+    came:    what the ask is answered by.
     asked:   an ask pends. batch: what came, for the next tick.
     ended:   nothing more will come of it, by itself. unwanted: because the flow has stopped it.
     """
@@ -31,6 +36,7 @@ class Inlet:
     bounded: bool
     positions: MutableMapping[Any, Any] | None
     dead_letters: DeadLetters | None
+    came: AnswerTo = ignore
     asked: bool = False
     batch: Batch | None = None
     ended: bool = False
@@ -39,13 +45,19 @@ class Inlet:
 
 @dataclass(eq=False, slots=True)
 class Outlet:
-    """One given sink of a running flow. ask: what it asks with, while it waits. left: it has enough."""
+    """One given sink of a running flow.
+
+    at_once: its two steps may be one. ask: what it asks with, while it waits. left: it has enough.
+    rows:    what it is to be given when the tick is committed, where that is one step.
+    """
 
     name: str
-    edge: Edge
     append: bool
+    at_once: bool
+    edge: Edge = field(init=False)
     ask: AnswerTo | None = None
     left: bool = False
+    rows: list[tuple[Any, ...]] | None = None
 
 
 def readers_of(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:

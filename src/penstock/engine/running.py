@@ -12,7 +12,8 @@ but to wait: all of those that answer at once, and of the others those that have
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     from penstock.state.directory import DirectoryState
 
 Rows = list[tuple[Any, ...]]
+_NONE: AbstractSet[str] = frozenset()
 
 
 class Running:
     """See the module's text.
 
-    totals: ticks, rows taken, rows set aside, changes given to sinks.
+    ticks, rows_in, set_aside, changes_out: so far, as in `RunResult`.
     """
 
     def __init__(
@@ -55,8 +57,9 @@ class Running:
         self._begins = begins
         self._end = end
         self._on_tick = on_tick
-        self.totals = [0, 0, 0, 0]
+        self.ticks = self.rows_in = self.set_aside = self.changes_out = 0
         self._inlets: Sequence[Inlet] = ()
+        self._lettered: Sequence[Inlet] = ()  # that set rows aside
         self._outlets: Sequence[Outlet] = ()
         self._waits = 0  # inlets that were asked and have not answered
         self._resting = False  # `at_rest` will call
@@ -64,11 +67,18 @@ class Running:
         self._next: Callable[[], object] | None = self._gather  # when no outlet is busy
         self._gathering = False
         self._ending = False
+        self._some_ended = False
+        self._done = 0, 0, 0  # of the tick at work: rows taken, rows set aside, changes
         self._began: float | None = None
 
     def connect(self, inlets: Sequence[Inlet], outlets: Sequence[Outlet]) -> None:
         """Called once, before anything asks. Without sinks the flow asks by itself."""
         self._inlets = inlets
+        for inlet in inlets:
+            inlet.came = partial(self._came, inlet)
+        self._lettered = [inlet for inlet in inlets if inlet.dead_letters is not None]
+        if self._state is None and len(outlets) == 1 and not self._lettered:
+            outlets[0].at_once = True  # nothing has to happen together with it
         self._outlets = outlets
         self._busy = len(outlets)
         if not outlets:
@@ -85,8 +95,10 @@ class Running:
         elif self._module.failure is None:
             outlet.ask = answer
             self._busy -= 1
-            if not self._busy:
-                self._go_on()
+            if not self._busy and self._next is not None:
+                # Emptied first: what Ctrl-C interrupts is not gone on with.
+                then, self._next = self._next, None
+                then()
 
     def _leave(self, outlet: Outlet, answer: AnswerTo) -> None:
         """A sink has enough: stop the sources that nobody else reads."""
@@ -107,22 +119,9 @@ class Running:
             self._go_on()
 
     def _go_on(self) -> None:
-        # Emptied first: what Ctrl-C interrupts is not gone on with.
         then, self._next = self._next, None
         if then is not None:
             then()
-
-    def _answer(self, step: Callable[[Outlet], Prepare | Publish], then: Callable[[], object]) -> None:
-        """Give each sink its step, and go on when all have done it."""
-        self._next = then
-        for outlet in self._outlets:
-            if not outlet.left:
-                assert outlet.ask is not None
-                ask, outlet.ask = outlet.ask, None
-                self._busy += 1
-                ask(None, step(outlet))
-        if not self._busy:
-            self._go_on()
 
     # -- sources --------------------------------------------------------------------------------
 
@@ -132,39 +131,39 @@ class Running:
             self._stop()
             return
         self._gathering = True
-        self._began = time.perf_counter()
+        if self._on_tick is not None:
+            self._began = time.perf_counter()
         for inlet in self._inlets:
             if not (inlet.asked or inlet.ended or inlet.batch is not None):
                 inlet.asked = True
                 self._waits += 1
-                inlet.edge(None, partial(self._came, inlet))
-        if self._waits:
-            self._look_at_rest()
-        else:
+                inlet.edge(None, inlet.came)
+        if not self._waits:
             self._module.enter(self._look)
+        elif not self._resting:
+            self._look_at_rest()
 
     def _came(self, inlet: Inlet, end: End | None, batch: Any = None, /) -> None:
         """What a source answers."""
         inlet.asked = False
         self._waits -= 1
-        if isinstance(end, Exception):
+        if end is None:
+            inlet.batch = batch
+        elif end is True:
+            inlet.ended = self._some_ended = True
+        else:
             self._module.crash(end)
             return
-        if end:
-            inlet.ended = True
-        else:
-            inlet.batch = batch
-        if self._began is None:
+        if self._began is None and self._on_tick is not None:
             self._began = time.perf_counter()
         if not self._waits:
             self._look()
-        else:
+        elif not self._resting:
             self._look_at_rest()
 
     def _look_at_rest(self) -> None:
-        if not self._resting:
-            self._resting = True
-            self._runtime.at_rest(self._module.guard, self._rests)
+        self._resting = True
+        self._runtime.at_rest(self._module.guard, self._rests)
 
     def _rests(self) -> None:
         self._resting = False
@@ -175,17 +174,20 @@ class Running:
         if not self._gathering or (self._waits and any(i.bounded and i.asked for i in self._inlets)):
             return
         taken = [inlet for inlet in self._inlets if inlet.batch is not None]
-        ended = self._ended() if self._end else ()
-        pending = self._engine.pending
-        all_ended = not self._waits and not taken
-        if taken or ended or pending or (all_ended and self._begins and self._engine.ticks == 0):
+        ended = self._ended() if self._some_ended and self._end else _NONE
+        if taken or ended or self._engine.pending or self._must_begin:
             self._gathering = False
             self._tick(taken, ended)
-        elif all_ended:
-            self._stop()
-        else:
+        elif self._waits:
             self._began = None
             self._watch_interrupt()
+        else:
+            self._stop()
+
+    @property
+    def _must_begin(self) -> bool:
+        """Whether the run ends before its first tick, in which an operator has something to say."""
+        return self._begins and not self._waits and self._engine.ticks == 0
 
     def _ended(self) -> set[str]:
         """The sources that end with this tick, for operators that wait for it."""
@@ -196,58 +198,82 @@ class Running:
 
     # -- a tick ---------------------------------------------------------------------------------
 
-    def _tick(self, taken: Sequence[Inlet], ended: Any) -> None:
-        rows = {inlet.name: inlet.batch.rows for inlet in taken if inlet.batch is not None}
+    def _tick(self, taken: Sequence[Inlet], ended: AbstractSet[str]) -> None:
+        rows: dict[str, Rows] = {}
+        took = set_aside = given = 0
+        for inlet in taken:
+            batch = inlet.batch
+            assert batch is not None
+            rows[inlet.name] = batch.rows
+            took += len(batch.rows)
+            set_aside += len(batch.bad)
         outputs = self._engine.tick_rows(rows, ended=ended)
-        tick = self._engine.ticks
-        took, set_aside = self._note(tick, taken)
-        given = sum([len(outputs.get(outlet.name, ())) for outlet in self._outlets])
-        done = partial(self._done, tick, took, set_aside, given)
-        if self._state is None and len(self._outlets) == 1 and not set_aside:
-            self._answer(partial(_prepare, tick, outputs, True), done)
-        else:
-            self._answer(partial(_prepare, tick, outputs, False), partial(self._commit, tick, done))
+        self._note(taken)
+        self._next = self._commit
+        for outlet in self._outlets:
+            made = outputs.get(outlet.name)
+            if made is None:
+                made = []
+            given += len(made)
+            if outlet.append:
+                made = [(*row, 1) for row in made]
+            if outlet.at_once:
+                outlet.rows = made
+            elif outlet.ask is not None:
+                self._answer(outlet, Prepare(self._engine.ticks, made))
+        self._done = took, set_aside, given
+        if not self._busy:
+            self._go_on()
 
-    def _note(self, tick: int, taken: Sequence[Inlet]) -> tuple[int, int]:
-        """Take the batches: positions, and what was set aside. How many rows of each there are."""
-        took = set_aside = 0
+    def _note(self, taken: Sequence[Inlet]) -> None:
+        """The batches were taken: note positions, and what was set aside."""
         for inlet in taken:
             batch, inlet.batch = inlet.batch, None
             assert batch is not None
-            took += len(batch.rows)
-            if inlet.positions is not None:
+            if inlet.positions is not None and batch.positions is not None:
                 for name, position in batch.positions.items():
                     inlet.positions[name] = position
-            if batch.bad:
-                set_aside += len(batch.bad)
-                if inlet.dead_letters is not None:
-                    inlet.dead_letters.prepare(tick, batch.bad)
-        return took, set_aside
+            if batch.bad and inlet.dead_letters is not None:
+                inlet.dead_letters.prepare(self._engine.ticks, batch.bad)
 
-    def _commit(self, tick: int, done: Callable[[], object]) -> None:
+    def _commit(self) -> None:
+        tick = self._engine.ticks
         if self._state is not None:
             committed = self._state.commit(positions={})
             assert committed == tick, "engine and checkpoint count alike"
-        for inlet in self._inlets:
-            if inlet.dead_letters is not None:
-                inlet.dead_letters.publish(tick)
-        self._answer(lambda _outlet: Publish(tick), done)
+        self._next = self._tell
+        for outlet in self._outlets:
+            rows, outlet.rows = outlet.rows, None
+            if outlet.ask is not None:
+                self._answer(outlet, Publish(tick) if rows is None else Prepare(tick, rows, True))
+        for inlet in self._lettered:
+            assert inlet.dead_letters is not None
+            inlet.dead_letters.publish(tick)
+        if not self._busy:
+            self._go_on()
 
-    def _done(self, tick: int, took: int, set_aside: int, given: int) -> None:
-        totals = self.totals
-        totals[0] += 1
-        totals[1] += took
-        totals[2] += set_aside
-        totals[3] += given
+    def _answer(self, outlet: Outlet, step: Prepare | Publish) -> None:
+        ask, outlet.ask = outlet.ask, None
+        assert ask is not None
+        self._busy += 1
+        ask(None, step)
+
+    def _tell(self) -> None:
+        """The tick is over."""
+        took, set_aside, given = self._done
+        self.ticks += 1
+        self.rows_in += took
+        self.set_aside += set_aside
+        self.changes_out += given
         if self._on_tick is not None:
             assert self._began is not None
             seconds = time.perf_counter() - self._began
-            self._on_tick(Progress(tick, took, set_aside, given, seconds))
-        self._next = self._gather
+            self._on_tick(Progress(self._engine.ticks, took, set_aside, given, seconds))
         if self._runtime.has_loop:
+            self._next = self._gather
             self._module.later(0, self._go_on)  # the turn of the loop's other tasks
         else:
-            self._go_on()
+            self._gather()
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -290,8 +316,3 @@ class Running:
         """Hear of a signal while the event loop waits."""
         if self._interrupt is not None and self._runtime.has_loop:
             self._runtime.loop.add_reader(self._interrupt.woken, self._module.enter, self.stop)
-
-
-def _prepare(tick: int, outputs: Mapping[str, Rows], alone: bool, outlet: Outlet) -> Prepare:
-    rows = outputs.get(outlet.name, [])
-    return Prepare(tick, [(*row, 1) for row in rows] if outlet.append else rows, alone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,11 +101,8 @@ class Started:
         )  # fmt: skip
 
     def _outlet(self, module: Module, sink: OpenSink) -> Outlet:
-        def read(abort: Any, answer: Any) -> None:
-            self._running.read(outlet, abort, answer)
-
-        edge = Edge(module, read, linear=True)
-        outlet = Outlet(sink.name, edge, sink.append)
+        outlet = Outlet(sink.name, sink.append, sink.only_holds)
+        edge = outlet.edge = Edge(module, partial(self._running.read, outlet), linear=True)
         self._modules[sink.name] = self._named(
             f"sink {sink.name}", lambda: sink.stream.open_in(self._run, edge)
         )
@@ -147,7 +145,16 @@ class Started:
     def _result(self) -> RunResult:
         stopped_by = None if self._interrupt is None else self._interrupt.signal
         results = {s.name: self._run.results[self._modules[s.name]] for s in self._sinks if s.has_result}
-        return RunResult(self._engine.ticks, *self._running.totals, stopped_by=stopped_by, results=results)
+        done = self._running
+        return RunResult(
+            self._engine.ticks,
+            done.ticks,
+            done.rows_in,
+            done.set_aside,
+            done.changes_out,
+            stopped_by,
+            results,
+        )
 
 
 def _open_state(

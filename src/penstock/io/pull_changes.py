@@ -28,6 +28,11 @@ class Handover:
         self._tick = 0  # whose changes are ready
         self._prepared: Rows = []
 
+    @property
+    def only_holds(self) -> bool:
+        """As `Writer.only_holds`."""
+        return self._spool is None
+
     def recover(self, tick: int) -> None:
         """Called once, first: `tick` is the last committed one, 0 for a new run."""
         if self._spool is not None:
@@ -47,7 +52,7 @@ class Handover:
         if self._spool is not None:
             self._spool.keep(step.tick, step.rows)
         self._prepared = step.rows
-        if step.alone:
+        if step.publish:
             self._show(step.tick, step.rows)
 
     def _show(self, tick: int, rows: Rows) -> None:
@@ -100,7 +105,7 @@ class _Changes:
                 self._asks.popleft()[0](end)
             return
         self._handover.take(step)
-        if isinstance(step, Prepare) and not step.alone:
+        if isinstance(step, Prepare) and not step.publish:
             self._waits = True
             self._edge(None, self._got)
         else:

@@ -23,12 +23,12 @@ Rows = list[tuple[Any, ...]]
 class Prepare(NamedTuple):
     """Write the changes of a tick down, where nobody looks. Rows have their weight last.
 
-    alone: nobody else has a say in this tick, so it may be published at once; no `Publish` follows.
+    publish: show them at once, too; no `Publish` follows.
     """
 
     tick: int
     rows: Rows
-    alone: bool = False
+    publish: bool = False
 
 
 class Publish(NamedTuple):
@@ -50,7 +50,7 @@ def written_by(name: str, writer: Writer, close: Once) -> Sink:
                     writer.publish(step.tick)
                 else:
                     writer.prepare(step.tick, step.rows)
-                    if step.alone:
+                    if step.publish:
                         writer.publish(step.tick)
                 edge(None, got)
             elif end is True:

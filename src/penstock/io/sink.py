@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
@@ -50,7 +50,12 @@ class Drain:
 
 
 class Writer(ABC):
-    """See the module's text. One thread; `close` is called once, whatever happened."""
+    """See the module's text. One thread; `close` is called once, whatever happened.
+
+    only_holds: `prepare` does nothing that can fail, so both steps may be made when it is time to publish.
+    """
+
+    only_holds: ClassVar[bool] = False
 
     @abstractmethod
     def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None: ...

@@ -83,7 +83,7 @@ class Batch:
 
     rows: list[tuple[Any, ...]]
     bad: list[BadRecord] = field(default_factory=list[BadRecord])
-    positions: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
+    positions: Mapping[Any, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,8 @@ def spooled(drain: Drain, deliver: Deliver) -> Writer:
 
 
 class Held(Writer):
+    only_holds = True
+
     def __init__(self, deliver: Deliver) -> None:
         self._deliver = deliver
         self._held: tuple[int, Rows] | None = None
@@ -87,6 +89,8 @@ class Held(Writer):
 
 
 class SpoolWriter(Held):
+    only_holds = False
+
     def __init__(self, deliver: Deliver, spool: Spool) -> None:
         super().__init__(deliver)
         self._spool = spool
