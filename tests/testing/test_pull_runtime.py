@@ -259,3 +259,11 @@ def test_an_end_that_is_not_confirmed_is_an_error_in_virtual_time() -> None:
         run = pull(Source.of("silent", open), reference_sink(SinkCase(stops_after=0))).start(runtime)
         with pytest.raises(EndNotConfirmed):
             run.result()
+
+
+def test_a_run_that_has_finished_leaves_no_timer_in_its_loop() -> None:
+    with VirtualRuntime() as runtime:
+        sink = SinkCase(stops_after=1)
+        run = pull(values([1, 2, 3]), async_map(sleepy), reference_sink(sink)).start(runtime)
+        assert run.result().end is True
+        assert runtime.time == 3600.0

@@ -137,6 +137,8 @@ class Run:
 
     def _finish(self) -> None:
         self.finished = True
+        if self._timer is not None:
+            self._timer.cancel()
         for listener in self._listeners:
             listener(self)
 

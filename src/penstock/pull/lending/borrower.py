@@ -44,6 +44,7 @@ class Borrower:
         self.loan = loan
         self._lending = lending
         self._piece = piece
+        self._lends: list[Edge] = []
         self.run = Run(lending.module.run.runtime, window=window)
         loan.borrower = self
 
@@ -65,7 +66,9 @@ class Borrower:
         if not self.run.finished:
             self.run.stop(cause)
 
-    def _open(self, _module: Module) -> Read:
+    def _open(self, module: Module) -> Read:
+        self._lends = module.outputs
+
         def read(abort: End | None, answer: AnswerTo) -> None:
             if abort is None:
                 self._lending.ask(self, answer)
@@ -81,6 +84,10 @@ class Borrower:
                 self._lending.answer(self, result)
 
         def over(end: End) -> None:
+            self._lending.returned(self)
+            # It may have ended without a word upstream: nothing that it reads is of use any more.
+            for lent in self._lends:
+                lent.finish(end)
             if end is True:
                 module.done()
             else:

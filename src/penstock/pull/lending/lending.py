@@ -95,14 +95,18 @@ class Lending:
         borrower.loan.answered += 1
         self._go_on()
 
-    def closed(self, borrower: Borrower, error: Exception | None) -> None:
-        """A borrower has ended: what it has not answered is lent to others."""
-        borrower.loan.over = True
-        borrower.loan.error = error
-        self._borrowers.pop(borrower, None)
+    def returned(self, borrower: Borrower) -> None:
+        """A borrower has given its last result: what it has not answered is lent to others."""
         self.forget(borrower)
         self.ledger.take_back(borrower)
         self._go_on()
+
+    def closed(self, borrower: Borrower, error: Exception | None) -> None:
+        """A borrower has ended."""
+        borrower.loan.over = True
+        borrower.loan.error = error
+        self._borrowers.pop(borrower, None)
+        self.returned(borrower)
 
     # -- what follows ---------------------------------------------------------------------------
 
