@@ -202,7 +202,12 @@ def test_an_ask_that_waits_gets_the_room_that_an_earlier_one_did_not_need() -> N
     inside = limit(Duplex(manual.source, hand.sink), 3)
     one_at_a_time = transformer(lambda upstream: upstream)
     pull(values(range(9)), one_at_a_time, inside, collect()).start()
-    assert hand.edge is not None
-    for _ in range(2):
-        hand.edge.batch(3, lambda _end, values=None, /: found.append(values))
+
+    def ask_twice_at_once() -> None:
+        for _ in range(2):
+            assert hand.edge is not None
+            hand.edge.batch(3, lambda _end, values=None, /: found.append(values))
+
+    assert hand.module is not None
+    hand.module.enter(ask_twice_at_once)
     assert found == [[0], [1]]
