@@ -4,6 +4,8 @@ All are frozen data; both engines take the same ones. Nothing here imports an
 engine, and nothing heavy is imported before a source or sink is opened.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from penstock.io.call import Call
 from penstock.io.changelog import Changelog
 from penstock.io.csv_files import CsvFiles
@@ -17,6 +19,19 @@ from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, Source, ope
 from penstock.io.table_files import TableFiles
 from penstock.io.uri import parse_sink, parse_source
 from penstock.io.wall_clock import WallClock
+
+if TYPE_CHECKING:
+    from penstock.io.rows_of import rows_of
+
+
+def __getattr__(name: str) -> Any:
+    # Tasks on Spark import this package, and no pull-streams.
+    if name == "rows_of":
+        from penstock.io.rows_of import rows_of
+
+        return rows_of
+    raise AttributeError(f"module 'penstock.io' has no attribute {name!r}")
+
 
 __all__ = [
     "DONE",
@@ -42,4 +57,5 @@ __all__ = [
     "open_source",
     "parse_sink",
     "parse_source",
+    "rows_of",
 ]

@@ -64,10 +64,12 @@ def batches_of(
     Reads when it is asked, and not before. Where there is nothing now, the answer comes when there
     is. It is done when the reader is; a stop, too, closes the reader before it is confirmed.
     """
-    return Source.of(name, lambda module: _Reading(module, reader, limit, close, ahead).read, linear=True)
+    return Source.of(name, lambda module: Reading(module, reader, limit, close, ahead).read, linear=True)
 
 
-class _Reading:
+class Reading:
+    """One run of such a source."""
+
     def __init__(
         self, module: Module, reader: Reader, limit: int | None, close: Once, ahead: Ahead | None
     ) -> None:

@@ -1,0 +1,74 @@
+"""rows_of: a source of `penstock.io` in a pipeline of its own, without a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock.expr.rows import from_user, schema_of, to_user
+from penstock.expr.types import Schema
+from penstock.io.dead_letter import DeadLetters
+from penstock.io.files import Files
+from penstock.io.once import Once
+from penstock.io.pull_source import Reading
+from penstock.io.source import Batch, Feed, open_source
+from penstock.pull import Source, Transformer, pull
+from penstock.pull.module import Module
+from penstock.pull.pieces import Kernel
+from penstock.pull.protocol import Read
+
+
+def rows_of(
+    source: Any, rows: Any, *, name: str = "rows", follow: bool = False, read_rows: int = 1000
+) -> Source:
+    """The rows of a source of `penstock.io`, as objects of their class `rows`, in order.
+
+    name:      the source in errors and in the names of dead letters.
+    follow:    look for new files for ever.
+    read_rows: how many rows are read at once at most, and may wait to be asked for.
+
+    Opened when the pipeline runs, anew in each run; a stop closes it before it is confirmed. Rows
+    that cannot be read go to the source's `dead_letter` folder, if it has one: a file for each part read.
+
+    >>> from datetime import datetime
+    >>> from penstock.io import WallClock
+    >>> from penstock.pull import collect, map, pull, take
+    >>> pull(rows_of(WallClock("1s"), datetime), take(1), map(lambda at: at.microsecond), collect()).run()
+    [0]
+
+    Raises `UnknownRowType` for a class that is no row type. The pipeline fails with `BadRow` and
+    `UnreadableSource`, and with `BadInput` for what is no source.
+    """
+    schema = schema_of(rows)
+    letters = None
+    if isinstance(source, Files) and source.dead_letter is not None:
+        letters = DeadLetters(name, Path(source.dead_letter), durable=False)
+
+    def open(module: Module) -> Read:
+        convert = from_user(schema, what=f"source {name!r}")
+        reader = open_source(source, Feed(name, schema, follow=follow, from_user=convert))
+        return Reading(module, reader, read_rows, Once(reader.close), None).read
+
+    return pull(Source.of("rows_of", open, linear=True), _unpacked(schema, letters))
+
+
+def _unpacked(schema: Schema, letters: DeadLetters | None) -> Transformer:
+    """From batches to the user's rows; bad ones are set aside."""
+    user = to_user(schema)
+
+    def kernel() -> Kernel:
+        number = 0
+
+        def rows(batches: Iterable[Batch]) -> Iterator[Any]:
+            nonlocal number
+            for batch in batches:
+                number += 1
+                if letters is not None:
+                    letters.prepare(number, batch.bad)
+                    letters.publish(number)
+                yield from map(user, batch.rows)
+
+        return rows
+
+    return Transformer.of_kernel("rows_of", kernel)
