@@ -208,7 +208,11 @@ class Runtime:
             self.enter(call, *args)
 
         def resume(call: Callable[..., object], *args: Any) -> None:
-            loop.call_soon_threadsafe(arrive, call, args)
+            try:
+                loop.call_soon_threadsafe(arrive, call, args)
+            except RuntimeError:
+                if not loop.is_closed():  # else nobody waits for the thread any more
+                    raise
 
         return resume
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import operator
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
-from penstock.pull import collect, paramap, pull, take, tap, values
+from penstock.errors import EndNotConfirmed
+from penstock.pull import Pipeline, async_map, collect, paramap, pull, take, tap, values
 from tests.pull.core.modules import Hand
 
 
@@ -114,3 +116,41 @@ def test_what_ends_the_thread_ends_the_program() -> None:
 
     with pytest.raises(SystemExit):
         pull(values([1]), paramap(leave, width=1), collect()).run()
+
+
+def test_a_call_that_returns_when_nobody_waits_harms_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    let_go = threading.Event()
+
+    def call(x: int) -> int:
+        assert let_go.wait(30)
+        return x
+
+    hand = Hand()
+    run = pull(values([1]), paramap(call, width=1), hand.sink).start(confirm_within=0.01)
+    hand.request("ask")
+    assert hand.module is not None
+    hand.module.enter(hand.module.done)
+    with pytest.raises(EndNotConfirmed):
+        run.wait()
+    let_go.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("paramap"):
+            thread.join(30)
+    assert caplog.records == []
+
+
+def test_beside_other_tasks_of_an_event_loop() -> None:
+    async def both() -> list[list[int]]:
+        async def plus_one(x: int) -> int:
+            await asyncio.sleep(0)
+            return x + 1
+
+        pipeline = pull(values(range(9)), async_map(plus_one, 2), paramap(operator.neg, 2), collect())
+        return list(await asyncio.gather(pipeline_result(pipeline), pipeline_result(pipeline)))
+
+    async def pipeline_result(pipeline: Pipeline) -> list[int]:
+        return await pipeline
+
+    assert asyncio.run(both()) == [[*range(-1, -10, -1)]] * 2
