@@ -61,7 +61,7 @@ class Trial:
         for profile in profiles:
             for violation in check(trace, profile, one_to_one=one_to_one):
                 if violation.rule.rpartition(".")[2] not in except_for:
-                    self.break_(violation.rule, f"{violation} ({violation.sentence})")
+                    self.break_(violation.rule, f"{violation.sentence}\n  {violation}")
 
     def judge_run(self) -> None:
         """Whether it has finished, and left nothing behind."""
