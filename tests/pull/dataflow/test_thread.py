@@ -160,7 +160,7 @@ def test_threads_of_a_module_that_has_ended_are_closed() -> None:
     assert sorted(closed) == ["beside", "thread"]
 
 
-def test_a_million_synchronous_values_take_no_stack_and_leave_no_threads() -> None:
+def test_synchronous_values_take_no_stack() -> None:
     total = 0
 
     def add(value: int) -> bool:

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from penstock.pull.run import Run
 
 
-def probe(recorder: Recorder) -> Transformer:
+def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
     """Record an edge: `pull(source, probe(recorder), sink)`. It is no module.
 
     A request is recorded when upstream can read it, an answer when upstream binds it.
+    below: a request when downstream makes it, and an answer when that is bound for downstream.
     With `stop_at_once`, a module upstream that binds a value out of order, after an end
     or to an abort fails with `ProtocolBroken`; a second answer is `AlreadyBound` without a probe.
 
@@ -40,11 +41,15 @@ def probe(recorder: Recorder) -> Transformer:
     D:ask1 U:ans1=value(7) D:ask2 U:ans2=done
     """
 
-    def above(_run: Run, edge: Edge) -> Edge:
-        edge.seen_above = _Watcher(recorder, edge, "D", "U")
+    def mark(_run: Run, edge: Edge) -> Edge:
+        watcher = _Watcher(recorder, edge, "D", "U")
+        if below:
+            edge.seen_below = watcher
+        else:
+            edge.seen_above = watcher
         return edge
 
-    return Transformer("probe", Place.of_caller(), (above,))
+    return Transformer("probe", Place.of_caller(), (mark,))
 
 
 def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
