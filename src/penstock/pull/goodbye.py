@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.errors import Place
 from penstock.pull.edge import Edge
+from penstock.pull.kinds import only
 from penstock.pull.module import Module
 from penstock.pull.pieces import Duplex, Sink, Source, TransformerPart
 from penstock.pull.protocol import AnswerTo, End, Read
@@ -26,6 +27,7 @@ def goodbye(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     >>> pull(here, there, here).run()
     ['z']
     """
+    only(Duplex, "goodbye", [duplex])
     owner = object()
     place = Place.of_caller()
 

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.errors import AlreadyUsed, Place
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
+from penstock.pull.options import whole
 from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 
@@ -29,6 +30,7 @@ def pair(*, width: int = 0, name: str = "pair") -> Duplex:
     >>> pull(values([1, 2]), pair(), collect()).run()
     [1, 2]
     """
+    whole("pair", "width", width, least=0)
     place = Place.of_caller()
     owner = object()
 

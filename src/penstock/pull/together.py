@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.pull.kinds import only
 from penstock.pull.pipeline import Pipeline
 
 
@@ -16,5 +17,6 @@ def together(*pipelines: Pipeline) -> Pipeline:
     >>> together(pull(values("ab"), collect()), pull(values([1]), collect())).run()
     (['a', 'b'], [1])
     """
-    segments = (segment for pipeline in pipelines for segment in pipeline.segments)
+    complete = only(Pipeline, "together", pipelines)
+    segments = (segment for pipeline in complete for segment in pipeline.segments)
     return Pipeline(tuple(segments), results_of_all=True)

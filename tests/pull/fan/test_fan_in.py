@@ -8,8 +8,24 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, BadOption, NotSorted
-from penstock.pull import Sink, Source, collect, error, many, map, merge, pull, sorted_merge, take, values
+from penstock.errors import AlreadyUsed, BadOption, NotComposable, NotSorted
+from penstock.pull import (
+    Sink,
+    Source,
+    collect,
+    error,
+    fork,
+    goodbye,
+    many,
+    map,
+    merge,
+    pull,
+    sorted_merge,
+    take,
+    tee,
+    together,
+    values,
+)
 from penstock.testing import VirtualRuntime, reference_source
 from tests.pull.core.modules import Hand, Manual, delay
 
@@ -277,6 +293,26 @@ def test_an_error_of_the_only_input_comes_after_its_values() -> None:
     with pytest.raises(Failure, match="end"):
         run.result()
     assert run.partial == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda thing: merge(values(), thing),
+        lambda thing: sorted_merge(values(), thing),
+        lambda thing: many([values(), thing]),
+        lambda thing: many(open_ended=True).add(thing),
+        lambda thing: tee(thing),
+        lambda thing: fork(thing, bool),
+        lambda thing: together(thing),
+        lambda thing: goodbye(thing),
+    ],
+)
+@pytest.mark.parametrize("thing", [[1, 2], None, collect(), map(abs)])
+def test_what_is_of_the_wrong_kind_is_named_where_it_is_written(build: Any, thing: Any) -> None:
+    with pytest.raises(NotComposable) as raised:
+        build(thing)
+    assert raised.value.where[0].place.file == __file__
 
 
 def test_pieces_of_pieces() -> None:

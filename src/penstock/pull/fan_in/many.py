@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.errors import AlreadyUsed, Place
 from penstock.pull.fan_in.joined import Joined
+from penstock.pull.kinds import only
 from penstock.pull.module import Module
 from penstock.pull.pieces import Source, SourcePart
 from penstock.pull.protocol import BatchRead
@@ -25,7 +26,7 @@ def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
     ['a', 'b', 'd', 'c', 'e']
     """
     place = Place.of_caller()
-    door = _Door(tuple(sources), open_ended)
+    door = _Door(only(Source, "many", sources), open_ended)
     return Many(SourcePart("many", place, door.open, batches=True), door)
 
 
@@ -50,7 +51,7 @@ class Many(Source):
 
     def add(self, source: Source) -> None:
         """One more source, from now on. Raises `AlreadyUsed` after `cap`, and without `open_ended`."""
-        self._door.add(source)
+        self._door.add(*only(Source, "add", [source]))
 
     def cap(self) -> None:
         """No source will be added: it ends with those it has. Later calls do nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.pull.fan_in.joined import Joined
+from penstock.pull.kinds import only
 from penstock.pull.pieces import Source
 
 
@@ -21,4 +22,5 @@ def merge(*sources: Source) -> Source:
     >>> pull(merge(values("ace"), values("bd")), collect()).run()
     ['a', 'b', 'c', 'd', 'e']
     """
+    only(Source, "merge", sources)
     return Source.of("merge", lambda module: Joined(module, sources).read, batches=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from penstock.errors import BadOption, NotSorted, Place
 from penstock.pull.edge import Edge, when_all
+from penstock.pull.kinds import only
 from penstock.pull.module import Module
 from penstock.pull.pieces import Source
 from penstock.pull.protocol import AnswerTo, End
@@ -37,6 +38,7 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
     [1, 2, 3, 4, 4, 6]
     """
     place = Place.of_caller()
+    only(Source, "sorted_merge", sources)
     if equal not in ("both", "left", "right"):
         raise BadOption(
             f"sorted_merge() cannot work with equal={equal!r}",

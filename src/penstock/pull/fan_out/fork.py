@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.errors import BadOption, Place, UnknownPort
 from penstock.pull.fan_out.hub import branches
+from penstock.pull.kinds import only
 from penstock.pull.options import whole
 from penstock.pull.pieces import Source
 
@@ -35,6 +36,7 @@ def fork(
     ([1, 3], [0, 2, 4])
     """
     place = Place.of_caller()
+    only(Source, "fork", [source])
     if ahead is not None:
         whole("fork", "ahead", ahead, least=0)
     numbers = {key: number for number, key in enumerate(keys)}

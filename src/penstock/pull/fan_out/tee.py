@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.errors import Place
 from penstock.pull.fan_out.hub import branches
+from penstock.pull.kinds import only
 from penstock.pull.options import whole
 from penstock.pull.pieces import Source
 
@@ -27,6 +28,7 @@ def tee(source: Source, count: int = 2, *, ahead: int | None = 0) -> tuple[Sourc
     >>> together(pull(plain, collect()), pull(squares, map(lambda x: x * x), collect())).run()
     ([1, 2, 3], [1, 4, 9])
     """
+    only(Source, "tee", [source])
     whole("tee", "count", count, least=1)
     if ahead is not None:
         whole("tee", "ahead", ahead, least=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.pull.options import whole
 from penstock.pull.pieces import Transformer
 from penstock.pull.transformers.flatten import open_flat
 
@@ -20,6 +21,7 @@ def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> Transformer:
     >>> pull(values(["a b", "", "c"]), flat_map(str.split), collect()).run()
     ['a', 'b', 'c']
     """
+    whole("flat_map", "width", width, least=0)
     return Transformer.of(
         "flat_map", lambda module, edge: open_flat(module, edge, function), batches=True, width=width
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
+from penstock.pull.options import whole
 from penstock.pull.pieces import Source, Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End, attach
 from penstock.pull.stop_once import StopOnce
@@ -31,6 +32,7 @@ def flatten(*, width: int = 0) -> Transformer:
     >>> pull(values([[1, 2], values([3]), "four", None, {"x": 5}]), flatten(), collect()).run()
     [1, 2, 3, 'four', 5]
     """
+    whole("flatten", "width", width, least=0)
     return Transformer.of(
         "flatten", lambda module, edge: open_flat(module, edge, _same), batches=True, width=width
     )
