@@ -24,6 +24,7 @@ from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.streams import cat, flatten, merge
 from penstock.pull.dataflow.take import take
 from penstock.pull.dataflow.variable import Variable
+from penstock.pull.dataflow.working import working
 
 __all__ = [
     "DONE",
@@ -70,4 +71,5 @@ __all__ = [
     "take",
     "unique",
     "values",
+    "working",
 ]
