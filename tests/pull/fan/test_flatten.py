@@ -200,6 +200,24 @@ def test_an_inner_error_is_the_end_also_where_upstream_is_asked_for_more() -> No
     assert hand.heard == [("1", cause), ("2", cause)]
 
 
+def test_an_inner_error_is_the_end_also_where_upstream_has_ended_and_more_is_asked() -> None:
+    outer, inner, hand = Manual(), Manual(), Hand()
+    pull(outer.source, flatten(), hand.sink).start()
+    hand.request("1")
+    hand.request("2")
+    outer.answer(0, None, inner.source)
+    outer.answer(1, True)
+    cause = Failure("inner")
+
+    def fail_and_be_asked() -> None:
+        inner.answers[0](cause)
+        hand.request("3")
+
+    assert inner.module is not None
+    inner.module.enter(fail_and_be_asked)
+    assert hand.heard == [("1", cause), ("2", cause), ("3", cause)]
+
+
 def test_an_abort_that_meets_an_inner_error_is_confirmed_with_that_error() -> None:
     outer, inner, hand = Manual(), Manual(), Hand()
     pull(outer.source, flatten(), hand.sink).start()

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from penstock.pull import (
+    Duplex,
     Source,
     Transformer,
     collect,
     flat_map,
     flatten,
     fork,
+    goodbye,
     many,
     map,
     merge,
@@ -97,6 +99,11 @@ SOURCES: dict[str, tuple[Callable[[], Source], Sequence[Any], bool]] = {
     "branches of fork, ahead, merged": (lambda: forked_branches(None), [1, 2, 3], False),
     "pair": (lambda: pull(slow(1, 2), pair()), [1, 2], True),
     "pair behind pair": (lambda: pull(slow(1, 2), pair(), map(abs), pair()), [1, 2], True),
+    "goodbye": (
+        lambda: pull(slow(7), goodbye(Duplex(slow(1, 2), collect()))),
+        [1, 2, "GOODBYE"],
+        True,
+    ),
     "notify that has ended": (heard_and_ended, [], True),
 }
 
