@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import EndNotConfirmed, ForeignAwait, NeverAnswered
+from penstock.errors import AlreadyBound, EndNotConfirmed, ForeignAwait, NeverAnswered
 from penstock.pull import Run
 from penstock.pull.dataflow import (
     Abort,
@@ -17,6 +17,7 @@ from penstock.pull.dataflow import (
     Failed,
     Module,
     Requests,
+    Sink,
     Source,
     Transformer,
     Value,
@@ -134,6 +135,32 @@ def test_what_upstream_fails_with_while_it_closes_is_attached_to_the_first_cause
     with pytest.raises(ValueError, match="refused") as error:
         pull(Source.of("closing badly", closing_badly), drain(refuse)).run()
     assert any("cannot close" in note for note in error.value.__notes__)
+
+
+def test_a_function_that_raises_when_a_variable_is_bound_fails_its_module() -> None:
+    def refuse(_bound: object) -> None:
+        raise ValueError("refused")
+
+    async def by_function(_module: Module, upstream: Edge) -> None:
+        upstream.ask().when_bound(refuse)
+
+    async def at_the_stream(_module: Module, requests: Requests) -> None:
+        requests.rest.when_bound(refuse)
+
+    for pipeline in (
+        pull(values([1]), Sink.of("by function", by_function)),
+        pull(Source.of("at the stream", at_the_stream), collect()),
+    ):
+        with pytest.raises(ValueError, match="refused"):
+            pipeline.run()
+
+
+def test_a_module_that_binds_what_it_asked_for_fails() -> None:
+    async def guesses(module: Module, upstream: Edge) -> None:
+        upstream.ask().bind(Value(8))
+
+    with pytest.raises(AlreadyBound):
+        pull(values([7]), Sink.of("guesses", guesses)).run()
 
 
 def test_threads_of_a_module_that_has_ended_are_closed() -> None:

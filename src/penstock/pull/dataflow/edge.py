@@ -165,7 +165,10 @@ class Edge:
             told = stop_for(_cause(request))
             self.upper.run.stopping(tracked(self))
         told.answer.when_bound(partial(self._answered, pending))
-        self._port.send(told)
+        try:
+            self._port.send(told)
+        except Exception as error:
+            self.upper.crash(error)
 
     def _answered(self, pending: _Pending, answer: Answer) -> None:
         """The module upstream has bound the variable of a request."""
@@ -262,7 +265,12 @@ class Edge:
         self._told = self._told or not isinstance(answer, Value)
         if self.seen_below is not None:
             self.seen_below.answer(pending.index, answer)
-        request.answer.bind(answer)
+        try:
+            request.answer.bind(answer)
+        except Exception as error:
+            if self.lower is None:
+                raise
+            self.lower.crash(error)
 
 
 def _cause(request: Request) -> Ending:
