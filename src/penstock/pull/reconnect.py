@@ -135,9 +135,6 @@ class _Reconnect:
             self._go_on()
             return
         self._asks.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._edge is None or self._edge.ended is not None:
             answer(abort)
         else:

@@ -56,6 +56,11 @@ class Hand:
 
         self.module.enter(self.edge, None, got)
 
+    def stop_reading(self) -> None:
+        """Abort its input, and be still there."""
+        assert self.module is not None
+        self.module.enter(self.edge, True, lambda _end, _value=None: None)
+
     def answer(self, result: Any) -> None:
         """Give the result of the oldest value."""
         assert self.module is not None

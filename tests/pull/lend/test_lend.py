@@ -27,6 +27,8 @@ from penstock.pull import (
 )
 from penstock.pull.checker import check
 from penstock.testing import RandomRuntime, SinkCase, VirtualRuntime, reference_sink, reference_source
+from tests.pull.core.modules import Hand as Reader
+from tests.pull.core.modules import Manual
 from tests.pull.lend.hand import Hand
 
 
@@ -120,6 +122,30 @@ def test_values_of_a_borrower_that_failed_are_lent_again_the_oldest_first() -> N
     assert run.result().values == ["a", "b", "c"]
 
 
+def test_the_oldest_value_is_lent_first_whoever_failed_first() -> None:
+    first, second, other = Hand(), Hand(), Hand()
+    in_flight(first, second, other)
+    first.read()
+    second.read()
+    second.fail(ValueError("E"))
+    first.fail(ValueError("E"))
+    other.read()
+    other.read()
+    assert other.values == [0, 1]
+
+
+def test_a_borrower_that_wants_no_more_is_lent_nothing_that_comes_later() -> None:
+    leaves, other = Hand(), Hand()
+    manual = Manual()
+    lender = lend(leaves.transformer, other.transformer)
+    pull(manual.source, lender, collect()).start()
+    leaves.read()
+    leaves.stop_reading()
+    manual.answer(0, None, "a")
+    other.read()
+    assert other.values == ["a"]
+
+
 @pytest.mark.parametrize("end", [True, ValueError("E")])
 def test_a_borrower_that_ends_early_gives_its_values_back(end: Any) -> None:
     quits, other = Hand(), Hand()
@@ -194,6 +220,7 @@ def test_borrowers_that_wait_get_the_end_when_all_is_answered() -> None:
     assert waits.end is None, "it may get the value of one that fails"
     works.answer("a")
     assert waits.end is True
+    assert waits.stopped is None, "it has its end"
     waits.finish()
     assert run.result() == ["a"]
     assert works.stopped is True
@@ -221,6 +248,25 @@ def test_an_abort_is_confirmed_when_all_borrowers_have_closed() -> None:
     assert str(recorder.trace()) == "D:ask1 D:abort2 U:ans1=done U:ans2=done"
     assert run.finished
     assert check(recorder.trace()) == ()
+
+
+def test_an_abort_after_upstream_has_failed_is_answered_by_its_error() -> None:
+    hand, sink, cause = Hand(), Reader(), ValueError("E")
+    pull(reference_source(1, cause), lend(hand.transformer), sink.sink).start()
+    sink.request("first")
+    sink.request("second")
+    hand.read()
+    hand.read()
+    assert sink.heard == [], "a value is with the borrower"
+    sink.request("stop", True)
+    assert sink.heard == [("first", cause), ("second", cause), ("stop", cause)]
+
+
+def test_borrowers_of_a_run_that_is_given_up_are_told_to_stop() -> None:
+    hand = Hand()
+    with pytest.raises(NeverAnswered):
+        pull(values([1]), lend(hand.transformer), collect()).run()
+    assert hand.stopped is True
 
 
 def test_borrowers_are_told_the_error_of_downstream() -> None:
