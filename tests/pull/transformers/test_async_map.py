@@ -8,7 +8,20 @@ from typing import Any
 import pytest
 
 from penstock.errors import CallCancelled
-from penstock.pull import Run, Source, async_map, collect, map, pull, take, tap, values
+from penstock.pull import (
+    Run,
+    Source,
+    Transformer,
+    async_map,
+    collect,
+    map,
+    pull,
+    take,
+    take_while,
+    tap,
+    throttle,
+    values,
+)
 from penstock.testing.pull import VirtualRuntime
 from tests.pull.core.modules import Hand
 
@@ -234,3 +247,18 @@ def test_a_call_that_was_cancelled_by_somebody_else_fails_the_stream_by_name() -
 def test_what_cannot_be_awaited_fails_the_stream() -> None:
     run, _ = run_for(values([1]), async_map(lambda x: x), collect())
     assert isinstance(run.error, TypeError)
+
+
+@pytest.mark.parametrize("piece", [async_map(wait_a_second, 5), throttle(every=1)])
+@pytest.mark.parametrize("window", [1, 2, 5, 9])
+def test_an_error_of_upstream_behind_what_downstream_wants_does_not_fail_it(
+    piece: Transformer, window: int
+) -> None:
+    def fail_at_two(x: int) -> int:
+        if x == 2:
+            raise ValueError(x)
+        return x
+
+    chain = map(fail_at_two), piece, take_while(lambda x: x < 0, last=True)
+    run, _ = run_for(values(range(9)), *chain, collect(), window=window)
+    assert run.result() == [0]

@@ -63,6 +63,8 @@ class Calls:
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is not None:
+            if isinstance(self._end, Exception) and self._cause is None:
+                self._asks[0](self._end)  # so downstream can tell that closing is not what has failed
             self._asks.clear()
             self._asks.append(answer)
             self._close(abort)

@@ -59,6 +59,8 @@ class _Throttle:
             self._edge(None, self._got)
             return
         self._stopped = True
+        if isinstance(self._end, Exception):
+            self._asks[0](self._end)  # so downstream can tell that closing is not what has failed
         self._asks.clear()
         self._come.clear()
         if self._timer is not None:
