@@ -63,6 +63,15 @@ def _stopping(all: bool) -> Iterator[SinkCase]:
             yield SinkCase(after, by, indicates, waits, concurrency, afterwards)
 
 
+def batching_cases(*, endless: bool = False) -> list[SinkCase]:
+    """Sinks that ask for two values at once. endless: none that never stops."""
+    found = [] if endless else [SinkCase(batch=2)]
+    for after, fails, waits in product((0, 1, 3), (False, True), (True, False)):
+        by: End = SinkError("the sink failed") if fails else True
+        found.append(SinkCase(after, by, waits=waits, batch=2))
+    return found
+
+
 def profiles_for(case: SinkCase, profiles: Collection[Profile]) -> list[Profile]:
     """The profiles by which a module can be judged beside a sink that does this.
 

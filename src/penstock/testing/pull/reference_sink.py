@@ -20,6 +20,7 @@ class SinkCase:
     indicates: whether it expects no confirmation.
     waits:     whether it stops when its asks are answered, or while one more pends.
     concurrency: how many asks pend at once.
+    batch:     values that it asks for at once; more than 1 with one ask at once only.
     afterwards: what it requests when the stream has ended: None asks, True aborts, an exception fails.
     """
 
@@ -29,9 +30,10 @@ class SinkCase:
     waits: bool = True
     concurrency: int = 1
     afterwards: tuple[End | None, ...] = ()
+    batch: int = 1
 
     def __str__(self) -> str:
-        parts = [f"{self.concurrency} at once"]
+        parts = [f"{self.concurrency} at once" if self.batch == 1 else f"{self.batch} in a batch"]
         if self.stops_after is not None:
             how = "abort" if self.by is True else f"error({self.by})"
             how += " indicated" if self.indicates else ""
@@ -93,11 +95,19 @@ class _Reference:
     def start(self) -> None:
         self._go_on()
 
-    def _request(self, abort: End | None) -> None:
+    def _request(self, abort: End | None, most: int = 1) -> None:
         self._requests += 1
         self._open += 1
         self._seen.answers[self._requests] = []
-        self._edge(abort, partial(self._answered, self._requests))
+        if most > 1:
+            self._edge.batch(most, partial(self._answered_batch, self._requests))
+        else:
+            self._edge(abort, partial(self._answered, self._requests))
+
+    def _answered_batch(self, index: int, end: End | None, values: Any = None, /) -> None:
+        if end is None:
+            self._seen.values.extend(values[:-1])
+        self._answered(index, end, None if end is not None else values[-1])
 
     def _answered(self, index: int, end: End | None, value: Any = None, /) -> None:
         seen = self._seen
@@ -121,10 +131,10 @@ class _Reference:
         # Without waiting, one ask more than is taken; with waiting, none.
         most = case.stops_after
         while self._open < case.concurrency and (most is None or len(seen.values) + self._open < most):
-            self._request(None)
+            self._request(None, case.batch if most is None else min(case.batch, most - len(seen.values)))
         if most is not None and len(seen.values) >= most:
             if not case.waits:
-                self._request(None)
+                self._request(None, case.batch)
             self._stop()
 
     def _stop(self) -> None:
