@@ -109,10 +109,10 @@ def test_an_abort_while_it_waits_takes_nothing_and_wakes_others() -> None:
         other.start()
         hand.request("stop", True)
         assert hand.heard == [("one", True), ("stop", True)]
+        await _no_threads()
         items.put(1)
         await asyncio.to_thread(other.join)
         assert got == [1]
-        await _no_threads()
 
     asyncio.run(main())
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, EndNotConfirmed, NotComposable, WrongThread
+from penstock.errors import AlreadyUsed, EndNotConfirmed, NeverAnswered, NotComposable, WrongThread
 from penstock.pull import (
     Duplex,
+    Recorder,
     Sink,
     Source,
     Transformer,
@@ -20,6 +21,7 @@ from penstock.pull import (
     empty,
     map,
     once,
+    probe,
     pull,
     take,
     values,
@@ -83,10 +85,11 @@ def test_each_run_opens_the_source_anew_before_and_after() -> None:
 
 
 def test_batches_go_through() -> None:
-    later = defer()
+    later, recorder = defer(), Recorder()
     run = pull(later, collect(batch=3)).start()
-    later.resolve(count(9))
-    assert run.result() == list(range(10))
+    later.resolve(pull(count(4), probe(recorder)))
+    assert run.result() == list(range(5))
+    assert recorder.trace().texts()[:3] == ("D:ask1*3", "U:ans1=values(0, 1, 2)", "D:ask2*3")
 
 
 def test_it_may_be_resolved_with_a_deferred_source() -> None:
@@ -133,6 +136,15 @@ def test_an_aborted_transformer_stops_upstream_and_ends_downstream(cause: Except
     later.abort(cause)
     assert stops == [cause]
     assert hand.heard == [("one", cause or True)]
+
+
+def test_who_waits_behind_a_deferred_transformer_waits_for_what_stands_before_it() -> None:
+    later = defer(Transformer)
+    run = pull(Manual().source, later, collect()).start()
+    later.resolve(map(str))
+    with pytest.raises(NeverAnswered) as raised:
+        run.result()
+    assert raised.value.modules == ("manual",)
 
 
 def test_transformers_resolved_with_nothing_pass_values_on() -> None:

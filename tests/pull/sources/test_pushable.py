@@ -254,6 +254,23 @@ def test_who_is_cancelled_while_it_waits_has_pushed_nothing() -> None:
     asyncio.run(main())
 
 
+def test_those_that_wait_are_let_in_one_for_each_that_leaves() -> None:
+    async def main() -> None:
+        numbers, hand = pushable(bound=1), Hand()
+        pull(numbers, hand.sink).start()
+        numbers.push(1)
+        waiting = [asyncio.create_task(numbers.pushed(n)) for n in (2, 3, 4)]
+        await asyncio.sleep(0)
+        hand.request("one")
+        await asyncio.wait(waiting[:1])
+        assert numbers.waiting == 1
+        assert [task.done() for task in waiting] == [True, False, False]
+        hand.request("stop", True)
+        assert await asyncio.gather(*waiting) == [True, False, False]
+
+    asyncio.run(main())
+
+
 def test_nothing_overtakes_what_waits_for_room() -> None:
     async def main() -> None:
         numbers, hand = pushable(bound=1), Hand()

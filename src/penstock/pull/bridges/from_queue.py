@@ -13,8 +13,6 @@ from penstock.pull.protocol import AnswerTo, BatchRead, End
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.pull.runtime import Cancellable
-
 _NONE = object()
 
 
@@ -52,20 +50,18 @@ class _Taking:
         self._over = False
         self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._taken: list[Any] = []  # by waiting
-        self._wait: Cancellable | None = None
+        self._waits = False
 
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
             self._asks.clear()
-            if self._wait is not None:
-                self._wait.cancel()
-            answer(abort)
+            answer(abort)  # the task that waits is cancelled when the stream has ended
         else:
             self._asks.append((answer, most))
             self._give()
 
     def _give(self) -> None:
-        while self._asks and self._wait is None:
+        while self._asks and not self._waits:
             answer, most = self._asks[0]
             batch = self._take(most)
             if batch:
@@ -75,7 +71,8 @@ class _Taking:
                 self._asks.popleft()
                 answer(True)
             else:
-                self._wait = self._module.spawn(self._items.filled(), self._filled)
+                self._waits = True
+                self._module.spawn(self._items.filled(), self._filled)
 
     def _take(self, most: int) -> list[Any]:
         batch: list[Any] = []
@@ -90,7 +87,7 @@ class _Taking:
         return batch
 
     def _filled(self, error: Exception | None, taken: list[Any]) -> None:
-        self._wait = None
+        self._waits = False
         if error is not None:
             raise error
         self._taken = taken
