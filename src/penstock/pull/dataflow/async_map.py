@@ -69,7 +69,7 @@ class _Calls:
             self._permits.send(None)
 
     def ask(self, request: Ask) -> None:
-        if self._closing is None:
+        if self._closing is None and not self._failed:  # else the end is certain, and answers it
             reply = self._upstream.ask()
             reply.when_bound(self._hear)
             self._asked.send((request, reply))
