@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,18 @@ from typing import Any
 import pytest
 
 from penstock.errors import EndNotConfirmed, NeverAnswered
-from penstock.pull import Recorder, Source, Transformer, async_map, collect, probe, probe_around, pull, values
+from penstock.pull import (
+    Recorder,
+    Source,
+    Transformer,
+    async_map,
+    collect,
+    probe,
+    probe_around,
+    pull,
+    tap,
+    values,
+)
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.protocol import AnswerTo, End
@@ -108,9 +120,37 @@ def test_a_cancelled_timer_or_task_does_nothing(make: Callable[[], VirtualRuntim
                 wait.cancel()
                 wait.cancel()
 
+        runtime.loop.set_exception_handler(lambda _loop, _context: seen.append("lost"))
         runtime.enter(cancelled_together)
         assert runtime.left == 0
+        gc.collect()
         assert seen == []
+
+
+@every_runtime
+def test_a_timer_that_is_due_may_still_be_cancelled(make: Callable[[], VirtualRuntime]) -> None:
+    with make() as runtime:
+        seen: list[str] = []
+
+        def set_both() -> None:
+            runtime.later(1.0, lambda: late.cancel())
+            late = runtime.later(1.0, seen.append, "late")
+
+        runtime.enter(set_both)
+        assert runtime.time == 1.0
+        assert (runtime.left, seen) == (0, [])
+
+
+@every_runtime
+def test_the_clock_never_goes_back(make: Callable[[], VirtualRuntime]) -> None:
+    with make() as runtime:
+        times: list[float] = []
+        mapped = async_map(sleepy, width=3)
+        run = pull(
+            values(range(1, 6)), waiting(0.7), mapped, tap(lambda _: times.append(runtime.now())), collect()
+        )
+        assert len(run.start(runtime).result()) == 5
+        assert times == sorted(times)
 
 
 @every_runtime

@@ -143,7 +143,7 @@ class VirtualRuntime(Runtime):
         self._turn()
 
     def _due(self, due: float) -> None:
-        self.time = max(self.time, due)
+        self.time = due
         while self._timers and self._timers[0][0] <= self.time:
             self._fire(heapq.heappop(self._timers)[2])
 
