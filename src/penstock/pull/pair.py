@@ -100,18 +100,13 @@ class _Joint:
 
         def answered(end: End | None, values: Any = None, /) -> None:
             answer(end, values)
-            if end is not None:
-                self._over()
+            if end is not None and self._sink is not None:
+                self._sink.done()
 
         if abort is None:
             self._edge.batch(most, answered)
         else:
             self._edge(abort, answered)
-
-    def _over(self) -> None:
-        sink, self._sink = self._sink, None
-        if sink is not None:
-            sink.done()
 
     def _refuse(self, half: str) -> None:
         raise AlreadyUsed(

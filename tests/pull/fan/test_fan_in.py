@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import AlreadyUsed, BadOption, NotComposable, NotSorted
+from penstock.errors import AlreadyUsed, BadOption, NeverAnswered, NotComposable, NotSorted
 from penstock.pull import (
     Sink,
     Source,
@@ -203,6 +203,15 @@ def test_what_is_added_while_it_closes_is_not_opened() -> None:
 def test_an_aborted_open_ended_stream_ends_though_it_is_not_capped() -> None:
     inputs = many([values("abc")], open_ended=True)
     assert pull(inputs, take(2), collect()).run() == ["a", "b"]
+
+
+def test_a_run_that_was_given_up_gets_nothing_more() -> None:
+    inputs = many(open_ended=True)
+    with pytest.raises(NeverAnswered, match="'many'"):
+        pull(inputs, collect()).run()
+    inputs.add(values("a"))
+    inputs.cap()
+    assert pull(inputs, collect()).run() == ["a"]
 
 
 def test_inputs_that_have_ended_are_forgotten() -> None:

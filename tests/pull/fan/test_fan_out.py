@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -77,6 +79,44 @@ def test_with_ahead_a_branch_may_be_so_many_values_behind() -> None:
     second.request("a")
     assert second.heard == [("a", 1)]
     assert upstream.requests == [None, None, None]
+
+
+def test_a_branch_is_ahead_of_what_the_slowest_has_asked_for() -> None:
+    upstream = Manual()
+    first, second = hands(*tee(upstream.source, ahead=1))
+    second.request("a")
+    for name in "abc":
+        first.request(name)
+    assert upstream.requests == [None, None]
+
+
+@pytest.mark.parametrize("split", [tee, evens])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_nothing_is_kept_for_a_branch_that_has_left(split: Any, when: str) -> None:
+    class Number(float):  # which can be weakly referenced
+        pass
+
+    seen: list[weakref.ref[Number]] = []
+
+    def numbered(value: int) -> Number:
+        found = Number(value)
+        seen.append(weakref.ref(found))
+        return found
+
+    upstream = pull(values([2, 1, 4, 3, 6, 5]) if split is evens else values([1, 3, 5]), map(numbered))
+    first, second = hands(*split(upstream, ahead=None))
+    if when == "before":
+        first.request("leave", True)
+    for name in "abc":
+        second.request(name)
+    assert [value for _name, value in second.heard] == [1, 3, 5]
+    second.heard.clear()
+    if when == "after":
+        gc.collect()
+        assert sum(ref() is not None for ref in seen) == 3
+        first.request("leave", True)
+    gc.collect()
+    assert not any(ref() for ref in seen)
 
 
 def test_without_a_bound_one_branch_may_be_read_after_the_other() -> None:
@@ -178,6 +218,19 @@ def test_the_end_reaches_each_branch_after_the_values_before(end: Any) -> None:
     assert first.heard == [("1", "a"), ("2", "b")]
     first.request("3")
     assert first.heard[2:] == [("3", end)]
+
+
+@pytest.mark.parametrize("end", [True, Failure("end")])
+def test_a_branch_that_leaves_after_the_end_upstream_is_confirmed_without_it(end: Any) -> None:
+    upstream = Manual()
+    first, second = hands(*tee(upstream.source, ahead=None))
+    second.request("1")
+    upstream.answer(0, end)
+    assert second.heard == [("1", end)]
+    first.request("leave", True)
+    second.request("leave", True)
+    assert first.heard == [("leave", True)]
+    assert upstream.requests == [None]
 
 
 def test_an_error_upstream_reaches_all_and_is_raised_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import BadOption, NeverAnswered, QueueFull
-from penstock.pull import collect, map, notify, pull, take
+from penstock.pull import collect, map, notify, pull, take, together, values
 from tests.pull.core.modules import Hand
 
 
@@ -77,6 +77,22 @@ def test_a_listener_that_is_too_slow_fails_after_what_waits_for_it_and_no_other_
     assert slow.heard[:2] == [("a", 0), ("b", 1)]
     assert isinstance(slow.heard[2][1], QueueFull)
     assert slow.heard[2][1].bound == 2
+
+
+def test_a_listener_that_was_too_slow_hears_nothing_of_what_was_pushed_at_the_same_time() -> None:
+    news, slow = notify(bound=1), Hand()
+
+    def push(number: int) -> int:
+        for value in (2, 3, 4):
+            news.push(value)
+        news.end()
+        return number
+
+    together(pull(news.listen(), slow.sink), pull(values([1]), map(push), collect())).start()
+    for name in "abc":
+        slow.request(name)
+    assert slow.heard[0] == ("a", 2)
+    assert [type(end) for _name, end in slow.heard[1:]] == [QueueFull, QueueFull]
 
 
 def test_without_a_bound_any_number_waits() -> None:

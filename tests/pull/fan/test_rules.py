@@ -10,6 +10,7 @@ import pytest
 
 from penstock.pull import (
     Duplex,
+    Recorder,
     Source,
     Transformer,
     collect,
@@ -22,12 +23,15 @@ from penstock.pull import (
     merge,
     notify,
     pair,
+    probe,
     pull,
     sorted_merge,
+    take,
     tee,
     values,
 )
-from penstock.testing import check_source, check_transformer, reference_source
+from penstock.pull.checker import check
+from penstock.testing import RandomRuntime, check_source, check_transformer, reference_source
 
 
 def slow(*numbers: int) -> Source:
@@ -139,6 +143,46 @@ def failing(error: Exception) -> Source:
 def test_errors_of_an_input_keep_the_rules_in_every_order(make: Callable[[Exception], Source]) -> None:
     error = ValueError("the input failed")
     check_source(lambda: make(error), end=error)
+
+
+def either(number: int) -> int:
+    return number % 2
+
+
+WATCHED: dict[str, Callable[[Source, Source], Source]] = {
+    "merge": lambda first, second: merge(first, second),
+    "many": lambda first, second: many([first, second]),
+    "sorted_merge": lambda first, second: sorted_merge(first, second),
+    "flatten": lambda first, second: pull(values([first, [7, 8], second]), flatten()),
+    "flat_map of a stream": lambda first, second: pull(first, flat_map(lambda _: second)),
+    "tee": lambda first, second: merge(*tee(first, ahead=1), second),
+    "fork": lambda first, second: merge(*fork(first, either, keys=(0, 1)), second),
+    "pair": lambda first, second: merge(pull(first, pair()), second),
+}
+
+
+@pytest.mark.parametrize("name", WATCHED)
+@pytest.mark.parametrize("taken", [None, 0, 1, 3])
+@pytest.mark.parametrize("end", [True, ValueError("the input failed")])
+def test_what_is_asked_of_the_inputs_keeps_the_rules_too(name: str, taken: int | None, end: Any) -> None:
+    for seed in range(40):
+        recorders: list[Recorder] = []
+
+        def watched(count: int, end: Any, sync: bool, recorders: list[Recorder] = recorders) -> Source:
+            recorders.append(Recorder())
+            if name == "flat_map of a stream" and len(recorders) == 2:
+                return reference_source(count, end, sync=sync)  # opened several times
+            return pull(reference_source(count, end, sync=sync), probe(recorders[-1]))
+
+        window = 1 + 2 * (seed % 2)
+        joined = WATCHED[name](watched(3, True, seed % 3 != 0), watched(2, end, seed % 5 != 0))
+        stages = [] if taken is None else [take(taken)]
+        run = pull(joined, *stages, collect(batch=1 + seed % 4)).start(RandomRuntime(seed), window=window)
+        assert run.finished
+        for recorder in recorders:
+            assert check(recorder.trace(), "spec") == ()
+            if window == 1 and taken is None and end is True:  # else a stop may cross an end
+                assert check(recorder.trace(), "docs") == ()
 
 
 def test_a_stream_that_is_collected_again_and_again_is_the_same() -> None:

@@ -33,7 +33,7 @@ class Joined:
         self._capped = capped
         self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._ready: deque[tuple[Edge, list[Any]]] = deque()
-        self._most = 0  # values that the largest request asked for; nothing is read before there is one
+        self._most = 0  # values that the last request asked for; nothing is read before there is one
         self._inputs = [module.open(source) for source in sources]
         self._open = dict.fromkeys(self._inputs)
         self._closing = False
@@ -41,12 +41,11 @@ class Joined:
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
         if abort is not None:
             self._asks.clear()
-            self._ready.clear()
             self._closing = True
             when_all(list(self._open), abort, answer)
             return
         self._asks.append((answer, most))
-        self._most = max(self._most, most)
+        self._most = most
         if self._inputs:
             unread, self._inputs = self._inputs, []
             for edge in unread:
@@ -80,7 +79,6 @@ class Joined:
         if self._closing:
             return
         if isinstance(end, Exception):
-            self._closing = True
             raise end
         if end is None:
             self._ready.append((edge, values))
@@ -96,8 +94,7 @@ class Joined:
             while ready and len(found) < most:
                 self._take(found, most - len(found))
             answer(None, found)
-        if asks and self._capped and not self._open and not self._closing:
-            self._closing = True
+        if asks and self._capped and not self._open:
             asks.popleft()[0](True)
 
     def _take(self, found: list[Any], most: int) -> None:

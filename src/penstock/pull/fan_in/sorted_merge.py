@@ -77,7 +77,7 @@ class _Sorted:
     """The heap holds the next value of each input; equal keys stand there in the order of `rank`.
 
     `missing` inputs have shown neither their next value nor their end. The `hungry` have lost one since they
-    were asked: each is asked for as many as its window, with what is known of it already.
+    were asked: each is asked for as many as its window, with what has come of it already.
     `group` is the key that was last in turn, `winner` the input that had it first.
     """
 
@@ -119,20 +119,19 @@ class _Sorted:
     def _ask_hungry(self, most: int) -> None:
         hungry, self._hungry = self._hungry, []
         for each in hungry:
-            while not each.ended and each.asked + len(each.values) + each.shown < each.edge.window:
+            while not each.ended and each.asked + len(each.values) < each.edge.window:
                 each.asked += 1
                 each.edge(None, partial(self._got, each), most)
 
     def _got(self, each: _Input, end: End | None, values: Any = None, /) -> None:
         each.asked -= 1
-        if self._closing or each.ended:
+        if self._closing:
             return
         if end is None:
             each.values.extend(values)
         else:
             each.ended = True
         if isinstance(end, Exception):
-            self._closing = True
             raise end
         if not each.shown:
             self._show_next(each)
@@ -176,7 +175,6 @@ class _Sorted:
         self._show_next(each)
 
     def _refuse(self, each: _Input, key: Any) -> None:
-        self._closing = True
         raise NotSorted(
             f"source {abs(each.rank) + 1} of sorted_merge() is not sorted: {key!r} comes after {each.last!r}",
             where=[self._place],

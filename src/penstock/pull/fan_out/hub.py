@@ -116,7 +116,6 @@ class Hub:
     def _leave(self, branch: Branch, cause: End, answer: AnswerTo) -> None:
         """The last one to leave takes the upstream along."""
         branch.left = True
-        branch.asks.clear()
         branch.values.clear()
         if self._end is None and all(each.left for each in self._branches):
             self._upstream(cause, answer)
