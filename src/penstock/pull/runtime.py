@@ -135,7 +135,7 @@ class Runtime:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing will happen by itself any more; a loop that is shared may always bring something."""
+        """Whether nothing will happen by itself any more: a shared loop may always bring something."""
         return self._own_loop and not self.outstanding and not self._queue
 
     def look_if_idle(self) -> None:
@@ -273,16 +273,13 @@ class _Task:
 
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._runtime.outstanding -= 1
-        if task.cancelled():
-            if self._cancelled:
-                self._runtime.look_if_idle()
-            else:
-                self._runtime.enter(self._answer, cancelled_elsewhere(), None)
-            return
-        error = task.exception()
+        error = cancelled_elsewhere() if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Exception):
             raise error
-        self._runtime.enter(self._answer, error, None if error else task.result())
+        if self._cancelled:
+            self._runtime.look_if_idle()
+        else:
+            self._runtime.enter(self._answer, error, None if error else task.result())
 
     def cancel(self) -> None:
         self._cancelled = True
