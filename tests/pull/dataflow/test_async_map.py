@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,6 +72,28 @@ def test_as_many_calls_are_under_way_as_there_are_places_in_the_pipeline() -> No
     run = dataflow.pull(dataflow.count(9), *stages, dataflow.collect()).start(runtime)
     assert run.wait() == list(range(10))
     assert most == 3
+
+
+def test_no_call_is_made_after_one_has_failed_or_the_stream_was_stopped() -> None:
+    made: list[int] = []
+
+    async def call(value: int) -> int:
+        made.append(value)
+        await asyncio.sleep(1)
+        if value == 0:
+            raise Wrong("call")
+        return value
+
+    def run(items: list[int], sink: dataflow.Sink) -> Any:
+        pieces = dataflow.values(items), dataflow.async_map(call), sink
+        return dataflow.pull(*pieces).start(VirtualRuntime(), window=3).wait()
+
+    with pytest.raises(Wrong):
+        run([0, 7, 8], dataflow.collect())
+    assert made == [0]
+    made.clear()
+    assert run([5, 6, 7], dataflow.find(lambda value: value == 5)) == 5
+    assert made == [5, 6]  # the call of 6 began when that of 5 was over
 
 
 def test_an_abort_is_confirmed_when_no_call_runs_any_more() -> None:

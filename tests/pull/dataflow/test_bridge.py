@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import pull as callback
+from penstock.errors import NeverAnswered
 from penstock.pull import Recorder, dataflow
 from penstock.pull.dataflow import as_callback, as_dataflow
 from penstock.testing.pull import RandomRuntime, check_sink, check_source, check_transformer
@@ -170,3 +171,44 @@ def test_a_bridge_tells_how_many_requests_are_useful() -> None:
     chain = [as_callback(dataflow.async_map(call, 3)), callback.async_map(call, 2)]
     callback.pull(callback.values([1]), *chain, callback.Sink.of("notes", notes)).run()
     assert seen == [5]
+
+
+def test_a_bridge_in_the_other_direction_tells_it_too() -> None:
+    async def call(value: int) -> int:
+        return value
+
+    seen: list[int] = []
+
+    async def notes(module: dataflow.Module, upstream: dataflow.Edge) -> None:
+        seen.append(upstream.window)
+        module.done()
+
+    def notes_in_callbacks(module: Any, edge: Any) -> None:
+        seen.append(edge.window)
+        module.done()
+
+    chain = [as_dataflow(callback.async_map(call, 3)), dataflow.async_map(call, 2)]
+    dataflow.pull(dataflow.values([1]), *chain, dataflow.Sink.of("notes", notes)).run()
+    sink = dataflow.pull(
+        dataflow.async_map(call, 4), as_dataflow(callback.Sink.of("notes", notes_in_callbacks))
+    )
+    callback.pull(callback.values([1]), as_callback(sink)).run()
+    assert seen == [5, 4]
+
+
+def test_what_hangs_beyond_a_bridge_is_named() -> None:
+    def never(_abort: Any, _answer: Any) -> None:
+        """Answers nothing."""
+
+    async def silent(_module: dataflow.Module, requests: dataflow.Requests) -> None:
+        await requests.next()
+
+    above = as_callback(dataflow.pull(dataflow.Source.of("silent", silent), dataflow.map(str)))
+    hanging = [
+        (callback.pull(above, callback.collect()), "silent"),
+        (dataflow.pull(as_dataflow(callback.source(never)), dataflow.collect()), "never"),
+    ]
+    for pipeline, name in hanging:
+        with pytest.raises(NeverAnswered, match=f"from '{name}'") as stuck:
+            pipeline.start().result()
+        assert stuck.value.facts["modules"] == (name,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -71,6 +72,20 @@ def test_sinks_have_their_results() -> None:
     assert pull(values([1, 2, 3]), for_each(seen.append)).run() is None
     assert pull(count(), drain(lambda value: value < 4)).run() is None
     assert seen == [1, 2, 3]
+
+
+def test_a_generator_is_closed_when_the_stream_is_stopped() -> None:
+    closed: list[str] = []
+
+    def items() -> Iterator[int]:
+        try:
+            yield from (1, 2, 3)
+        finally:
+            closed.append("closed")
+
+    generator = items()
+    assert pull(values(generator), take(1), collect()).run() == [1]
+    assert closed == ["closed"]
 
 
 def test_a_piece_runs_anew_each_time() -> None:
@@ -178,7 +193,8 @@ def test_an_abort_of_merge_is_confirmed_by_all_its_sources() -> None:
     sources = [pull(count(), probe(recorder)) for recorder in recorders]
     assert pull(merge(*sources), take(3), collect()).run() == [0, 0, 1]
     assert all(recorder.events[-1].index == recorder.events[-2].index for recorder in recorders)
-    assert all("abort" in str(recorder.trace()) for recorder in recorders)
+    traces = [str(recorder.trace()) for recorder in recorders]
+    assert all("abort" in trace and trace.count("ask") <= 3 for trace in traces)
 
 
 def test_a_transformer_is_recorded_at_both_its_edges() -> None:
