@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,8 @@ from penstock.pull import (
     to_lines,
     values,
 )
-from penstock.pull.protocol import AnswerTo, End
+from penstock.pull.module import Module
+from penstock.pull.protocol import AnswerTo, End, Read
 
 
 class Word(NamedTuple):
@@ -281,6 +283,78 @@ def test_what_was_enough_is_committed_and_the_next_run_goes_on(tmp_path: Path) -
         found += result.results["n_out"]
     assert [change.row for change in found] == [0, 1, 2, 3]
     assert result.last_tick == 4
+
+
+def asks_and_aborts(said: list[str]) -> Any:
+    """A sink that has enough while its first ask pends."""
+
+    def connect(read: Any) -> None:
+        read(None, lambda _end, _value=None: said.append("ask answered"))
+        read(True, lambda _end, _value=None: said.append("abort confirmed"))
+
+    return sink(connect)
+
+
+def test_a_sink_may_have_enough_while_the_flow_waits_for_its_sources() -> None:
+    said: list[str] = []
+
+    def silent(abort: End | None, answer: AnswerTo) -> None:
+        if abort:
+            said.append("source stopped")
+            answer(abort)
+
+    result = ps.run(numbers(), {"n": source(silent)}, {"n_out": asks_and_aborts(said)})
+    assert said == ["source stopped", "ask answered", "abort confirmed"]
+    assert result.ticks == 0
+
+
+def test_a_sink_is_told_when_all_sources_have_confirmed() -> None:
+    said: list[str] = []
+
+    def slow(name: str) -> Source:
+        def open(module: Module) -> Read:
+            def confirm(abort: End, answer: AnswerTo) -> None:
+                said.append(name)
+                answer(abort)
+
+            def read(abort: End | None, answer: AnswerTo) -> None:
+                if abort:
+                    module.later(0, confirm, abort, answer)
+
+            return read
+
+        return Source.of(name, open)
+
+    flow = ps.Flow("both")
+    flow.sink("out", flow.source("a", int).union(flow.source("b", int), flow.source("c", int)))
+    files = Closing(said)
+    ps.run(flow, {"a": slow("a"), "b": files, "c": slow("c")}, {"out": asks_and_aborts(said)})
+    assert sorted(said[:3]) == ["a", "c", "closed"]
+    assert said[3:] == ["ask answered", "abort confirmed"]
+
+
+@dataclass(frozen=True)
+class Closing(ps.io.Source):
+    """A source without rows, for ever, that says when it is closed."""
+
+    said: list[str]
+
+
+class ClosingReader(ps.io.Reader):
+    def __init__(self, said: list[str]) -> None:
+        self._said = said
+
+    def read(self, limit: int | None) -> ps.io.Batch | None:
+        return None
+
+    def close(self) -> None:
+        super().close()
+        self._said.append("closed")
+
+
+@ps.io.open_source.register
+def _(source: Closing, feed: ps.io.Feed) -> ps.io.Reader:
+    return ClosingReader(source.said)
 
 
 # --- errors --------------------------------------------------------------------------------

@@ -260,6 +260,7 @@ def assert_ended_once(recorder: Recorder) -> None:
     stops = [e for e in trace.events if isinstance(e, Request) and e.kind != "ask"]
     over = [e for e in trace.events if isinstance(e, Answer) and e.kind != "value"]
     assert over, "no end was confirmed"
+    assert sum(e.kind == "abort" for e in stops) <= 1
     confirmed = [e for e in over if e.index not in asked]
     assert len(confirmed) == len(stops)
 

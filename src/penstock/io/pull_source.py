@@ -14,7 +14,6 @@ from penstock.io.source import Batch, Reader
 from penstock.pull import Source
 from penstock.pull.module import Module
 from penstock.pull.protocol import AnswerTo, End
-from penstock.pull.runtime import Cancellable
 
 
 class Ahead(MutableMapping[Any, Any]):
@@ -78,15 +77,12 @@ class Reading:
         self._limit = limit
         self._close = close
         self._ahead = ahead
-        self._look_again: Cancellable | None = None
         module.hold(close)
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is None:
             self._look(answer)
             return
-        if self._look_again is not None:
-            self._look_again.cancel()
         self._close()
         answer(abort)
 
@@ -101,4 +97,4 @@ class Reading:
             self._close()
             answer(True)
         else:
-            self._look_again = self._module.later(reader.look_again, self._look, answer)
+            self._module.later(reader.look_again, self._look, answer)
