@@ -233,6 +233,16 @@ def test_a_branch_that_leaves_after_the_end_upstream_is_confirmed_without_it(end
     assert upstream.requests == [None]
 
 
+def test_the_last_branch_that_leaves_does_not_stop_what_has_ended() -> None:
+    upstream = Manual()
+    first, second = hands(*tee(upstream.source, ahead=None))
+    second.request("1")
+    second.request("leave", True)
+    upstream.answer(0, Failure("nobody asks any more"))
+    first.request("leave", True)
+    assert (first.heard, upstream.requests) == ([("leave", True)], [None])
+
+
 def test_an_error_upstream_reaches_all_and_is_raised_once() -> None:
     cause = Failure("upstream")
     first, second = tee(reference_source(2, cause))

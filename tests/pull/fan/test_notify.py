@@ -95,6 +95,21 @@ def test_a_listener_that_was_too_slow_hears_nothing_of_what_was_pushed_at_the_sa
     assert [type(end) for _name, end in slow.heard[1:]] == [QueueFull, QueueFull]
 
 
+def test_what_is_pushed_after_the_end_at_the_same_time_is_not_heard() -> None:
+    news, slow = notify(), Hand()
+
+    def push(number: int) -> int:
+        news.push(2)
+        news.end()
+        news.push(3)
+        return number
+
+    together(pull(news.listen(), slow.sink), pull(values([1]), map(push), collect())).start()
+    for name in "abc":
+        slow.request(name)
+    assert slow.heard == [("a", 2), ("b", True), ("c", True)]
+
+
 def test_without_a_bound_any_number_waits() -> None:
     news, hand = notify(bound=None), Hand()
     pull(news.listen(), hand.sink).start()
