@@ -1,0 +1,157 @@
+"""Transformers, each broken in one way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.pull import Transformer
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.protocol import AnswerTo, End
+from tests.testing.pull_zoo.broken import breaks
+
+
+def passing(
+    *,
+    ask: Callable[[Edge, AnswerTo], object] | None = None,
+    stop: Callable[[Edge, End, AnswerTo], object] | None = None,
+    begin: Callable[[Module, Edge], object] | None = None,
+) -> Transformer:
+    """A transformer that passes everything on, but for what is given."""
+
+    def open(module: Module, edge: Edge) -> Callable[..., None]:
+        if begin is not None:
+            begin(module, edge)
+
+        def read(abort: End | None, answer: AnswerTo) -> None:
+            if abort is not None:
+                (stop or Edge.__call__)(edge, abort, answer)
+            elif ask is not None:
+                ask(edge, answer)
+            else:
+                edge(None, answer)
+
+        return read
+
+    return Transformer.of("passing", open)
+
+
+def answering(change: Callable[[AnswerTo, End | None, Any], object]) -> Transformer:
+    """A transformer that passes asks on, and answers in another way."""
+
+    def ask(edge: Edge, answer: AnswerTo) -> None:
+        edge(None, lambda end, value=None, /: change(answer, end, value))
+
+    return passing(ask=ask)
+
+
+@breaks("TO.P2")
+def transformer_that_answers_twice() -> Transformer:
+    return answering(lambda answer, end, value: (answer(end, value), answer(end, value)))
+
+
+@breaks("T8")
+def transformer_that_swallows_an_error() -> Transformer:
+    return answering(lambda answer, end, value: answer(end and True, value))
+
+
+@breaks("end")
+def transformer_that_makes_another_error_of_one() -> Transformer:
+    def change(answer: AnswerTo, end: End | None, value: Any) -> None:
+        answer(ValueError("E") if isinstance(end, Exception) else end, value)
+
+    return answering(change)
+
+
+@breaks("end")
+def transformer_that_copies_an_error() -> Transformer:
+    def change(answer: AnswerTo, end: End | None, value: Any) -> None:
+        answer(type(end)(str(end)) if isinstance(end, Exception) else end, value)
+
+    return answering(change)
+
+
+@breaks("values")
+def transformer_that_changes_a_value() -> Transformer:
+    return answering(lambda answer, end, value: answer(end, 7 if value == 3 else value))
+
+
+@breaks("TO.P9")
+def transformer_that_does_not_answer() -> Transformer:
+    return answering(lambda answer, end, value: None if value == 3 else answer(end, value))
+
+
+@breaks("T3")
+def transformer_that_skips_a_value() -> Transformer:
+    def ask(edge: Edge, answer: AnswerTo) -> None:
+        edge(None, lambda end, value=None, /: ask(edge, answer) if value == 2 else answer(end, value))
+
+    return passing(ask=ask)
+
+
+@breaks("T6")
+def transformer_that_ends_early() -> Transformer:
+    return answering(lambda answer, end, value: answer(True if value == 3 else end, value))
+
+
+@breaks("T2")
+def transformer_that_invents_a_value() -> Transformer:
+    asked = 0
+
+    def ask(edge: Edge, answer: AnswerTo) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            answer(None, 7)
+        else:
+            edge(None, answer)
+
+    return passing(ask=ask)
+
+
+@breaks("T3")
+def transformer_that_asks_at_once() -> Transformer:
+    return passing(begin=lambda _module, edge: edge(None, print))
+
+
+@breaks("T4")
+def transformer_that_confirms_before_upstream() -> Transformer:
+    return passing(stop=lambda edge, end, answer: (edge(end, lambda _end, _value=None, /: None), answer(end)))
+
+
+@breaks("T5")
+def transformer_that_confirms_alone() -> Transformer:
+    return passing(stop=lambda _edge, end, answer: answer(end))
+
+
+@breaks("TO.P9")
+def transformer_that_forgets_to_confirm() -> Transformer:
+    return passing(stop=lambda edge, end, _answer: edge(end, lambda _end, _value=None, /: None))
+
+
+@breaks("T8")
+def transformer_that_aborts_where_it_should_fail() -> Transformer:
+    return passing(stop=lambda edge, _end, answer: edge(True, answer))
+
+
+@breaks("TI.S7")
+def transformer_that_aborts_twice() -> Transformer:
+    def stop(edge: Edge, end: End, answer: AnswerTo) -> None:
+        edge(end, lambda _end, _value=None, /: edge(end, answer))
+
+    return passing(stop=stop)
+
+
+@breaks("TI.S6")
+def transformer_that_indicates() -> Transformer:
+    def stop(edge: Edge, end: End, answer: AnswerTo) -> None:
+        edge(end)
+        edge(end, answer)
+
+    return passing(stop=stop)
+
+
+@breaks("left")
+def transformer_that_leaks_a_timer() -> Transformer:
+    return passing(begin=lambda module, _edge: module.run.runtime.later(100.0, print))
