@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from penstock import pull as callback
 from penstock.pull import dataflow
 from penstock.pull.runtime import Runtime
 from penstock.testing.pull import RandomRuntime
-from tests.pull.dataflow.both_forms import LOWER, UPPER, Happened, Recipe, run, violations
+from tests.pull.dataflow.both_forms import LOWER, UPPER, Happened, Made, Recipe, Sends, run, violations
 from tests.pull.dataflow.recipes import (
     cats,
     linear_scripts,
@@ -63,7 +63,15 @@ def values_of(happened: Happened) -> list[str]:
 # --- the same order, the same events -------------------------------------------------------
 
 
+EARLY_END = Recipe(
+    Made("count()", lambda form: form.count()),
+    (Made("take(0)", lambda form: form.take(0)),),
+    (Sends("ask", 2), Sends("error")),
+)
+
+
 @given(recipes(scripts))
+@example(EARLY_END)
 def test_any_sink_meets_the_same_events_in_the_usual_order(recipe: Recipe) -> None:
     assert_same(in_form(callback, recipe, Runtime()), in_form(dataflow, recipe, Runtime()))
 

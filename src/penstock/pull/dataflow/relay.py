@@ -101,8 +101,7 @@ class _Relay:
             self._end = answer
         elif self._failure is None:
             try:
-                for value in self._step(answer.value):  # keeps what came before an exception
-                    self._ready.append(value)
+                self._ready.extend(self._step(answer.value))
             except Exception as error:
                 self._failure = error
         self._serve()
