@@ -88,8 +88,9 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def main() -> None:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE) as patience:
                 await test(*args, **kwargs)
+            assert not patience.expired()
             await turns()
             assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -28,7 +28,7 @@ def alive(pid: bytes) -> bool:
     return Path(f"/proc/{int(pid)}").exists()
 
 
-SAY_PID = "import os, sys, time; print(os.getpid(), flush=True); "
+SAY_PID = "import os, sys, time; os.write(1, b'%d\\n' % os.getpid()); "
 
 
 def test_what_goes_in_comes_out() -> None:
@@ -84,7 +84,7 @@ def test_a_program_that_nobody_reads_any_more_is_ended_too() -> None:
 
 
 def test_a_program_that_does_not_heed_is_killed() -> None:
-    deaf = SAY_PID.replace("print", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print")
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SAY_PID
     found = pull(python(deaf + "time.sleep(1000)", grace=0.05).source, lines(), take(1), collect()).run()
     assert not alive(found[0])
 
@@ -142,6 +142,28 @@ async def test_a_pipeline_whose_await_is_cancelled_ends_its_program() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not alive(seen[0])
+
+
+@pytest.mark.parametrize("program", ["sys.stdin.read()", "os.close(0)"])
+@in_loop
+async def test_a_cancelled_await_ends_a_program_that_wants_no_more_and_goes_on(
+    tmp_path: Path, program: str
+) -> None:
+    said = tmp_path / "pid"
+    lives_on = (
+        f"import os, sys, time; {program}; open({str(said)!r}, 'w').write(str(os.getpid())); time.sleep(1000)"
+    )
+
+    async def main() -> None:
+        await pull(values([b"x"] * 9), python(lives_on).sink)
+
+    task = asyncio.ensure_future(main())
+    await until(lambda: said.exists() and said.read_text())
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not alive(said.read_bytes())
 
 
 # --- programs that fail ------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Any
 
 import pytest
@@ -152,23 +151,33 @@ async def test_tls() -> None:
 # --- the pace ------------------------------------------------------------------------------------
 
 
-def read_buffers() -> list[int]:
-    """How many bytes the readers of this process hold."""
-    return [len(found._buffer) for found in gc.get_objects() if isinstance(found, Reader)]  # type: ignore[attr-defined]
+MOST = 256 * 1024
+"""Bytes that the event loop takes from the system at once."""
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes a reader of this process held, each time that it got some."""
+    sizes: list[int] = []
+    feed_data = Reader.feed_data
+
+    def noted(reader: Reader, data: bytes) -> None:
+        feed_data(reader, data)
+        sizes.append(len(reader._buffer))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Reader, "feed_data", noted)
+    return sizes
 
 
 @in_loop
-async def test_what_a_flood_leaves_in_memory_is_bounded() -> None:
+async def test_what_a_flood_leaves_in_memory_is_bounded(held: list[int]) -> None:
     async with serving(flood) as server:
         hand = Hand()
         pull(connect(*server.address, chunk=4096).source, hand.sink).start()
         hand.request("1")
         await until(lambda: hand.heard)
-        held = 0
-        for _ in range(200):
-            await asyncio.sleep(0)
-            held = max([held, *read_buffers()])
-        assert 0 < held <= 2 * 4096 + 256 * 1024
+        await turns(1000)
+        assert 0 < max(held) <= 2 * 4096 + MOST
         assert len(hand.heard[0][1]) <= 4096
         hand.request("2", True)
         await until(lambda: len(hand.heard) == 2)
@@ -360,22 +369,30 @@ async def test_a_peer_that_goes_while_it_is_sent_to_is_an_error() -> None:
 
 
 @in_loop
-async def test_a_line_without_an_end_is_cut_off() -> None:
+async def test_a_line_without_an_end_is_cut_off(held: list[int]) -> None:
     async with serving(flood) as server:
-        held = 0
-
-        async def watch() -> None:
-            nonlocal held
-            while not server.ended.is_set():
-                held = max([held, *read_buffers()])
-                await asyncio.sleep(0)
-
-        watching = asyncio.ensure_future(watch())
         with pytest.raises(LineTooLong):
             await pull(connect(*server.address).source, lines(longest=1_000_000), collect())
-        await watching
-    assert held <= 2 * 65536 + 256 * 1024
+    assert max(held) <= 2 * 65536 + MOST
     assert isinstance(server.error, ConnectionError)
+
+
+@in_loop
+async def test_a_peer_with_tls_that_never_says_goodbye_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sockets, "GOODBYE", 0.01)
+    stop = asyncio.Event()
+
+    async def deaf(reader: Reader, writer: Writer) -> None:
+        await reader.read(1)
+        writer.transport.pause_reading()
+        await stop.wait()
+        writer.transport.abort()
+
+    async with serving(deaf, ssl=certificate()[0]) as server:
+        assert await pull(values([b"a"]), connect(*server.address, ssl=certificate()[1]).sink) == 1
+        stop.set()
 
 
 @in_loop

@@ -135,6 +135,31 @@ async def test_a_run_that_is_stopped_cuts_the_stream_off() -> None:
     assert isinstance(server.error, ConnectionResetError)
 
 
+@in_loop
+async def test_a_cancelled_await_does_not_wait_for_a_peer_that_takes_nothing() -> None:
+    stop = asyncio.Event()
+
+    async def takes_nothing(_reader: Reader, writer: Writer) -> None:
+        writer.transport.pause_reading()
+        await stop.wait()
+
+    async with serving(takes_nothing) as server:
+        _reader, writer = await asyncio.open_connection(*server.address)
+        writer.transport.set_write_buffer_limits(2**30)
+
+        async def main() -> None:
+            await pull(values([b"x" * 2**25]), to_stream(writer))
+
+        task = asyncio.ensure_future(main())
+        await until(writer.transport.is_closing)
+        await turns(50)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        stop.set()
+
+
 @pytest.mark.parametrize("close", [True, False])
 @in_loop
 async def test_a_peer_that_breaks_off_fails_upstream(close: bool) -> None:

@@ -101,17 +101,21 @@ class _To:
 
     async def finish(self) -> None:
         await self._flush()
-        self._ended = True
         if self._lost is not None:
             self._writer.close()
             await self._gone()
             error = self._lost.result()
             if error is not None:
                 raise _broken("to_stream", self._place, error) from error
+        self._ended = True
 
     async def gone(self) -> None:
-        await self._gone()
-        if not self._ended and self._lost is not None:
+        import asyncio
+
+        if self._lost is None:
+            await asyncio.get_running_loop().create_future()  # not to be known
+        else:
+            await self._gone()
             raise _broken("to_stream", self._place, self._lost.result())
 
     async def _gone(self) -> None:
@@ -119,8 +123,6 @@ class _To:
 
         if self._lost is not None:
             await asyncio.wait({self._lost})
-        elif not self._ended:
-            await asyncio.get_running_loop().create_future()  # not to be known
 
     def stop(self, cause: End) -> None:
         if not self._ended:

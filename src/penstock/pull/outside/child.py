@@ -274,12 +274,11 @@ class Input:
     async def finish(self) -> None:
         await self._flush()
         self._writer.close()
-        self._ended = True
         await self._child.left("sink")
+        self._ended = True
 
     async def gone(self) -> None:
         await self._child.input_lost()
-        self._ended = True
 
     def stop(self, cause: End) -> None:
         if not self._ended:
@@ -287,7 +286,7 @@ class Input:
             self._child.stop(cause)
 
     async def closed(self) -> None:
-        await self._child.left("sink")
+        await self._child.ended()
 
     def cancel(self) -> None:
         self.stop(True)

@@ -88,12 +88,11 @@ class SinkHalf:
 
     async def finish(self) -> None:
         await self._flush()
+        if not self._stopped:
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+            await self._link.left("sink")
         self._ended = True
-        if self._stopped:
-            return
-        if self._writer.can_write_eof():
-            self._writer.write_eof()
-        await self._link.left("sink")
 
     async def gone(self) -> None:
         await self._link.gone()

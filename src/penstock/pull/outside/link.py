@@ -81,7 +81,8 @@ class Link:
 
         reader, self._writer = await self._connect()
         # What was written is with the system, or is waited for: nothing is kept in between.
-        self._writer.transport.set_write_buffer_limits(0)
+        # (With a limit of 0, TLS would hold back when there is nothing to wait for.)
+        self._writer.transport.set_write_buffer_limits(high=1, low=0)
         self._lost = asyncio.create_task(loss(self._writer))
         return reader, self._writer
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 CHUNK = 65536
 """Bytes that are read at once where nothing is said."""
 
+GOODBYE = 5.0
+"""Seconds that the other side may take to confirm the end of a connection with TLS."""
+
 PENDING = 16
 """Connections that may wait to be accepted where nothing is said."""
 
@@ -55,7 +58,11 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
         import asyncio
 
         try:
-            return await asyncio.open_connection(host, port, ssl=ssl, limit=chunk)
+            if not ssl:
+                return await asyncio.open_connection(host, port, limit=chunk)
+            return await asyncio.open_connection(
+                host, port, limit=chunk, ssl=ssl, ssl_shutdown_timeout=GOODBYE
+            )
         except OSError as error:
             raise ConnectionFailed(
                 f"connect() cannot reach {name}",

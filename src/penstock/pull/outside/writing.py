@@ -23,7 +23,10 @@ class Outlet(Protocol):
         """Write; what is to be awaited before more is written, if anything is."""
 
     async def finish(self) -> None:
-        """There is no more. Returns when all was handed over, and that is closed which closes with it."""
+        """There is no more. Returns when all was handed over, and that is closed which closes with it.
+
+        May be cancelled; `stop` is called then.
+        """
 
     async def gone(self) -> None:
         """Returns when the other side wants no more, raises when it is lost; else neither."""
@@ -54,6 +57,7 @@ def writing(make: Callable[[Module], Outlet]) -> Callable[[Module, Edge], None]:
 class _Writing:
     def __init__(self, module: Module, edge: Edge, outlet: Outlet) -> None:
         self._module = module
+        self._edge = edge
         self._outlet = outlet
         self._working = Working(edge, self._write, self._over)
         self._written = 0
@@ -113,7 +117,7 @@ class _Writing:
             self._fail(error)
         else:
             self._working.stop()
-            self._module.done(self._written)
+            self._edge(True, lambda end, _value=None, /: self._over(end or True))
 
     def _fail(self, error: Exception) -> None:
         self._working.stop()
