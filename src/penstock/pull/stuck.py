@@ -8,7 +8,6 @@ from penstock.errors import EndNotConfirmed, NeverAnswered
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 
-
 _OUTSIDE = (
     "Requests wait there, and no timer, task or thread of the pipeline is left to answer them.",
     "start() it and bring the values before result(), or await it beside the task that does",
@@ -16,7 +15,7 @@ _OUTSIDE = (
 
 
 def not_confirmed(stopping: Collection[Edge]) -> EndNotConfirmed:
-    """stopping: the edges whose modules were told to stop. Named are those that wait for none of the others."""
+    """stopping: edges whose modules were told to stop. Named are those that wait for none of the others."""
     culprits = [edge.upper for edge in stopping if not any(i in stopping for i in edge.upper.inputs)]
     return EndNotConfirmed(
         f"{_names(culprits)} was told to stop and has not confirmed",
@@ -44,8 +43,9 @@ def never_answered(edges: Iterable[Edge]) -> NeverAnswered:
     idle = [e for e in there if not any(i in there for i in e.upper.inputs)]
     culprits = [edge.upper for edge in waiting or idle]
     why, fix = next((module.advice for module in culprits if module.advice is not None), _OUTSIDE)
+    names = _names(culprits) or "the sink"
     return NeverAnswered(
-        f"the pipeline is not finished, and nothing will come from {_names(culprits) or 'the sink'} by itself",
+        f"the pipeline is not finished, and nothing will come from {names} by itself",
         where=[module.place for module in culprits],
         why=why,
         fix=fix,
