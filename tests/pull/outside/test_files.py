@@ -34,6 +34,7 @@ from penstock.pull import (
     to_lines,
     values,
 )
+from penstock.testing import check_source
 from tests.pull.core.modules import Hand, Manual
 
 
@@ -315,3 +316,9 @@ def test_a_file_goes_through_a_pipeline_as_it_is(tmp_path: Path, letters: Path) 
     pull(from_file(letters, chunk=1), to_file(tmp_path / "copy")).run()
     assert pull(from_file(tmp_path / "copy"), concat(b"")).run() == b"abcdefgh"
     assert pull(from_lines(letters), join_lines(), concat(b"")).run() == b"abcdefgh\n"
+
+
+def test_from_file_keeps_the_rules_in_every_order(letters: Path) -> None:
+    chunks = [b"abc", b"def", b"gh"]
+    check_source(lambda: from_file(letters, chunk=3), expected=chunks, seeds=50)
+    assert not is_open(letters)
