@@ -46,7 +46,7 @@ def happened(
     end = modules.sink_of(sink, seen) if modules else reference_sink(sink, seen)
     run = form.pull(*pieces, both_ends(form, recorders[-1]), end).start(runtime)
     try:
-        run.result()
+        run.wait()  # closes the event loop, too
         failure = None
     except Exception as error:
         failure = error
