@@ -357,6 +357,15 @@ def _(source: Closing, feed: ps.io.Feed) -> ps.io.Reader:
     return ClosingReader(source.said)
 
 
+def test_a_reader_that_cannot_be_closed_is_an_error_of_the_run() -> None:
+    class Broken(list[str]):
+        def append(self, _text: str) -> None:
+            raise OSError("cannot close")
+
+    with pytest.raises(OSError, match="cannot close"):
+        ps.run(numbers(), {"n": Closing(Broken())}, {"n_out": asks_and_aborts([])})
+
+
 # --- errors --------------------------------------------------------------------------------
 
 
