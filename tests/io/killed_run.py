@@ -21,6 +21,7 @@ import pyarrow.parquet  # noqa: F401  the attempts shall not each spend their ti
 import penstock as ps
 from penstock import Flow, col
 from penstock.io import Call, Changelog, JsonFiles, TableFiles
+from penstock.pull import for_each
 
 _OPERATIONS = {
     "open",
@@ -46,6 +47,7 @@ def flow() -> Flow:
     built.sink("changes", totals)
     built.sink("table", totals)
     built.sink("told", totals)
+    built.sink("pulled", totals)
     return built
 
 
@@ -67,6 +69,10 @@ def attempt(folder: Path) -> None:
         with (folder / "told.jsonl").open("a") as out:
             out.write(json.dumps([tick, [[*c.row, c.weight] for c in changes]]) + "\n")
 
+    def tell_each(change: Any) -> None:
+        with (folder / "pulled.jsonl").open("a") as out:
+            out.write(json.dumps([*change.row, change.weight]) + "\n")
+
     ps.run(
         flow(),
         {"sales": JsonFiles(folder / "in", dead_letter=folder / "dead")},
@@ -74,6 +80,7 @@ def attempt(folder: Path) -> None:
             "changes": Changelog(folder / "changes"),
             "table": TableFiles(folder / "table", key="shop", buckets=3),
             "told": Call(tell),
+            "pulled": for_each(tell_each),
         },
         checkpoint=folder / "checkpoint",
         tick_rows=11,

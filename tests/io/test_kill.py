@@ -76,5 +76,10 @@ def test_what_was_killed_and_started_again_has_written_exactly_the_right_rows(
     assert [(tick, once[tick]) for tick in sorted(once)] == wanted
     assert all(Counter(map(tuple, changes)) == once[tick] for tick, changes in told)
     assert [tick for tick, _ in told] == sorted(tick for tick, _ in told)
+
+    # A pull-stream is given every change, those of a tick at which the run was killed perhaps again.
+    pulled = [tuple(json.loads(line)) for line in (tmp_path / "pulled.jsonl").read_text().splitlines()]
+    assert Counter(pulled) >= Counter(change for _, changes in wanted for change in changes)
+    assert set(pulled) == {change for _, changes in wanted for change in changes}
     left = [p for p in tmp_path.rglob("*") if p.name.startswith("_staging") or p.name.endswith(".tmp")]
     assert left == []
