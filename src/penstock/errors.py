@@ -326,6 +326,12 @@ class LoopRunsAlready(PenstockError):
     code = "P605"
 
 
+class NotFinished(PenstockError):
+    """The result of a pipeline was asked for while it is at work."""
+
+    code = "P606"
+
+
 class BadOption(PenstockError):
     """A piece of a pipeline was given an option that it cannot work with."""
 

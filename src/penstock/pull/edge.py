@@ -25,6 +25,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.errors import ProtocolBroken
 from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Call:
         self.index = index
         self.state = _OPEN
         self.held: Any = None
-        """A value that came before those of earlier requests."""
+        """The end and the value of an answer that came before those of earlier requests."""
 
 
 _OPEN, _SETTLED, _HELD, _FLUSHED = range(4)
@@ -113,12 +114,20 @@ class Edge:
         most: ask for 1 to so many values, answered as one list.
         """
         self._count += 1
-        call = Call(abort or None, answer, most, self._count)
-        if abort:
-            self._stopped_below = True
+        call = Call(abort, answer, most, self._count)
+        if abort is not None:
+            self._note_stop(call)
         if self.seen_below is not None:
             self.seen_below.request(call)
         self._runtime.descend(self, self._arrive, call)
+
+    def _note_stop(self, call: Call) -> None:
+        if call.abort is False:  # pyright: ignore[reportUnnecessaryComparison]  # as the original writes it
+            call.abort = None
+        elif call.abort is not True and not isinstance(call.abort, Exception):
+            raise TypeError(f"a request is None, True or an exception, not {call.abort!r}")
+        else:
+            self._stopped_below = True
 
     def batch(self, most: int, answer: AnswerTo) -> None:
         """Ask for 1 to `most` values, answered as one list."""
@@ -172,7 +181,7 @@ class Edge:
             return  # answered when the module has confirmed
         if call.abort is not None:
             self._stop = call
-            self._failed = self._failed or self.upper.failure
+            self._failed = self.upper.failure if self._failed is None else self._failed
             self.upper.run.stopping(self)
             if self._layer == 1:
                 when_all([*self.upper.inputs], call.abort, partial(self._answered, call))
@@ -187,7 +196,7 @@ class Edge:
         """Call the module upstream."""
         if self.upper.failure is not None:
             return  # answered with its failure, when what it reads from has confirmed
-        abort = True if call.abort and self._layer == 2 else call.abort
+        abort = True if call.abort is not None and self._layer == 2 else call.abort
         try:
             if self._batches:
                 self._read(abort, partial(self._answered, call), call.most or 1)
@@ -196,28 +205,47 @@ class Edge:
         except Exception as error:
             self.upper.crash(error)
 
-    def _answered(self, call: Call, end: End | None, value: Any = None, /) -> None:
+    def _answered(self, call: Call, end: Any, value: Any = None, /) -> None:
         """What the module upstream answers a request by."""
         if self.upper.failure is not None:
             return  # its streams end with its failure, when what it reads from has confirmed
-        if self.seen_above is not None and not (end and self._stop is call and self._end is None):
-            self._show_answer(call, end or None, value)
+        if end is False:
+            end = None
+        wrong = self._wrong(call, end, value)
+        if wrong:
+            self.upper.crash(not_an_answer(self.upper, wrong))
+            return
+        if self.seen_above is not None and not (end is not None and self._stop is call and self._end is None):
+            self._show_answer(call, end, value)
         if call.state != _OPEN or self._end is not None:
             self._too_late(call, end)
-        elif end:
-            if self._stop is not call:
-                call.state = _SETTLED
-                if isinstance(end, Exception):
-                    self._failed = self._failed or end
-            if self._stop is None or self._stop is call:
-                self.finish(end if isinstance(end, Exception) else True)
         elif self._stop is None:
-            self._pass_on(call, value)
+            self._pass_on(call, end, value)
         else:
-            call.state = _SETTLED
-            if self._stop is call:
+            self._answered_stopping(call, end)
+
+    def _wrong(self, call: Call, end: Any, value: Any) -> str:
+        """What is wrong with an answer that says nothing at all; empty for any other."""
+        if end is not None:
+            fits = end is True or isinstance(end, Exception)
+            return "" if fits else f"{end!r} for an end, which is None, True or an exception"
+        if not self._batches or self._end is not None or self._stop is not None:
+            return ""
+        most = call.most or 1
+        if isinstance(value, list) and 1 <= len(value) <= most:  # pyright: ignore[reportUnknownArgumentType]
+            return ""
+        return f"{value!r:.60} for a batch, which is a list of 1 to {most} values (rule B1)"
+
+    def _answered_stopping(self, call: Call, end: End | None) -> None:
+        if call is self._stop:
+            if end is None:
+                call.state = _SETTLED
                 self._broke("P5", call)
-                self.finish(True)
+            self.finish(True if end is None else end)
+            return
+        call.state = _SETTLED
+        if isinstance(end, Exception) and self._failed is None:
+            self._failed = end
 
     def _show_answer(self, call: Call, end: End | None, value: Any) -> None:
         """Show the watch what the module did, also where the edge has answered for it already."""
@@ -228,20 +256,25 @@ class Edge:
             self.seen_above.withdraw(call)
         self.seen_above.answer(call, end, value)
 
-    def _pass_on(self, call: Call, value: Any) -> None:
+    def _pass_on(self, call: Call, end: End | None, value: Any) -> None:
         pending = self._pending
         if pending[0] is not call:
             call.state = _HELD
-            call.held = value
+            call.held = (end, value)
             self._broke("P3", call)
             return
-        pending.popleft()
-        call.state = _SETTLED
-        self._reply(call, value)
-        while pending and pending[0].state == _HELD:
-            call = pending.popleft()
-            self._reply(call, call.held)
-        if self._linear:
+        while end is None:
+            pending.popleft()
+            call.state = _SETTLED
+            self._reply(call, value)
+            if not pending or pending[0].state != _HELD:
+                break
+            call = pending[0]
+            end, value = call.held
+        if end is not None:
+            call.state = _SETTLED
+            self.finish(end)
+        elif self._linear:
             self._asked = pending[0] if pending else None
             if pending:
                 self._runtime.post(self, self._tell_next)
@@ -255,7 +288,7 @@ class Edge:
         """A second answer, or one to a request that was answered by an end: nobody hears it."""
         if call.state in (_SETTLED, _HELD):
             self._broke("P2", call)
-        elif not end:
+        elif end is None:
             call.state = _SETTLED
             self._broke("P4", call)
 
@@ -270,7 +303,9 @@ class Edge:
         if self._end is not None:
             return
         # The module may have failed before it heard of the stop: raised, or answered an ask by its error.
-        cause = self._failed or (self._stop.abort if self._stop is not None else None)
+        cause = self._failed
+        if cause is None and self._stop is not None:
+            cause = self._stop.abort
         if isinstance(cause, Exception):
             end = attach(cause, end) if isinstance(end, Exception) else cause
         self._end = end
@@ -316,6 +351,17 @@ class Edge:
             if self.lower is None:
                 raise
             self.lower.crash(error)
+
+
+def not_an_answer(module: Module, what: str) -> ProtocolBroken:
+    """The error of a module whose answer cannot be put right."""
+    return ProtocolBroken(
+        f"{module.name!r} answered {what}",
+        where=[module.place],
+        fix="answer(None, value), answer(True) or answer(error)",
+        module=module.name,
+        rule="B1",
+    )
 
 
 def when_all(edges: list[Edge], cause: End, then: Callable[[End], object]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
+from penstock.pull.opening import opened
 from penstock.pull.protocol import AnswerTo, End
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ def open_kernels(run: Run, edge: Edge, parts: Sequence[KernelPart]) -> Edge:
     # A failing function is most often in the last line of the user's; the names say which kernels it may be.
     module = Module(run, "+".join(part.name for part in parts), parts[-1].place)
     module.connect(edge)
-    fused = _Fused(edge, [part.kernel() for part in parts])
-    return Edge(module, fused.read, batches=True, depth=edge.depth)
+    read = opened(lambda: _Fused(edge, [part.kernel() for part in parts]).read)
+    return Edge(module, read, batches=True, depth=edge.depth)
 
 
 class _Fused:
@@ -32,7 +33,7 @@ class _Fused:
         self._kernels = kernels
         self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._in_flight = 0
-        self._ready: list[Any] = []
+        self._ready: deque[Any] = deque()
         self._end: End | None = None
         self._failure: Exception | None = None
 
@@ -50,11 +51,10 @@ class _Fused:
         while asks and ready:
             answer, most = asks.popleft()
             if len(ready) <= most:
-                answer(None, ready[:])
+                answer(None, list(ready))
                 ready.clear()
             else:
-                answer(None, ready[:most])
-                del ready[:most]
+                answer(None, [ready.popleft() for _ in range(most)])
         if not asks:
             return
         if self._failure is not None:
@@ -69,7 +69,7 @@ class _Fused:
     def _got(self, end: End | None, values: Any = None, /) -> None:
         self._in_flight -= 1
         if end is not None:
-            self._end = self._end or end
+            self._end = end if self._end is None else self._end
         elif self._failure is None:
             through: Iterable[Any] = values
             try:

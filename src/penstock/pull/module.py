@@ -49,12 +49,13 @@ class Module:
         """A timer. It does not fire after the module has ended or failed."""
 
         def fire() -> None:
-            self._waits.discard(timer)
+            self._waits.discard(wait)
             self.guard(call, *args)
 
-        timer = self.run.runtime.later(seconds, fire)
-        self._waits.add(timer)
-        return timer
+        wait = _Wait(self._waits)
+        wait.of = self.run.runtime.later(seconds, fire)
+        self._waits.add(wait)
+        return wait
 
     def spawn(
         self, coroutine: Coroutine[Any, Any, Any], answer: Callable[[Exception | None, Any], object]
@@ -65,12 +66,13 @@ class Module:
         """
 
         def done(error: Exception | None, result: Any) -> None:
-            self._waits.discard(task)
+            self._waits.discard(wait)
             self.guard(answer, error, result)
 
-        task = self.run.runtime.spawn(coroutine, done)
-        self._waits.add(task)
-        return task
+        wait = _Wait(self._waits)
+        wait.of = self.run.runtime.spawn(coroutine, done)
+        self._waits.add(wait)
+        return wait
 
     def guard(self, call: Callable[..., object], *args: Any) -> None:
         """Call a function of the module from outside; what it raises fails the module."""
@@ -103,7 +105,8 @@ class Module:
         """For sinks: `close(error, closed)` is called once when the inputs ended, before the end is told.
 
         error: what the sink fails with, else None. `closed()` or `closed(error)` says that it is closed.
-        It comes however the sink ends: by `done`, `fail`, an exception, or a run that is stopped.
+        It comes however the sink ends: by `done` or `fail` (from within these, where nothing is left to wait
+        for), an exception, or a run that is stopped.
         """
         self._close = close
 
@@ -141,7 +144,7 @@ class Module:
 
     def fail(self, error: Exception, partial: Any = None) -> None:
         """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first."""
-        self.failure = self.failure or error
+        self.failure = error if self.failure is None else self.failure
         self.cancel()
         when_all(self._open_inputs(), error, lambda _end: self._settle(error, partial))
 
@@ -151,10 +154,12 @@ class Module:
             attach(self.failure, error)
             return
         self.failure = error
+        self.run.failing[self] = error
         self.cancel()
         when_all(self._open_inputs(), error, lambda _end: self._give_up(error))
 
     def _give_up(self, error: Exception) -> None:
+        self.run.failing.pop(self, None)
         if self.outputs and all(edge.ended is not None for edge in self.outputs):
             self.run.failed(error)
         self._settle(error, None)  # the run knows which modules are sinks: one may have outputs, too
@@ -163,17 +168,20 @@ class Module:
 
     def _settle(self, error: Exception | None, result: Any) -> None:
         if self._settling:
+            if error is not None:
+                self.run.failed(error)
             return
         self._settling = True
         self.cancel()
 
         def closed(later: Exception | None = None) -> None:
-            cause = attach(error, later) if error is not None and later is not None else error or later
+            cause = later if error is None else error if later is None else attach(error, later)
             self.run.settled(self, cause, result)
 
         if self._close is None:
             closed()
             return
+        self.run.stopping(self)
         try:
             self._close(error, closed)
         except Exception as failure:
@@ -184,7 +192,25 @@ class Module:
         return [edge for edge in self.inputs if not edge.told]
 
     def cancel(self) -> None:
-        """Take back all timers and tasks."""
+        """Take back all timers and tasks, and give back what it holds."""
         for wait in tuple(self._waits):
-            wait.cancel()
+            try:
+                wait.cancel()
+            except Exception as error:
+                self.run.failed(error)
         self._waits.clear()
+
+
+class _Wait:
+    """A timer or a task of a module, which forgets it when it is cancelled."""
+
+    __slots__ = ("_among", "of")
+
+    def __init__(self, among: set[Cancellable]) -> None:
+        self._among = among
+        self.of: Cancellable | None = None
+
+    def cancel(self) -> None:
+        self._among.discard(self)
+        if self.of is not None:
+            self.of.cancel()

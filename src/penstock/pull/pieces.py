@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import Place
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
+from penstock.pull.opening import opened
 from penstock.pull.protocol import BatchRead, Layer, Read
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Source:
         for pipeline in self.beside:
             pipeline.open_in(run)
         module = Module(run, self.part.name, self.part.place)
-        read = _opened(self.part.open, module)
+        read = opened(self.part.open, module)
         behind = max((edge.depth for edge in module.inputs), default=0)
         edge = Edge(
             module,
@@ -224,22 +225,9 @@ def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
     module.connect(edge)
     return Edge(
         module,
-        _opened(part.open, module, edge),
+        opened(part.open, module, edge),
         batches=part.batches,
         linear=part.linear,
         layer=part.layer,
         depth=part.width + (min(edge.depth, 1) if part.linear else edge.depth),
     )
-
-
-def _opened(open: Callable[..., Read | BatchRead], *of: Any) -> Read | BatchRead:
-    """The `read` of a new module; of one that cannot be opened, one that fails as the opening did."""
-    try:
-        return open(*of)
-    except Exception as error:
-        failure = error
-
-        def read(*_request: object) -> None:
-            raise failure
-
-        return read

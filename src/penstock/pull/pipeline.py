@@ -6,6 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.pull.options import positive, whole
 from penstock.pull.run import CONFIRM_WITHIN, Run
 from penstock.pull.runtime import Runtime, running_loop
 
@@ -58,16 +59,24 @@ class Pipeline:
     ) -> Run:
         """Start it and return when nothing can go on without something from outside. See `run`, `Run`."""
         run = self._prepared(runtime or Runtime(running_loop()), window, fuse, confirm_within)
-        run.runtime.work()
+        try:
+            run.runtime.work()
+        except BaseException:
+            run.stop()
+            raise
         return run
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Run it in the event loop that is running, beside its other tasks; the result of its sink."""
-        return self.start().__await__()
+        return self._prepared(Runtime(running_loop()), None, True, CONFIRM_WITHIN).__await__()
 
     def _prepared(
         self, runtime: Runtime, window: int | None, fuse: bool, confirm_within: float | None
     ) -> Run:
+        if window is not None:
+            whole("a pipeline", "window", window, least=1)
+        if confirm_within is not None:
+            positive("a pipeline", "confirm_within", confirm_within)
         run = Run(runtime, fuse=fuse, window=window, confirm_within=confirm_within)
         runtime.prepare(self._build, run)
         return run

@@ -42,9 +42,15 @@ BatchRead = Callable[[End | None, AnswerTo, int], object]
 
 
 def attach(first: Exception, later: Exception) -> Exception:
-    """The first cause of a failure, with what failed after it as a note. Returns `first`."""
+    """The first cause of a failure, with what failed after it as a note. Returns `first`; raises nothing."""
     if later is not first:
-        note = f"then, while closing: {type(later).__name__}: {later}"
-        if note not in getattr(first, "__notes__", ()):
-            first.add_note(note)
+        try:
+            said = str(later)
+        except Exception:
+            said = "it cannot be shown"
+        note = f"then, while closing: {type(later).__name__}: {said}"
+        # Not add_note: it sets an attribute, which exceptions that are frozen dataclasses refuse.
+        notes: list[str] = first.__dict__.setdefault("__notes__", [])
+        if note not in notes:
+            notes.append(note)
     return first

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import EndNotConfirmed, NeverAnswered
+from penstock.errors import EndNotConfirmed, NeverAnswered, NotFinished
 from penstock.pull.module import Module
 from penstock.pull.protocol import attach
 from penstock.pull.runtime import Cancellable, Runtime
-from penstock.pull.stuck import never_answered, not_confirmed
+from penstock.pull.stuck import never_answered, not_confirmed, not_finished
 
 if TYPE_CHECKING:
     import asyncio
@@ -54,13 +54,16 @@ class Run:
         """The sinks whose results are that of the run; None: the last one's is."""
         self._confirm_within = confirm_within
         self._edges: dict[Edge, None] = {}
-        self._stopping: dict[Edge, float] = {}
+        self.failing: dict[Module, Exception] = {}
+        """Modules that have failed, until what they read from has confirmed."""
+        self._stopping: dict[Edge | Module, float] = {}
         self._sinks: set[Module] = set()
         self._main: Module | None = None
         self._shared: dict[object, Any] = {}
         self._listeners: list[Callable[[Run], object]] = []
         self._building = True
         self._timer: Cancellable | None = None
+        self._awaiting = 0
 
     # -- built by a pipeline --------------------------------------------------------------------
 
@@ -91,9 +94,9 @@ class Run:
     def opened(self, edge: Edge) -> None:
         self._edges[edge] = None
 
-    def stopping(self, edge: Edge) -> None:
-        """A module was told to stop; it has a time limit from now on."""
-        self._stopping[edge] = self.runtime.now()
+    def stopping(self, what: Edge | Module) -> None:
+        """A module was told to stop, or a sink is closing; it has a time limit from now on."""
+        self._stopping[what] = self.runtime.now()
         if self.runtime.has_loop:
             self._watch()
 
@@ -116,6 +119,7 @@ class Run:
         if module not in self._sinks:
             return
         self._sinks.discard(module)
+        self._stopping.pop(module, None)
         if error is not None:
             if self.error is None:
                 self.partial = result
@@ -152,10 +156,14 @@ class Run:
             self._listeners.append(listener)
 
     def result(self) -> Any:
-        """The result of the last sink. Raises what its stream failed with, `NeverAnswered` where the run has
-        not finished and nothing that it waits for will come by itself, `EndNotConfirmed` likewise."""
+        """The result of the last sink; of a run that was stopped, what the sink had by then.
+
+        Raises what its stream failed with. Of a run that is not finished: `EndNotConfirmed`, `NotFinished`
+        where something may still come by itself, and else `NeverAnswered`.
+        """
+        self.runtime.raise_escaped()
         if not self.finished:
-            raise self.stuck() if self.error is None else attach(self.error, self.stuck())
+            raise self.stuck()
         if self.error is not None:
             raise self.error
         if self.wanted is not None:
@@ -176,12 +184,15 @@ class Run:
             raise
         finally:
             self.abandon()
+            if self.runtime.has_loop and not self.runtime.is_shared:
+                self.runtime.loop.run_until_complete(self.runtime.tasks_over(self._confirm_within))
             self.runtime.close()
         return self.result()
 
     def _work(self) -> None:
         self.runtime.work()
         if not self.finished and self.runtime.has_loop:
+            self.runtime.check_no_loop_runs()
             self.runtime.loop.run_until_complete(self._until_finished())
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -191,14 +202,25 @@ class Run:
     async def _awaited(self) -> Any:
         import asyncio
 
+        self.runtime.adopt(asyncio.get_running_loop())
+        self._awaiting += 1
         try:
+            self.runtime.work()
             await self._until_finished()
-        except asyncio.CancelledError:
+        except GeneratorExit:
             self.stop()
-            await self._until_finished()
+            raise
+        except BaseException as error:
+            others = self._awaiting > 1 and isinstance(error, asyncio.CancelledError)
+            if not (self.finished or others):
+                self.stop()
+                await self._until_finished()
             raise
         finally:
-            self.abandon()
+            self._awaiting -= 1
+            if not self._awaiting:
+                self.abandon()
+                await self.runtime.tasks_over(self._confirm_within)
         return self.result()
 
     async def _until_finished(self) -> None:
@@ -213,8 +235,9 @@ class Run:
 
         self.when_finished(over)
         self.runtime.when_idle = over
-        if not self.runtime.idle:
+        if not self.runtime.idle and self.runtime.escaped is None:
             await future
+        self.runtime.raise_escaped()
 
     def stop(self, cause: Exception | None = None) -> None:
         """Abort (or fail) the inputs of all sinks at work; the run finishes when they confirm."""
@@ -246,18 +269,24 @@ class Run:
         self._timer = None
         since = next(iter(self._stopping.values()), None)
         if since is not None and not self.finished and self.runtime.now() >= since + self._confirm_within:
-            self.error = self.stuck()
+            self.failed(self.stuck())
             self._finish()
         self._watch()
 
-    def stuck(self) -> EndNotConfirmed | NeverAnswered:
-        """The error that names the modules which the others wait for."""
+    def stuck(self) -> Exception:
+        """What to tell of a run that is not finished: what failed first, if something has, and in any case
+        the modules which the others wait for."""
         error = self._stuck()
         if self.runtime.replay:
             error.add_note(self.runtime.replay)
+        for cause in (self.error, *self.failing.values()):
+            if cause is not None:
+                return attach(cause, error)
         return error
 
-    def _stuck(self) -> EndNotConfirmed | NeverAnswered:
+    def _stuck(self) -> EndNotConfirmed | NeverAnswered | NotFinished:
         if self._stopping:
             return not_confirmed(self._stopping)
+        if self.runtime.outstanding:
+            return not_finished(self.runtime.outstanding)
         return never_answered(self._edges)

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import CallCancelled, LoopRunsAlready, Place
+from penstock.errors import LoopRunsAlready, Place
+from penstock.pull.waits import Task, Timer, expected
 
 if TYPE_CHECKING:
     import asyncio
@@ -59,12 +60,15 @@ class Runtime:
         self._loop = loop
         self._own_loop = loop is None
         self._resumes = False
+        self._tasks: dict[Task, None] = {}
         self.replay = ""
         """How to have the same order of events again, where the runtime has chosen it."""
         self.outstanding = 0
         """How many timers, tasks and threads will still bring something."""
         self.when_idle: Callable[[], object] | None = None
-        """Called where nothing is left that could bring something: only in an event loop of its own."""
+        """Called where nothing is left that could bring something, in a loop of its own; and with `escaped`."""
+        self.escaped: BaseException | None = None
+        """What came out of a call of the event loop, which would only log it."""
 
     # -- the trampoline -------------------------------------------------------------------------
 
@@ -153,7 +157,26 @@ class Runtime:
         self._resumes = False
         self.outstanding -= 1
         if not self._busy:
-            self.work()
+            self.in_loop(self.work)
+
+    def in_loop(self, call: Callable[..., object], *args: Any) -> None:
+        """A call by the event loop: what escapes from it is raised where the run is waited for."""
+        try:
+            call(*args)
+        except BaseException as error:
+            self.escape(error)
+
+    def escape(self, error: BaseException) -> None:
+        """Have this raised where the run is waited for."""
+        self.escaped = self.escaped if self.escaped is not None else error
+        if self.when_idle is not None:
+            self.when_idle()
+
+    def raise_escaped(self) -> None:
+        """Raise what escaped from a call of the event loop, once."""
+        error, self.escaped = self.escaped, None
+        if error is not None:
+            raise error
 
     # -- what comes from outside ----------------------------------------------------------------
 
@@ -166,15 +189,35 @@ class Runtime:
         if self._loop is None:
             import asyncio
 
-            if running_loop() is not None:
-                raise LoopRunsAlready(
-                    "the pipeline waits for something outside, and an event loop is running already",
-                    where=[Place.of_caller()],
-                    why="run() would stop that loop, and with it everything else in it.",
-                    fix="await the pipeline, or start() it",
-                )
+            self.check_no_loop_runs()
             self._loop = asyncio.new_event_loop()
         return self._loop
+
+    def check_no_loop_runs(self) -> None:
+        """Raises `LoopRunsAlready` where an event loop runs in this thread."""
+        if running_loop() is not None:
+            raise LoopRunsAlready(
+                "the pipeline waits for something outside, and an event loop is running already",
+                where=[Place.of_caller()],
+                why="run() would stop that loop, and with it everything else in it.",
+                fix="await the pipeline, or start() it",
+            )
+
+    def adopt(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Go on in this event loop. Raises `LoopRunsAlready` for a pipeline that waits in another one."""
+        if self._loop is None:
+            self._loop, self._own_loop = loop, False
+        elif self._loop is not loop:
+            raise LoopRunsAlready(
+                "the pipeline was started outside of this event loop, and waits in one of its own",
+                where=[Place.of_caller()],
+                fix="start() it where the event loop runs, or wait() for it where none does",
+            )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its event loop is that of others."""
+        return not self._own_loop
 
     @property
     def has_loop(self) -> bool:
@@ -186,7 +229,7 @@ class Runtime:
 
     def later(self, seconds: float, call: Callable[..., object], *args: Any) -> Cancellable:
         """Have `call(*args)` happen after so many seconds, unless the timer is cancelled."""
-        return _Timer(self, seconds, call, args)
+        return Timer(self, seconds, call, args)
 
     def spawn(
         self, coroutine: Coroutine[Any, Any, Any], answer: Callable[[Exception | None, Any], object]
@@ -196,25 +239,25 @@ class Runtime:
         A task that is cancelled here answers nothing; one that somebody else cancels (`asyncio.run` cancels
         all there are when it ends) answers `CallCancelled`.
         """
-        return _Task(self, coroutine, answer)
+        task = Task(self, coroutine, answer)
+        self._tasks[task] = None
+        return task
+
+    def task_done(self, task: Task) -> None:
+        """Told by a task."""
+        self._tasks.pop(task, None)
+
+    async def tasks_over(self, seconds: float | None) -> None:
+        """Wait until cancelled tasks have cleaned up, so many seconds at most."""
+        import asyncio
+
+        tasks = [task.task for task in self._tasks if task.cancelled]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
 
     def expect(self) -> Callable[..., None]:
         """Announce a call from another thread: `resume(call, *args)`, to be used once and from any thread."""
-        self.outstanding += 1
-        loop = self.loop
-
-        def arrive(call: Callable[..., object], args: tuple[Any, ...]) -> None:
-            self.outstanding -= 1
-            self.enter(call, *args)
-
-        def resume(call: Callable[..., object], *args: Any) -> None:
-            try:
-                loop.call_soon_threadsafe(arrive, call, args)
-            except RuntimeError:
-                if not loop.is_closed():  # else nobody waits for the thread any more
-                    raise
-
-        return resume
+        return expected(self)
 
     def close(self) -> None:
         """End the event loop, if it is the runtime's own."""
@@ -223,73 +266,3 @@ class Runtime:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
-
-
-class _Timer:
-    """A call that will happen; `cancel` takes it back."""
-
-    def __init__(
-        self, runtime: Runtime, seconds: float, call: Callable[..., object], args: tuple[Any, ...]
-    ) -> None:
-        self._runtime = runtime
-        self._waits = True
-        runtime.outstanding += 1
-        self._handle = runtime.loop.call_later(seconds, self._fire, call, args)
-
-    def _fire(self, call: Callable[..., object], args: tuple[Any, ...]) -> None:
-        if self._waits:
-            self._release()
-            self._runtime.enter(call, *args)
-
-    def _release(self) -> None:
-        self._waits = False
-        self._runtime.outstanding -= 1
-
-    def cancel(self) -> None:
-        if self._waits:
-            self._handle.cancel()
-            self._release()
-
-
-class _Task:
-    """A coroutine that runs; `cancel` takes back its answer too."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        coroutine: Coroutine[Any, Any, Any],
-        answer: Callable[[Exception | None, Any], object],
-    ) -> None:
-        try:
-            self._task = runtime.loop.create_task(coroutine)
-        except LoopRunsAlready:
-            coroutine.close()
-            raise
-        runtime.outstanding += 1
-        self._runtime = runtime
-        self._answer = answer
-        self._cancelled = False
-        self._task.add_done_callback(self._done)
-
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self._runtime.outstanding -= 1
-        error = cancelled_elsewhere() if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, Exception):
-            raise error
-        if self._cancelled:
-            self._runtime.look_if_idle()
-        else:
-            self._runtime.enter(self._answer, error, None if error else task.result())
-
-    def cancel(self) -> None:
-        self._cancelled = True
-        self._task.cancel()
-
-
-def cancelled_elsewhere() -> CallCancelled:
-    """The error of a task that somebody else than the pipeline has cancelled."""
-    return CallCancelled(
-        "a task of the pipeline was cancelled by somebody else",
-        why="Nobody but the pipeline knows what waits for it; asyncio.run() cancels all tasks that are left.",
-        fix="stop the pipeline instead, and await it before the event loop ends",
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from penstock.errors import EndNotConfirmed, NeverAnswered
+from penstock.errors import EndNotConfirmed, NeverAnswered, NotFinished
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 
@@ -14,15 +14,28 @@ _OUTSIDE = (
 )
 
 
-def not_confirmed(stopping: Collection[Edge]) -> EndNotConfirmed:
-    """stopping: edges whose modules were told to stop. Named are those that wait for none of the others."""
-    culprits = [edge.upper for edge in stopping if not any(i in stopping for i in edge.upper.inputs)]
+def not_confirmed(stopping: Collection[Edge | Module]) -> EndNotConfirmed:
+    """stopping: edges whose modules were told to stop, and sinks that close.
+
+    Named are those that wait for none of the others.
+    """
+    told = [what if isinstance(what, Module) else what.upper for what in stopping]
+    culprits = [module for module in told if not any(i in stopping for i in module.inputs)]
     return EndNotConfirmed(
         f"{_names(culprits)} was told to stop and has not confirmed",
         where=[module.place for module in culprits],
         why="A module answers an abort when it has closed, and everything upstream of it.",
         fix="let the module answer every abort and error; a longer time: confirm_within=SECONDS",
         modules=tuple(module.name for module in culprits),
+    )
+
+
+def not_finished(outstanding: int) -> NotFinished:
+    """outstanding: timers, tasks and threads that are left."""
+    return NotFinished(
+        f"the pipeline is at work: {outstanding} of its timers, tasks and threads will still bring something",
+        fix="wait() for it, or await it; result() is for a run that is finished",
+        outstanding=outstanding,
     )
 
 

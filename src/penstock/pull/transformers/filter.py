@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
-from itertools import filterfalse
 from typing import Any
 
 from penstock.pull.pieces import Transformer
@@ -21,7 +19,9 @@ def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
     >>> pull(values(range(6)), filter(lambda x: x % 2), collect()).run()
     [1, 3, 5]
     """
-    return Transformer.of_kernel("filter", lambda: lambda items: builtins.filter(test, items))
+    keep = bool if test is None else test
+    # Not the builtin: a StopIteration of the test would pass for the end of a batch.
+    return Transformer.of_kernel("filter", lambda: lambda items: (item for item in items if keep(item)))
 
 
 def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
@@ -31,4 +31,5 @@ def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
     >>> pull(values(range(6)), filter_not(lambda x: x % 2), collect()).run()
     [0, 2, 4]
     """
-    return Transformer.of_kernel("filter_not", lambda: lambda items: filterfalse(test, items))
+    drop = bool if test is None else test
+    return Transformer.of_kernel("filter_not", lambda: lambda items: (i for i in items if not drop(i)))

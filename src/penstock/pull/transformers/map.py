@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -18,4 +17,5 @@ def map(function: Callable[[Any], Any]) -> Transformer:
     >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
     [1, 4, 9]
     """
-    return Transformer.of_kernel("map", lambda: lambda items: builtins.map(function, items))
+    # Not the builtin: a StopIteration of the function would pass for the end of a batch.
+    return Transformer.of_kernel("map", lambda: lambda items: (function(item) for item in items))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import dropwhile
 from typing import Any
 
 from penstock.pull.options import whole
@@ -55,9 +54,10 @@ def skip_while(test: Callable[[Any], Any]) -> Transformer:
 
         def dropping(items: Iterable[Any]) -> Iterator[Any]:
             nonlocal begun
-            for item in dropwhile(test, items):
-                begun = True
-                yield item
+            for item in items:
+                begun = begun or not test(item)
+                if begun:
+                    yield item
 
         return lambda items: items if begun else dropping(items)
 
