@@ -11,7 +11,7 @@ TESTED: dict[str, str] = {}
 """Name of a case -> the test that stands for it."""
 
 LEFT_OUT: dict[str, str] = {}
-"""Name of a case -> why there is nothing to test: a module that Penstock does not have, or a matter of another language."""
+"""Name of a case -> why there is nothing to test: a module that is not here, or another language."""
 
 
 def case(*names: str) -> Callable[[Test], Test]:

@@ -1,4 +1,4 @@
-"""Every case of the conformance file that is described in words has a test that stands for it, or a reason."""
+"""Every case of the conformance file that is described in words has a test, or a reason to have none."""
 
 from __future__ import annotations
 

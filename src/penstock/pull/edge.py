@@ -3,8 +3,9 @@
 Downstream, an edge is called as a `Read`. It gives both neighbours more than the
 protocol asks of them, so that a module is written in a few lines:
 
-- Requests go up at once (bounded in depth), answers come down through the queue of
-  the runtime: none of a module's functions is called while another of them runs.
+- Requests go up at once, where the stack is not deep and nothing waits; answers come down
+  through the queue of the runtime: none of a module's functions is called while another
+  of them runs.
 - Answers arrive in the order of the requests, one each. After an end every request is
   answered by that end, without troubling the module upstream again.
 - A module is told to stop at most once, always with an answer function, also where
@@ -15,7 +16,7 @@ protocol asks of them, so that a module is written in a few lines:
   exception, and when they have confirmed, its outputs end with it.
 
 What a module does against the rules is put right in silence, or named where the edge
-is watched (`penstock.pull.probe`).
+is watched (`penstock.pull.probe`). An answer that says nothing at all fails its module.
 """
 
 from __future__ import annotations
@@ -23,46 +24,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ProtocolBroken
+from penstock.pull.call import FLUSHED, HELD, OPEN, SETTLED, Call, Watch, not_an_answer
 from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach
 
 if TYPE_CHECKING:
     from penstock.pull.module import Module
-
-
-class Call:
-    """A request under way. most: of values in its answer; None for a plain ask, answered by a bare value."""
-
-    __slots__ = ("abort", "answer", "held", "index", "most", "state")
-
-    def __init__(self, abort: End | None, answer: AnswerTo | None, most: int | None, index: int) -> None:
-        self.abort: End | None = abort
-        self.answer = answer
-        self.most = most
-        self.index = index
-        self.state = _OPEN
-        self.held: Any = None
-        """The end and the value of an answer that came before those of earlier requests."""
-
-
-_OPEN, _SETTLED, _HELD, _FLUSHED = range(4)
-# Of a call: not answered; answered by the module upstream; by it, but too early; by the edge at the end.
-
-
-class Watch(Protocol):
-    """Sees the events of an edge from one of its two ends."""
-
-    def request(self, call: Call) -> None: ...
-
-    def answer(self, call: Call, end: End | None, value: Any) -> None: ...
-
-    def withdraw(self, call: Call) -> None:
-        """The edge had answered this request for the module, which does so now itself."""
-
-    def broken(self, rule: str, call: Call) -> Exception | None:
-        """The module upstream broke a rule; what it returns fails that module."""
 
 
 class Edge:
@@ -217,7 +185,7 @@ class Edge:
             return
         if self.seen_above is not None and not (end is not None and self._stop is call and self._end is None):
             self._show_answer(call, end, value)
-        if call.state != _OPEN or self._end is not None:
+        if call.state != OPEN or self._end is not None:
             self._too_late(call, end)
         elif self._stop is None:
             self._pass_on(call, end, value)
@@ -239,18 +207,18 @@ class Edge:
     def _answered_stopping(self, call: Call, end: End | None) -> None:
         if call is self._stop:
             if end is None:
-                call.state = _SETTLED
+                call.state = SETTLED
                 self._broke("P5", call)
             self.finish(True if end is None else end)
             return
-        call.state = _SETTLED
+        call.state = SETTLED
         if isinstance(end, Exception) and self._failed is None:
             self._failed = end
 
     def _show_answer(self, call: Call, end: End | None, value: Any) -> None:
         """Show the watch what the module did, also where the edge has answered for it already."""
         assert self.seen_above is not None
-        if call.state == _FLUSHED:
+        if call.state == FLUSHED:
             if end is not None:
                 return
             self.seen_above.withdraw(call)
@@ -259,20 +227,20 @@ class Edge:
     def _pass_on(self, call: Call, end: End | None, value: Any) -> None:
         pending = self._pending
         if pending[0] is not call:
-            call.state = _HELD
+            call.state = HELD
             call.held = (end, value)
             self._broke("P3", call)
             return
         while end is None:
             pending.popleft()
-            call.state = _SETTLED
+            call.state = SETTLED
             self._reply(call, value)
-            if not pending or pending[0].state != _HELD:
+            if not pending or pending[0].state != HELD:
                 break
             call = pending[0]
             end, value = call.held
         if end is not None:
-            call.state = _SETTLED
+            call.state = SETTLED
             self.finish(end)
         elif self._linear:
             self._asked = pending[0] if pending else None
@@ -286,10 +254,10 @@ class Edge:
 
     def _too_late(self, call: Call, end: End | None) -> None:
         """A second answer, or one to a request that was answered by an end: nobody hears it."""
-        if call.state in (_SETTLED, _HELD):
+        if call.state in (SETTLED, HELD):
             self._broke("P2", call)
         elif end is None:
-            call.state = _SETTLED
+            call.state = SETTLED
             self._broke("P4", call)
 
     def _broke(self, rule: str, call: Call) -> None:
@@ -317,8 +285,8 @@ class Edge:
     # -- down again -----------------------------------------------------------------------------
 
     def _flush(self, call: Call, end: End) -> None:
-        if call.state == _OPEN:
-            call.state = _SETTLED if call is self._stop else _FLUSHED
+        if call.state == OPEN:
+            call.state = SETTLED if call is self._stop else FLUSHED
             if self.seen_above is not None:
                 self.seen_above.answer(call, end, None)
         self._runtime.post(self, self._hand, call, end, None)
@@ -351,17 +319,6 @@ class Edge:
             if self.lower is None:
                 raise
             self.lower.crash(error)
-
-
-def not_an_answer(module: Module, what: str) -> ProtocolBroken:
-    """The error of a module whose answer cannot be put right."""
-    return ProtocolBroken(
-        f"{module.name!r} answered {what}",
-        where=[module.place],
-        fix="answer(None, value), answer(True) or answer(error)",
-        module=module.name,
-        rule="B1",
-    )
 
 
 def when_all(edges: list[Edge], cause: End, then: Callable[[End], object]) -> None:

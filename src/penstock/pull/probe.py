@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.errors import Place, ProtocolBroken
-from penstock.pull.edge import Call, Edge
+from penstock.pull.call import Call
+from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import MarkPart, Transformer
 from penstock.pull.protocol import End

@@ -66,7 +66,7 @@ class Runtime:
         self.outstanding = 0
         """How many timers, tasks and threads will still bring something."""
         self.when_idle: Callable[[], object] | None = None
-        """Called where nothing is left that could bring something, in a loop of its own; and with `escaped`."""
+        """Called where nothing is left to wait for, in a loop of its own; and where something `escaped`."""
         self.escaped: BaseException | None = None
         """What came out of a call of the event loop, which would only log it."""
 

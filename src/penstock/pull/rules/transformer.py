@@ -9,6 +9,7 @@ value. The rest holds for all, also for those that drop values or make several o
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,7 +64,9 @@ def _told_to_end(both: Transformer, at: int) -> bool:
 
 def _latest_ask(both: Transformer, reply: Reply) -> Asked | None:
     """The last request that was made of upstream before an answer."""
-    return next((asked for asked in reversed(both.input.requests) if asked.at < reply.at), None)
+    requests = both.input.requests
+    before = bisect_left(requests, reply.at, key=lambda asked: asked.at)
+    return requests[before - 1] if before else None
 
 
 def t3_asks_when_asked(both: Transformer) -> Faults:
