@@ -161,11 +161,13 @@ SINKS: dict[str, tuple[Callable[[Path], Sink], Options]] = {
 NAMED = {
     "aiter_values": "no piece: it reads a source from outside; tests/pull/bridges",
     "back_off": "no piece: how long reconnect waits; tests/pull/reconnect",
+    "check": "no module: it judges traces; tests/pull/rules",
     "connect": "waits for the network in real time; tests/pull/outside",
     "fork": "its branches need each other; tests/pull/fan/test_rules.py",
     "from_stream": "waits for the network in real time; tests/pull/outside",
     "iter_values": "no piece: it reads a source from outside; tests/pull/bridges",
     "listen": "waits for the network in real time; tests/pull/outside",
+    "parse": "no module: it reads traces; tests/pull/rules",
     "probe": "no module: it looks at an edge; every trace here is its",
     "probe_around": "no module: it looks at an edge; every trace here is its",
     "process": "waits for processes in real time; tests/pull/outside",

@@ -11,6 +11,7 @@ other, `edge` what stands between them, `pieces` how to write one.
 from penstock.pull.bridges.from_queue import from_queue
 from penstock.pull.bridges.iterators import aiter_values, iter_values
 from penstock.pull.bridges.to_queue import to_queue
+from penstock.pull.checker import Violation, check
 from penstock.pull.compose import pull
 from penstock.pull.deferred.defer import defer
 from penstock.pull.deferred.duplex import DeferredDuplex
@@ -60,6 +61,7 @@ from penstock.pull.sources.once import once
 from penstock.pull.sources.pushable import Pushable, pushable
 from penstock.pull.sources.values import values
 from penstock.pull.together import together
+from penstock.pull.trace import Trace, parse
 from penstock.pull.transformers.abortable import Abortable, abortable
 from penstock.pull.transformers.async_map import async_map
 from penstock.pull.transformers.batch import batch, unbatch
@@ -97,7 +99,9 @@ __all__ = [
     "Run",
     "Sink",
     "Source",
+    "Trace",
     "Transformer",
+    "Violation",
     "abortable",
     "aiter_values",
     "async_map",
@@ -105,6 +109,7 @@ __all__ = [
     "batch",
     "cat",
     "catch",
+    "check",
     "collect",
     "concat",
     "connect",
@@ -148,6 +153,7 @@ __all__ = [
     "once",
     "pair",
     "paramap",
+    "parse",
     "probe",
     "probe_around",
     "process",
