@@ -13,6 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock.engine.run import Progress
+from penstock.engine.running import Running
 from penstock.errors import BadInput, BadRow
 from penstock.io import JsonFiles
 
@@ -223,6 +224,40 @@ def test_a_signal_wakes_a_run_that_waits() -> None:
 
     result = ps.run(numbers(), {"n": interrupting})
     assert result.stopped_by == signal.SIGINT
+
+
+def test_a_signal_wakes_a_run_that_waits_for_a_bounded_source() -> None:
+    async def interrupting() -> AsyncIterator[int]:
+        yield 1
+        for _ in range(20):
+            await asyncio.sleep(0)
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    result = ps.run(numbers(bounded="n"), {"n": interrupting})
+    assert (result.ticks, result.stopped_by) == (0, signal.SIGINT)
+
+
+def test_a_signal_is_heard_once_however_long_a_source_takes_to_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[Running] = []
+    stop = Running.stop
+    monkeypatch.setattr(Running, "stop", lambda running: (heard.append(running), stop(running)))
+
+    async def closing_slowly() -> AsyncIterator[int]:
+        try:
+            yield 1
+            for _ in range(20):
+                await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(100):
+                await asyncio.sleep(0)
+
+    assert ps.run(numbers(), {"n": closing_slowly}).stopped_by == signal.SIGINT
+    assert len(heard) == 1
 
 
 def test_files_are_followed_beside_an_async_source(tmp_path: Path) -> None:

@@ -12,8 +12,17 @@ import pytest
 
 import penstock as ps
 from penstock import Change, col
-from penstock.errors import BadInput, BadRow, EndNotConfirmed, NeverAnswered, UserFunctionFailed
+from penstock.errors import (
+    BadInput,
+    BadOption,
+    BadRow,
+    CallCancelled,
+    EndNotConfirmed,
+    NeverAnswered,
+    UserFunctionFailed,
+)
 from penstock.io import Changelog, Memory, Rows
+from penstock.io.changelog import ChangelogWriter
 from penstock.pull import (
     Source,
     async_map,
@@ -550,3 +559,90 @@ def test_async_sources_bring_what_their_modules_make() -> None:
 def test_an_endless_source_of_one_value_is_cut_by_its_own_pipeline() -> None:
     made = pull(infinite(lambda: 5), take(4))
     assert ps.run(numbers(), {"n": made}, {"n_out": collect()}, tick_rows=3).ticks == 2
+
+
+def test_what_an_interrupt_kept_from_a_sink_comes_in_the_next_run(tmp_path: Path) -> None:
+    heard: list[int] = []
+
+    def hear(change: Any) -> None:
+        if change.row == 4 and -1 not in heard:
+            heard.append(-1)
+            raise KeyboardInterrupt
+        heard.append(change.row)
+
+    ends: dict[str, Any] = {"sources": {"n": values(range(9))}, "tick_rows": 3, "checkpoint": tmp_path}
+    with pytest.raises(KeyboardInterrupt):
+        ps.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
+    ps.run(numbers(), sinks={"n_out": for_each(hear)}, **ends)
+    assert heard == [0, 1, 2, 3, -1, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_tick_whose_preparation_is_interrupted_is_not_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, interrupted = ChangelogWriter.prepare, list[int]()
+
+    def once(writer: ChangelogWriter, tick: int, rows: Any) -> None:
+        if tick == 2 and not interrupted:
+            interrupted.append(tick)
+            raise KeyboardInterrupt
+        prepare(writer, tick, rows)
+
+    monkeypatch.setattr(ChangelogWriter, "prepare", once)
+    told = Told()
+    ends: dict[str, Any] = {"tick_rows": 1, "checkpoint": tmp_path / "checkpoint"}
+    sinks = {"n_out": Changelog(tmp_path / "out")}
+    with pytest.raises(KeyboardInterrupt):
+        ps.run(numbers(), {"n": told.source}, sinks, **ends)
+    assert [type(stop) for stop in told.stops] == [CallCancelled]
+    ps.run(numbers(), {"n": values(range(3))}, sinks, **ends)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["tick=1", "tick=2", "tick=3"]
+
+
+class Escape(BaseException):
+    pass
+
+
+def test_what_no_handler_may_catch_ends_a_run_within_a_loop_too() -> None:
+    told = Told()
+
+    def escape(progress: Any) -> None:
+        if progress.tick == 3:
+            raise Escape
+
+    async def session() -> None:
+        with pytest.raises(Escape):
+            await asyncio.wait_for(
+                ps.arun(numbers(), {"n": told.source}, {"n_out": collect()}, tick_rows=1, on_tick=escape), 10
+            )
+
+    asyncio.run(session())
+    assert len(told.stops) == 1
+
+
+def test_rows_taken_before_are_skipped_in_parts(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def open(_module: Module) -> Any:
+        left = 5000
+
+        def read(abort: End | None, answer: AnswerTo, most: int) -> None:
+            nonlocal left
+            asked.append(most)
+            given, left = min(most, left), left - min(most, left)
+            answer(abort or (None if given else True), [0] * given)
+
+        return read
+
+    rows = Source.of("rows", open, batches=True, linear=True)
+    for _ in range(2):
+        assert ps.run(numbers(), {"n": rows}, {"n_out": collect()}, checkpoint=tmp_path).last_tick == 5
+    assert max(asked) == 1000
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), "x"])
+def test_a_time_limit_that_is_none_is_refused(limit: Any) -> None:
+    with pytest.raises(BadOption, match="confirm_within"):
+        ps.run(numbers(), {"n": [1]}, confirm_within=limit)
+    with pytest.raises(BadOption, match="confirm_within"):
+        asyncio.run(ps.arun(numbers(), {"n": [1]}, confirm_within=limit))

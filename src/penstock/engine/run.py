@@ -14,6 +14,7 @@ from penstock.engine.progress import Progress, RunResult
 from penstock.engine.queue import PerSource, check_limits
 from penstock.engine.started import Started
 from penstock.errors import BadInput, LoopRunsAlready
+from penstock.pull.options import check_confirm_within
 from penstock.pull.run import CONFIRM_WITHIN
 from penstock.pull.runtime import Runtime, running_loop
 
@@ -75,10 +76,11 @@ def run(
     within a tick, nothing of which is then committed or published; what a source or sink fails
     with. All other ends are failed with the same error, and what they fail with in turn is noted
     on it. `EndNotConfirmed` names a source or sink that has not confirmed in time,
-    `NeverAnswered` one that nothing will come of.
+    `NeverAnswered` one that nothing will come of. `BadOption` for a `confirm_within` that is no time.
     Where an event loop runs already, ends that wait for something need `arun`: `BadInput`.
     """
     check_ends(flow, sources, sinks, tick_rows)
+    check_confirm_within("run", confirm_within)
     if any(map(is_async, sources.values())) and running_loop() is not None:
         raise _loop_runs()
     options = RunOptions(tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within)
@@ -109,6 +111,7 @@ async def arun(
     then ends between two ticks, with sources, sinks and the checkpoint closed.
     """
     check_ends(flow, sources, sinks, tick_rows)
+    check_confirm_within("arun", confirm_within)
     options = RunOptions(tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within)
     with ExitStack() as closing:
         started = Started(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)

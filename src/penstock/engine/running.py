@@ -68,6 +68,7 @@ class Running:
         self._gathering = False
         self._ending = False
         self._some_ended = False
+        self._watched = False  # the event loop listens for a signal
         self._done = 0, 0, 0  # of the tick at work: rows taken, rows set aside, changes
         self._began: float | None = None
 
@@ -171,7 +172,10 @@ class Running:
 
     def _look(self) -> None:
         """Run a tick, if there is input, something deferred, or nothing that came at all."""
-        if not self._gathering or (self._waits and any(i.bounded and i.asked for i in self._inlets)):
+        if not self._gathering:
+            return
+        if self._waits and any(i.bounded and i.asked for i in self._inlets):
+            self._watch_interrupt()
             return
         taken = [inlet for inlet in self._inlets if inlet.batch is not None]
         ended = self._ended() if self._some_ended and self._end else _NONE
@@ -314,5 +318,11 @@ class Running:
 
     def _watch_interrupt(self) -> None:
         """Hear of a signal while the event loop waits."""
-        if self._interrupt is not None and self._runtime.has_loop:
-            self._runtime.loop.add_reader(self._interrupt.woken, self._module.enter, self.stop)
+        if self._interrupt is not None and self._runtime.has_loop and not self._watched:
+            self._watched = True
+            self._runtime.loop.add_reader(self._interrupt.woken, self._woken)
+
+    def _woken(self) -> None:
+        assert self._interrupt is not None
+        self._runtime.loop.remove_reader(self._interrupt.woken)  # nobody empties it
+        self._module.enter(self.stop)

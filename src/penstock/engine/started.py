@@ -23,7 +23,7 @@ from penstock.engine.engine import Engine
 from penstock.engine.inlet import Inlet, Outlet, readers_of
 from penstock.engine.progress import RunResult
 from penstock.engine.running import Running
-from penstock.errors import Place
+from penstock.errors import CallCancelled, Place
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.run import Run
@@ -72,6 +72,7 @@ class Started:
                 source.dead_letters.recover(tick)
                 closing.callback(source.dead_letters.close)
         self._run = Run(runtime, confirm_within=options.confirm_within)
+        self._run.interrupted = self._interrupted
         self._modules: dict[str, Module] = {}
         module = Module(self._run, f"flow {flow.name}", Place.of_caller())
         self._running = Running(
@@ -126,21 +127,17 @@ class Started:
 
     async def finished(self) -> RunResult:
         """`wait` in the event loop that is running. Cancelled, the run ends after the tick at work."""
-        import asyncio
-
-        self._run.runtime.work()
-        over = asyncio.get_running_loop().create_future()
-        self._run.when_finished(lambda _run: None if over.done() else over.set_result(None))
-        try:
-            await asyncio.shield(over)
-        except asyncio.CancelledError:
-            self._run.runtime.enter(self._running.stop)
-            await over
-            raise
-        finally:
-            self._run.abandon()
-        self._run.result()
+        await self._run
         return self._result()
+
+    def _interrupted(self, error: BaseException) -> None:
+        from asyncio import CancelledError
+
+        if isinstance(error, CancelledError):
+            self._run.runtime.enter(self._running.stop)
+        else:
+            # Failed, not aborted: a sink that aborts has enough, and would not be given the rest again.
+            self._run.stop(_cut_off(error))
 
     def _result(self) -> RunResult:
         stopped_by = None if self._interrupt is None else self._interrupt.signal
@@ -155,6 +152,13 @@ class Started:
             stopped_by,
             results,
         )
+
+
+def _cut_off(error: BaseException) -> CallCancelled:
+    return CallCancelled(
+        f"{type(error).__name__} ended the run in the middle of a tick",
+        why="What was not committed is left out; what was and has not arrived comes with the next run.",
+    )
 
 
 def _open_state(

@@ -13,7 +13,7 @@ from penstock.pull.protocol import AnswerTo, End, Read
 
 _ROWS = "rows"
 _AT_ONCE = 1000
-"""Rows asked for at once where all belong to one tick."""
+"""Rows asked for at once where all belong to one tick, or to none."""
 
 
 def in_batches(feed: Feed, limit: int | None) -> Transformer:
@@ -48,7 +48,7 @@ class _Parts:
             self._ask()
 
     def _ask(self) -> None:
-        self._edge.batch(self._skip or self._limit, self._got)
+        self._edge.batch(min(self._skip, _AT_ONCE) or self._limit, self._got)
 
     def _got(self, end: End | None, rows: Any = None, /) -> None:
         if end is not None:

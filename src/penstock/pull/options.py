@@ -15,11 +15,23 @@ def whole(piece: str, option: str, value: object, *, least: int | None = None) -
         _refuse(piece, option, value, wanted if least is None else f"{wanted}, {least} or more")
 
 
+def port(piece: str, value: object) -> None:
+    """Raises `BadOption` unless the value is the number of a TCP port, or 0."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 65535:
+        _refuse(piece, "port", value, "a whole number from 0 to 65535")
+
+
 def positive(piece: str, option: str, value: object) -> None:
     """Raises `BadOption` unless the value is a finite number above 0."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value > 0:
         return
     _refuse(piece, option, value, "a finite number above 0")
+
+
+def check_confirm_within(piece: str, seconds: object) -> None:
+    """Raises `BadOption` unless it is None or a finite number above 0."""
+    if seconds is not None:
+        positive(piece, "confirm_within", seconds)
 
 
 def _refuse(piece: str, option: str, value: object, wanted: str) -> NoReturn:

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.pull.options import positive, whole
+from penstock.pull.options import check_confirm_within, whole
 from penstock.pull.run import CONFIRM_WITHIN, Run
 from penstock.pull.runtime import Runtime, running_loop
 
@@ -75,8 +75,7 @@ class Pipeline:
     ) -> Run:
         if window is not None:
             whole("a pipeline", "window", window, least=1)
-        if confirm_within is not None:
-            positive("a pipeline", "confirm_within", confirm_within)
+        check_confirm_within("a pipeline", confirm_within)
         run = Run(runtime, fuse=fuse, window=window, confirm_within=confirm_within)
         runtime.prepare(self._build, run)
         return run

@@ -52,6 +52,8 @@ class Run:
         """Of the sinks that have settled without an error."""
         self.wanted: tuple[Module, ...] | None = None
         """The sinks whose results are that of the run; None: the last one's is."""
+        self.interrupted: Callable[[BaseException], object] = lambda _error: self.stop()
+        """What ends the run where the wait for it is broken off, by Ctrl-C, a cancellation and the like."""
         self._confirm_within = confirm_within
         self._edges: dict[Edge, None] = {}
         self.failing: dict[Module, Exception] = {}
@@ -177,9 +179,9 @@ class Run:
         """
         try:
             self._work()
-        except BaseException:
+        except BaseException as error:
             if not self.finished:
-                self.stop()
+                self.interrupted(error)
                 self._work()
             raise
         finally:
@@ -207,13 +209,13 @@ class Run:
         try:
             self.runtime.work()
             await self._until_finished()
-        except GeneratorExit:
-            self.stop()
+        except GeneratorExit as error:
+            self.interrupted(error)
             raise
         except BaseException as error:
             others = self._awaiting > 1 and isinstance(error, asyncio.CancelledError)
             if not (self.finished or others):
-                self.stop()
+                self.interrupted(error)
                 await self._until_finished()
             raise
         finally:
