@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from penstock.pull.edge import Edge
+from penstock.pull.kinds import only
 from penstock.pull.module import Module
 from penstock.pull.options import positive, whole
 from penstock.pull.pieces import Source
@@ -160,7 +161,7 @@ class _Reconnect:
         except Exception as error:
             self._failed(error)
         else:
-            self._edge = self._module.open(source)
+            self._edge = self._module.open(*only(Source, "reconnect", [source]))
 
     def _got(self, edge: Edge, end: End | None, value: Any = None, /) -> None:
         if edge is not self._edge or not self._asks:

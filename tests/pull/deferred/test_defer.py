@@ -21,9 +21,11 @@ from penstock.pull import (
     empty,
     map,
     once,
+    pair,
     probe,
     pull,
     take,
+    together,
     values,
 )
 from tests.pull.core.modules import Hand, Manual
@@ -268,3 +270,46 @@ def test_a_sink_that_is_opened_beside_a_late_piece_does_not_give_the_result() ->
     source = values([1, 2])
     later.resolve(Source(source.part, source.then, (beside,)))
     assert run.result() == [1]
+
+
+# -- runs that were given up, and sinks with something behind ---------------------------------------
+
+
+def test_a_run_that_was_given_up_is_not_connected_any_more() -> None:
+    later, seen = defer(Source), list[int]()
+    pipeline = pull(later, drain(seen.append))
+    with pytest.raises(NeverAnswered):
+        pipeline.run()
+    later.resolve(values([1, 2]))
+    assert seen == []
+    pipeline.run()
+    assert seen == [1, 2]
+
+
+def test_a_run_that_was_given_up_in_another_thread_is_in_nobodys_way() -> None:
+    later = defer(Source)
+    pipeline = pull(later, collect())
+
+    def give_up() -> None:
+        with pytest.raises(NeverAnswered):
+            pipeline.run()
+
+    thread = threading.Thread(target=give_up)
+    thread.start()
+    thread.join()
+    later.resolve(values([1, 2]))
+    assert pipeline.run() == [1, 2]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_sink_with_something_behind_it_gives_the_last_result(early: bool) -> None:
+    later, middle = defer(Sink), pair()
+    sink = pull(map(lambda value: value + 1), middle, collect())
+    if early:
+        later.resolve(sink)
+    both = together(pull(values([1, 2]), later), pull(once("beside"), collect())).start()
+    one = pull(values([5]), later).start()
+    if not early:
+        later.resolve(sink)
+    assert both.result() == ([2, 3], ["beside"])
+    assert one.result() == [6]

@@ -12,6 +12,7 @@ from penstock.errors import AlreadyUsed, BadOption, NeverAnswered, NotComposable
 from penstock.pull import (
     Sink,
     Source,
+    batch,
     collect,
     error,
     fork,
@@ -335,3 +336,10 @@ def test_pieces_of_pieces() -> None:
     assert all_of(merged).run() == [1, 2, 3, 4]
     with pytest.raises(Failure):
         all_of(merged, error(Failure())).run()
+
+
+@pytest.mark.parametrize("window", [1, 2, 5])
+@pytest.mark.parametrize("lists", [1, 2, 3])
+def test_the_values_of_one_source_stay_in_order_whatever_is_asked_for(window: int, lists: int) -> None:
+    joined = pull(many([values(range(30))]), batch(3), collect(batch=lists))
+    assert joined.run(window=window) == [list(range(at, at + 3)) for at in range(0, 30, 3)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption
+from penstock.errors import BadOption, NotComposable
 from penstock.pull import (
     Recorder,
     Source,
@@ -182,3 +182,8 @@ def test_waits_double_up_to_the_most_and_are_shortened_by_chance() -> None:
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(BadOption):
         reconnect(lambda: values([]), **options)
+
+
+def test_what_is_no_source_is_named() -> None:
+    with pytest.raises(NotComposable, match="reconnect"):
+        pull(reconnect(lambda: [1, 2]), collect()).run()  # type: ignore[arg-type,return-value]

@@ -75,3 +75,12 @@ def test_what_the_handler_raises_is_the_error_then_and_names_the_other_as_its_ca
 
 def test_a_stream_that_does_not_fail_is_left_alone() -> None:
     assert pull(values([1, 2, 3]), catch(lambda _error: 1 / 0), take(2), collect()).run() == [1, 2]
+
+
+def test_an_error_that_the_handler_raises_again_is_not_its_own_cause() -> None:
+    def again(error: Exception) -> None:
+        raise error
+
+    with pytest.raises(ValueError, match="invalid literal") as caught:
+        pull(values("x"), map(int), catch(again), collect()).run()
+    assert caught.value.__cause__ is None

@@ -14,6 +14,7 @@ from penstock.pull import (
     Transformer,
     collect,
     eager,
+    flat_map,
     limit,
     map,
     pull,
@@ -211,3 +212,11 @@ def test_an_ask_that_waits_gets_the_room_that_an_earlier_one_did_not_need() -> N
     assert hand.module is not None
     hand.module.enter(ask_twice_at_once)
     assert found == [[0], [1]]
+
+
+def test_each_place_of_a_limit_in_a_run_has_a_gate_of_its_own() -> None:
+    order: list[str] = []
+    inner = pull(tap(lambda x: order.append(f"in{x}")), eager(5))
+    limited = pull(values([1, 2]), limit(inner, 1), tap(lambda x: order.append(f"out{x}")))
+    assert pull(values("ab"), flat_map(lambda _: limited), collect()).run() == [1, 2, 1, 2]
+    assert order == ["in1", "out1", "in2", "out2"] * 2

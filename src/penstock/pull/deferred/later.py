@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from penstock.errors import AlreadyUsed, NotComposable, Place, WrongThread
@@ -21,23 +22,25 @@ class Later(Generic[P]):
         self._kind = kind
         self._place = place
         self._piece: P | None = None
-        self._waiting: list[tuple[int, Module, Callable[[P], object]]] = []
+        self._waiting: dict[_Waiting[P], None] = {}
 
     def when(self, module: Module, connect: Callable[[P], object]) -> None:
         """Have `connect(piece)` called for a module: now if the piece is known, else when it is."""
         if self._piece is not None:
             connect(self._piece)
         else:
-            self._waiting.append((threading.get_ident(), module, connect))
+            entry = _Waiting(self._waiting, threading.get_ident(), module, connect)
+            self._waiting[entry] = None
+            module.hold(entry)
 
     def resolve(self, piece: P) -> None:
         """Say what the piece is. Raises `NotComposable` for another kind, `AlreadyUsed` the second time,
         `WrongThread` where a run that waits works in another thread."""
         self._check(piece)
         self._piece = piece
-        waiting, self._waiting = self._waiting, []
-        for _thread, module, connect in waiting:
-            module.enter(connect, piece)
+        for entry in tuple(self._waiting):
+            entry.cancel()
+            entry.module.enter(entry.connect, piece)
 
     def _check(self, piece: P) -> None:
         where = [Place.of_caller(), self._place]
@@ -57,10 +60,23 @@ class Later(Generic[P]):
                 why="Pipelines may be connected with the first piece already.",
                 fix="make a defer() for each piece",
             )
-        if any(thread != threading.get_ident() for thread, _module, _connect in self._waiting):
+        if any(entry.thread != threading.get_ident() for entry in self._waiting):
             raise WrongThread(
                 f"defer({kind}) is resolved in a thread other than that of its pipeline",
                 where=where,
                 why="Two threads would work on the pipeline at once.",
                 fix="loop.call_soon_threadsafe(handle.resolve, piece), with the loop of the pipeline",
             )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Waiting(Generic[P]):
+    """A module that waits, until it is connected, has ended, or its run was given up."""
+
+    among: dict[_Waiting[P], None]
+    thread: int
+    module: Module
+    connect: Callable[[P], object]
+
+    def cancel(self) -> None:
+        self.among.pop(self, None)

@@ -7,6 +7,7 @@ from penstock.pull.deferred.later import Later
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink, SinkPart, open_through
+from penstock.pull.run import Run
 
 
 class DeferredSink(Sink):
@@ -49,3 +50,11 @@ def _become(module: Module, edge: Edge, sink: Sink) -> None:
     module.connect(end)
     module.name, module.place = sink.part.name, sink.part.place
     sink.part.open(module, end)
+    if sink.behind is not None:
+        last = sink.behind.open_in(module.run)[-1]
+
+        def hand_over(run: Run) -> None:
+            if last in run.results:
+                run.results[module] = run.results[last]
+
+        module.run.when_finished(hand_over)

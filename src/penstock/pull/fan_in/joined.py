@@ -102,6 +102,8 @@ class Joined:
         edge, values = self._ready.popleft()
         found.extend(values[:most])
         if len(values) > most:
-            self._ready.append((edge, values[most:]))
+            # Not behind what the same input gave after them.
+            later = any(other is edge for other, _values in self._ready)
+            (self._ready.appendleft if later else self._ready.append)((edge, values[most:]))
         else:
             self._ask(edge)

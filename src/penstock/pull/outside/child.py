@@ -8,7 +8,7 @@ from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from penstock.errors import Place, ProcessFailed
+from penstock.errors import AlreadyUsed, Place, ProcessFailed
 from penstock.pull.outside.link import loss
 from penstock.pull.outside.octets import Octets
 from penstock.pull.protocol import End
@@ -81,7 +81,17 @@ class Child:
         self._tail = b""
 
     def take(self, half: Half) -> None:
-        """A module stands for this half: the process is given a pipe for it, and nothing for the other."""
+        """A module stands for this half: the process is given a pipe for it, and nothing for the other.
+
+        Raises `AlreadyUsed` the second time.
+        """
+        if half in self._taken:
+            raise AlreadyUsed(
+                f"the {half} of process {self._args[0]!r} is used a second time in a run",
+                where=[self._place],
+                why="A run starts the program once, and it is one stream of bytes each way.",
+                fix="call process() for each place, within the function that makes the streams",
+            )
         self._taken.add(half)
         self._open.add(half)
 

@@ -78,7 +78,7 @@ class _Reading:
             if self._file is None:
                 self._file = self._open_file(self._path)
             return self._file.read(self._chunk)
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             name = self._module.name
             raise UnreadableSource(
                 f"{name}() cannot {'open' if self._file is None else 'read'} {self._path}",

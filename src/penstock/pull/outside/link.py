@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Half = Literal["source", "sink"]
 
+GOODBYE = 5.0
+"""Seconds that the other side may take to confirm the end of a connection with TLS."""
+
 Streams = tuple["asyncio.StreamReader", "asyncio.StreamWriter"]
 
 

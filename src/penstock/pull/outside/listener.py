@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConnectionFailed, Place
-from penstock.pull.outside.link import Link, Streams
+from penstock.pull.outside.link import GOODBYE, Link, Streams
 from penstock.pull.protocol import End
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Listener:
             )
             family, _type, _protocol, _name, address = found[0]
             listening = socket.create_server(address[:2], family=family, backlog=self._pending)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise ConnectionFailed(
                 f"listen() cannot listen on {self._host}:{self._port}",
                 where=[self._place],
@@ -142,5 +142,7 @@ async def _streams(connection: socket.socket, ssl: SSLContext | None, chunk: int
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=chunk, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
-    transport, _ = await loop.connect_accepted_socket(lambda: protocol, connection, ssl=ssl)
+    transport, _ = await loop.connect_accepted_socket(
+        lambda: protocol, connection, ssl=ssl, ssl_shutdown_timeout=GOODBYE if ssl else None
+    )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConnectionFailed, Place
 from penstock.pull.module import Module
+from penstock.pull.options import port as check_port
 from penstock.pull.options import whole
 from penstock.pull.outside.halves import SinkHalf, SourceHalf
-from penstock.pull.outside.link import Link, Streams
+from penstock.pull.outside.link import GOODBYE, Link, Streams
 from penstock.pull.outside.listener import Listener
 from penstock.pull.outside.reading import reading
 from penstock.pull.outside.writing import writing
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 CHUNK = 65536
 """Bytes that are read at once where nothing is said."""
-
-GOODBYE = 5.0
-"""Seconds that the other side may take to confirm the end of a connection with TLS."""
 
 PENDING = 16
 """Connections that may wait to be accepted where nothing is said."""
@@ -49,6 +47,7 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
     Fails with `ConnectionFailed` where it cannot be made, `ConnectionLost` where it breaks, or where the
     other side closes it while the sink sends.
     """
+    check_port("connect", port)
     whole("connect", "chunk", chunk, least=1)
     place = Place.of_caller()
     name = address(host, port)
@@ -63,7 +62,7 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
             return await asyncio.open_connection(
                 host, port, limit=chunk, ssl=ssl, ssl_shutdown_timeout=GOODBYE
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter of a name that is too long
             raise ConnectionFailed(
                 f"connect() cannot reach {name}",
                 where=[place],
@@ -101,6 +100,7 @@ def listen(
     port:  0 for a free one. ready: `ready(host, port)` is called when it listens, with the real ones.
     ssl:   a context with a certificate, for TLS; it is agreed on when the connection is first used.
     """
+    check_port("listen", port)
     whole("listen", "pending", pending, least=1)
     whole("listen", "chunk", chunk, least=1)
     place = Place.of_caller()

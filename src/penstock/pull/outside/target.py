@@ -13,6 +13,9 @@ from typing import Any, BinaryIO
 from penstock.errors import UnwritableFile
 from penstock.pull.module import Module
 
+_BESIDE = 50
+"""Characters of the name of a file that its name beside repeats: the system bounds how long names are."""
+
 
 class Target:
     """Opened when it is made. Then `write`, and `commit` or `cancel` once.
@@ -29,14 +32,15 @@ class Target:
         self, module: Module, path: str | PathLike[str], *, append: bool, atomic: bool, zipped: bool = False
     ) -> None:
         self._module = module
-        # The file that a link leads to is replaced, and not the link.
-        self._path = Path(os.path.realpath(path))
+        self._path = Path(path)
         self._aside: Path | None = None
         self._start: int | None = None
         self._file: BinaryIO | None = None
         try:
+            # The file that a link leads to is replaced, and not the link.
+            self._path = Path(os.path.realpath(path))
             self._file = self._open(append, atomic)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise self._unwritable("open", error) from error
         self._zip: Any = _zipping(self._file) if zipped else None
         self._out: Any = self._zip or self._file
@@ -51,7 +55,7 @@ class Target:
             return file
         if self._path.exists() and not os.access(self._path, os.W_OK):
             raise PermissionError(f"{self._path} is not to be written")
-        self._aside = self._path.with_name(f".{self._path.name}.{os.urandom(4).hex()}.tmp")
+        self._aside = self._path.with_name(f".{self._path.name[:_BESIDE]}.{os.urandom(4).hex()}.tmp")
         file = _opened(self._aside, "xb")
         if self._path.exists():
             os.fchmod(file.fileno(), stat.S_IMODE(self._path.stat().st_mode))
@@ -100,12 +104,12 @@ class Target:
             elif self._start is not None:
                 os.truncate(self._path, self._start)
 
-    def _unwritable(self, verb: str, error: OSError) -> UnwritableFile:
+    def _unwritable(self, verb: str, error: OSError | ValueError) -> UnwritableFile:
         name = self._module.name
         return UnwritableFile(
             f"{name}() cannot {verb} {self._path}",
             where=[self._module.place],
-            why=f"{type(error).__name__}: {error.strerror or error}",
+            why=f"{type(error).__name__}: {getattr(error, 'strerror', None) or error}",
             fix="give a path in a folder that is there and may be written, on a disk with room",
             sink=name,
             path=str(self._path),

@@ -60,7 +60,7 @@ class _Batches:
         self._fetching = Fetching(edge, self._take, self._over)
         self._asks: deque[tuple[AnswerTo, int]] = deque()
         self._open: list[Any] = []
-        self._full: list[list[Any]] = []
+        self._full: deque[list[Any]] = deque()
         self._timer: Cancellable | None = None
         self._end: End | None = None
 
@@ -79,8 +79,7 @@ class _Batches:
         asks, full = self._asks, self._full
         while asks and full:
             answer, most = asks.popleft()
-            answer(None, full[:most])
-            del full[:most]
+            answer(None, [full.popleft() for _ in range(min(most, len(full)))])
         if asks and self._end is not None:
             asks.popleft()[0](self._end)
         elif asks:

@@ -75,6 +75,8 @@ class _Catch:
         try:
             outcome = self._handler(error)
         except Exception as later:
+            if later is error:
+                raise
             raise later from error
         if outcome is False:
             return error, []

@@ -69,7 +69,7 @@ class _Ahead:
         self._low = low
         self._fetching = Fetching(edge, self._take, self._over)
         self._asks: deque[tuple[AnswerTo, int]] = deque()
-        self._ready: list[Any] = []
+        self._ready: deque[Any] = deque()
         self._end: End | None = None
 
     def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
@@ -92,8 +92,7 @@ class _Ahead:
         asks, ready = self._asks, self._ready
         while asks and ready:
             answer, most = asks.popleft()
-            answer(None, ready[:most])
-            del ready[:most]
+            answer(None, [ready.popleft() for _ in range(min(most, len(ready)))])
         if asks and self._end is not None:
             asks.popleft()[0](self._end)
 

@@ -37,17 +37,33 @@ def limit(inner: Duplex | Transformer, count: int) -> Duplex | Transformer:
     owner = object()
 
     def entrance(module: Module, edge: Edge) -> BatchRead:
-        gate = module.shared(owner, lambda: _Gate(count))
-        return _Entrance(module, edge, gate).read
+        return _Entrance(module, edge, module.shared(owner, lambda: _Gates(count)).of("entrance")).read
 
     def exit(module: Module, edge: Edge) -> BatchRead:
-        return _Exit(edge, module.shared(owner, lambda: _Gate(count))).read
+        return _Exit(edge, module.shared(owner, lambda: _Gates(count)).of("exit")).read
 
     into = Transformer.of("limit", entrance, batches=True)
     out = Transformer.of("limit", exit, batches=True)
     if isinstance(inner, Transformer):
         return pull(into, inner, out)
     return Duplex(pull(inner.source, out), pull(into, inner.sink), inner.name, inner.place)
+
+
+class _Gates:
+    """Those of one run, where the piece may stand several times: an entrance and its exit share one."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._halves: set[str] = set()
+        self._gate = _Gate(room)
+
+    def of(self, half: str) -> _Gate:
+        """The gate of the place that was opened last, or of a new one where that has this half."""
+        if half in self._halves:
+            self._halves.clear()
+            self._gate = _Gate(self._room)
+        self._halves.add(half)
+        return self._gate
 
 
 class _Gate:
