@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_an_abort_closes_then_answers_the_read_then_is_confirmed() -> None:
 def test_the_end_is_answered_when_on_close_has_returned() -> None:
     order: list[Any] = []
     numbers = pushable(on_close=lambda _error: order.append("closed"))
-    read: Any = numbers.part.open(None)  # type: ignore[arg-type]
+    read: Any = numbers.part.open(Mock())
     read(True, lambda end, _values=None: order.append(end), 1)
     assert order == ["closed", True]
 

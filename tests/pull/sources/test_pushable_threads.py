@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.errors import WrongThread
-from penstock.pull import collect, pull, pushable, take
+from penstock.errors import NeverAnswered, WrongThread
+from penstock.pull import collect, pull, pushable, take, transformer
 from tests.pull.core.modules import Hand
 
 
@@ -121,3 +121,15 @@ def test_the_thread_of_the_pipeline_may_push_as_well() -> None:
 
 async def _awaited(pipeline: object) -> object:
     return await pipeline  # type: ignore[misc]
+
+
+def test_a_thread_that_waits_for_room_is_told_when_the_run_was_given_up() -> None:
+    numbers, put = pushable(bound=1, thread_safe=True), list[bool]()
+    numbers.push(1)
+    thread = threading.Thread(target=lambda: put.append(numbers.put(2)), daemon=True)
+    thread.start()
+    silent = transformer(lambda _upstream: lambda _abort, _answer: None)
+    with pytest.raises(NeverAnswered):
+        pull(numbers, silent, collect()).run()
+    thread.join(10)
+    assert (thread.is_alive(), put) == (False, [False])

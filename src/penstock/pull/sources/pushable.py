@@ -149,7 +149,9 @@ class _Gate:
                 fix="make a new pushable() for each run",
             )
         self._thread = threading.get_ident()
-        return _Reader(module, self).read
+        reader = _Reader(module, self)
+        module.hold(reader)
+        return reader.read
 
     def feed_here(self) -> Feed:
         """The feed, for a call that does not block."""
@@ -200,6 +202,11 @@ class _Reader:
             else:
                 self._asks.clear()
                 self._end(found, answer)
+
+    def cancel(self) -> None:
+        """Its module has ended, or its run was given up: nobody waits for room any more."""
+        self._asks.clear()
+        self._gate.feed.close()
 
     def _expect(self) -> Callable[[], object]:
         if self._gate.thread_safe:
