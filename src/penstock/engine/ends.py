@@ -6,7 +6,16 @@ Sources answer batches (`penstock.io.source.Batch`), sinks ask for the steps of 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import ExitStack
 from dataclasses import dataclass
 from inspect import isasyncgenfunction
@@ -84,6 +93,23 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
                 "or what penstock.io.parse_source makes of a text such as 'json:path'",
                 source=name,
             )
+    _check_each_by_itself(graph, sources)
+
+
+def _check_each_by_itself(graph: FlowGraph, sources: Mapping[str, object]) -> None:
+    """Raises `BadInput` for an iterator that two sources would draw from: each would get a part of the rows."""
+    drawn: dict[int, str] = {}
+    for name, source in sources.items():
+        if isinstance(source, Iterator | AsyncIterator):
+            other = drawn.setdefault(id(cast("object", source)), name)
+            if other != name:
+                raise BadInput(
+                    f"sources {other!r} and {name!r} are given the same iterator",
+                    where=[graph.nodes[graph.sources[name]].place],
+                    why="It gives each row once: to the one or to the other.",
+                    fix="make one for each, or give a list; or one source, which the flow may read twice",
+                    source=name,
+                )
 
 
 # --- sources -------------------------------------------------------------------------
