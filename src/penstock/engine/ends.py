@@ -97,7 +97,7 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
 
 
 def _check_each_by_itself(graph: FlowGraph, sources: Mapping[str, object]) -> None:
-    """Raises `BadInput` for an iterator that two sources would draw from: each would get a part of the rows."""
+    """Raises `BadInput` for an iterator that two sources would draw from: each would get some of the rows."""
     drawn: dict[int, str] = {}
     for name, source in sources.items():
         if isinstance(source, Iterator | AsyncIterator):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from types import FrameType, TracebackType
@@ -27,9 +28,13 @@ class Interrupt:
         """A file descriptor that can be read as soon as a signal was noted, for event loops."""
         return self._woken
 
+    def wait(self, seconds: float) -> None:
+        """Sleep, at most until a signal comes."""
+        # A pipe and no Event: setting an Event in a handler can lock up the thread that waits for it.
+        select.select([self._woken], [], [], seconds)
+
     def _note(self, number: int, _frame: FrameType | None) -> None:
         self.signal = signal.Signals(number)
-        # A pipe and no Event: setting an Event in a handler can lock up the thread that waits for it.
         os.write(self._wake, b"!")
         self._restore()
 

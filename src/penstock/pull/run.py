@@ -177,6 +177,7 @@ class Run:
 
         The result. Ctrl-C and the like abort the inputs of all sinks, wait for them, and are raised then.
         """
+        self.runtime.move_here()
         try:
             self._work()
         except BaseException as error:
@@ -204,6 +205,7 @@ class Run:
     async def _awaited(self) -> Any:
         import asyncio
 
+        self.runtime.move_here()
         self.runtime.adopt(asyncio.get_running_loop())
         self._awaiting += 1
         try:

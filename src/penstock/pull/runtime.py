@@ -11,9 +11,10 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import LoopRunsAlready, Place
+from penstock.errors import LoopRunsAlready, Place, WrongThread
 from penstock.pull.waits import Task, Timer, expected
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Runtime:
         self._depth = 0
         self._loop = loop
         self._own_loop = loop is None
+        self._thread = get_ident()
         self._resumes = False
         self._tasks: dict[Task, None] = {}
         self.replay = ""
@@ -93,8 +95,22 @@ class Runtime:
             self.post(lane, call, *args)
 
     def enter(self, call: Callable[..., object], *args: Any) -> None:
-        """`call(*args)` from outside of the pipeline, and all that follows from it."""
+        """`call(*args)` from outside of the pipeline, and all that follows from it.
+
+        Raises `WrongThread` in another thread than that which the pipeline works in.
+        """
+        if get_ident() != self._thread:
+            raise WrongThread(
+                "a pipeline is told something from a thread other than its own",
+                where=[Place.of_caller()],
+                why="Two threads would work on it at once, and nothing would wake it.",
+                fix="loop.call_soon_threadsafe(...) with its loop; or pushable(thread_safe=True)",
+            )
         self.post(None, call, *args)
+
+    def move_here(self) -> None:
+        """The pipeline works in this thread from now on."""
+        self._thread = get_ident()
 
     def prepare(self, call: Callable[..., object], *args: Any) -> None:
         """Have `call(*args)` happen when `work` is called next."""

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from penstock.errors import BadOption, EndNotConfirmed, LoopRunsAlready, NotFinished, ProtocolBroken
+from penstock.errors import (
+    BadOption,
+    EndNotConfirmed,
+    LoopRunsAlready,
+    NeverAnswered,
+    NotFinished,
+    ProtocolBroken,
+    WrongThread,
+)
 from penstock.pull import (
     Recorder,
     Run,
     Sink,
     Source,
     Transformer,
+    abortable,
     async_map,
     collect,
+    drain,
     filter,
     filter_not,
     map,
@@ -355,3 +366,34 @@ def test_timers_that_a_module_takes_back_leave_nothing() -> None:
 
     pull(Source.of("timers", open), collect()).run()
     assert left == [0]
+
+
+def test_a_pipeline_is_told_nothing_from_another_thread() -> None:
+    stop = abortable()
+    run = pull(Manual().source, stop, collect()).start()
+    raised: list[BaseException] = []
+
+    def abort() -> None:
+        try:
+            stop.abort()
+        except WrongThread as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=abort)
+    thread.start()
+    thread.join()
+    assert len(raised) == 1
+    assert not run.finished
+
+
+@pytest.mark.parametrize("make", [abortable, drain])
+def test_a_handle_forgets_a_run_that_was_given_up(make: Callable[[], Any]) -> None:
+    piece = make()
+    pipeline = (
+        pull(Manual().source, piece) if isinstance(piece, Sink) else pull(Manual().source, piece, collect())
+    )
+    for _ in range(3):
+        with pytest.raises(NeverAnswered):
+            pipeline.run()
+    known = piece.aborts.at_work if isinstance(piece, Sink) else piece.handle.running
+    assert not known

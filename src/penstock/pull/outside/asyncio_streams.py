@@ -10,7 +10,7 @@ from penstock.pull.options import whole
 from penstock.pull.outside.link import loss, reset
 from penstock.pull.outside.octets import Octets
 from penstock.pull.outside.reading import reading
-from penstock.pull.outside.writing import writing
+from penstock.pull.outside.writing import handed_over, writing
 from penstock.pull.pieces import Sink, Source
 from penstock.pull.protocol import End
 
@@ -86,12 +86,7 @@ class _To:
         return True
 
     def write(self, data: Octets) -> Coroutine[Any, Any, None] | None:
-        transport = self._writer.transport
-        if not transport.is_closing():
-            self._writer.write(data)
-            if not transport.get_write_buffer_size():
-                return None
-        return self._flush()
+        return handed_over(self._writer, data, self._flush)
 
     async def _flush(self) -> None:
         try:

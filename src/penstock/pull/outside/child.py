@@ -11,6 +11,7 @@ from typing import Any, Literal
 from penstock.errors import AlreadyUsed, Place, ProcessFailed
 from penstock.pull.outside.link import loss
 from penstock.pull.outside.octets import Octets
+from penstock.pull.outside.writing import handed_over
 from penstock.pull.protocol import End
 
 Half = Literal["source", "sink"]
@@ -270,12 +271,7 @@ class Input:
         return True
 
     def write(self, data: Octets) -> Coroutine[Any, Any, None] | None:
-        transport = self._writer.transport
-        if not transport.is_closing():
-            self._writer.write(data)
-            if not transport.get_write_buffer_size():
-                return None
-        return self._flush()
+        return handed_over(self._writer, data, self._flush)
 
     async def _flush(self) -> None:
         with suppress(OSError):  # it has closed its input: it wants no more, see `gone`

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.pull.outside.link import Link
 from penstock.pull.outside.octets import Octets
+from penstock.pull.outside.writing import handed_over
 from penstock.pull.protocol import End
 
 if TYPE_CHECKING:
@@ -67,12 +68,7 @@ class SinkHalf:
         return True
 
     def write(self, data: Octets) -> Coroutine[Any, Any, None] | None:
-        transport = self._writer.transport
-        if not transport.is_closing():
-            self._writer.write(data)
-            if not transport.get_write_buffer_size():
-                return None
-        return self._flush()
+        return handed_over(self._writer, data, self._flush)
 
     async def _flush(self) -> None:
         try:

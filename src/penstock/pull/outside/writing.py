@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.outside.octets import Octets, octets
 from penstock.pull.protocol import End
 from penstock.pull.sinks.working import Working
+
+if TYPE_CHECKING:
+    from asyncio import StreamWriter
 
 
 class Outlet(Protocol):
@@ -39,6 +42,18 @@ class Outlet(Protocol):
 
     def cancel(self) -> None:
         """No one waits any more: let go what is still open. Always called, also after `finish`."""
+
+
+def handed_over(
+    writer: StreamWriter, data: Octets, flush: Callable[[], Coroutine[Any, Any, None]]
+) -> Coroutine[Any, Any, None] | None:
+    """Give bytes to a stream; where they are not all on their way, `flush()` is to be awaited."""
+    transport = writer.transport
+    if not transport.is_closing():
+        writer.write(data)
+        if not transport.get_write_buffer_size():
+            return None
+    return flush()
 
 
 def writing(make: Callable[[Module], Outlet]) -> Callable[[Module, Edge], None]:

@@ -89,7 +89,7 @@ class _Draining:
             self._finish(self._aborts.cause)
             return
         self._aborts.at_work.add(self)
-        self._module.closing(self._close)
+        self._module.hold(self)
         self._asking.start()
 
     def abort(self, cause: End) -> None:
@@ -121,6 +121,6 @@ class _Draining:
         else:
             self._module.fail(end)
 
-    def _close(self, _error: Exception | None, closed: Callable[[], object]) -> None:
+    def cancel(self) -> None:
+        """The sink has ended, or its run was given up."""
         self._aborts.at_work.discard(self)
-        closed()

@@ -78,6 +78,7 @@ class _Abortable:
         self._over = over
         self._stop = StopOnce(edge)
         handle.running[self] = lambda cause: module.enter(self._abort, cause)
+        module.hold(self)
         if handle.cause is not None:
             module.enter(self._abort, handle.cause)
 
@@ -95,5 +96,9 @@ class _Abortable:
             self._stop(cause, lambda end, _value=None, /: self._ended(end or True))
 
     def _ended(self, end: End) -> End:
-        self._handle.running.pop(self, None)
+        self.cancel()
         return self._over(end)
+
+    def cancel(self) -> None:
+        """The module has ended, or its run was given up."""
+        self._handle.running.pop(self, None)
