@@ -45,9 +45,10 @@ class Ticketed:
 
 @dataclass(slots=True)
 class Taken:
-    """What a task has read: rows per source so far, and rows set aside."""
+    """What a task has read so far: per source rows and arrivals (files, batches), and rows set aside."""
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
+    arrivals: dict[str, int] = field(default_factory=dict[str, int])
     bad: list[tuple[str, BadRecord]] = field(default_factory=list[tuple[str, BadRecord]])
 
 
@@ -61,6 +62,7 @@ def read_inputs(
         for tag, path in zip(tags, paths, strict=True):
             if tag >= 0 and path is not None:
                 found = read_file(inputs[tag].reading, Path(path.removeprefix("file:")), inputs[tag], taken)
+                taken.arrivals[inputs[tag].name] = taken.arrivals.get(inputs[tag].name, 0) + 1
                 yield _counted(inputs[tag], found, taken)
         for tag in set(tags):
             if tag >= 0 and inputs[tag].reading is None:

@@ -4,6 +4,7 @@ chain   (cell, chain as JSON text, pending)    the version of a cell that the ti
 file    (sink, staged name, rows)              a file written for a sink
 rows    (sink, rows)                           changes for a sink that lives in the driver
 taken   (source, rows)                         rows read
+arrivals (source, number)                      files, or batches of given rows, that were read
 bad     (source, record)                       a row set aside
 error   (stage, pickled error)                 why the tick cannot be
 """
@@ -34,6 +35,7 @@ class Outcome:
     rows: dict[str, Rows] = field(default_factory=dict[str, Rows])
     changes: dict[str, int] = field(default_factory=dict[str, int])
     taken: dict[str, int] = field(default_factory=dict[str, int])
+    arrivals: dict[str, int] = field(default_factory=dict[str, int])
     bad: dict[str, list[BadRecord]] = field(default_factory=dict[str, list[BadRecord]])
 
 
@@ -76,6 +78,8 @@ def gathered(results: Iterable[Result]) -> Outcome:
                 outcome.changes[sink] = outcome.changes.get(sink, 0) + len(rows)
             case "taken", (source, count):
                 outcome.taken[source] = outcome.taken.get(source, 0) + count
+            case "arrivals", (source, count):
+                outcome.arrivals[source] = outcome.arrivals.get(source, 0) + count
             case "bad", (source, record):
                 outcome.bad.setdefault(source, []).append(BadRecord(*record))
             case _:

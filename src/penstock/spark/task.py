@@ -132,6 +132,7 @@ def _read(
         if rows:
             attempt.keep(run_stateless(of, {source: rows}, send))
     yield from (Result("taken", item) for item in taken.rows.items())
+    yield from (Result("arrivals", item) for item in taken.arrivals.items())
     yield from (bad_result(source, record) for source, record in taken.bad)
 
 
