@@ -5,17 +5,45 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeAlias
+
+Time: TypeAlias = datetime | int | float
+"""An event time: a timestamp in UTC, or a number in whatever the flow counts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProgress:
+    """What a tick took of a source, and what is known to wait behind it.
+
+    rows:    taken in this tick.
+    waiting: files, or batches of given rows, that were found and not taken yet; None where nobody tells.
+    idle:    seconds since the newest input was found; None where nobody tells.
+    backlog: what the connector of a DataFrame says of itself, as Spark words it (Kafka's
+             `maxOffsetsBehindLatest`, say). Of the batch before.
+    """
+
+    rows: int
+    waiting: int | None = None
+    idle: float | None = None
+    backlog: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a tick did.
+    """What a tick did, and where the run stands after it.
 
     tick:        its number, from 1, counting on after a restart.
     rows_in:     rows taken from all sources. set_aside: rows that went to dead letters.
     changes_out: changes given to all sinks.
-    seconds:     from the first row read to the last sink told, commit included.
+    seconds:     from the first row read (on Spark: from the start of its job) to the last sink
+                 told, commit included.
+    way:         how it was run: "here", in this process; on Spark "one task" or "stages".
+    sources:     per source what it brought, and what waits.
+    watermarks:  per watermark, by the name of its operator, where it stands; those that have
+                 seen no row are left out.
+    late:        per watermark, how many rows were late so far.
+    state_bytes: size of the files that hold the state; None where it is in memory only.
     """
 
     tick: int
@@ -23,6 +51,22 @@ class Progress:
     set_aside: int
     changes_out: int
     seconds: float
+    way: str = "here"
+    sources: Mapping[str, SourceProgress] = field(default_factory=dict[str, SourceProgress])
+    watermarks: Mapping[str, Time] = field(default_factory=dict[str, Time])
+    late: Mapping[str, int] = field(default_factory=dict[str, int])
+    state_bytes: int | None = None
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows taken, by the seconds of this tick."""
+        return self.rows_in / self.seconds if self.seconds else 0.0
+
+    @property
+    def waiting(self) -> int | None:
+        """Arrivals that wait, of all sources that tell; None where none does."""
+        told = [source.waiting for source in self.sources.values() if source.waiting is not None]
+        return sum(told) if told else None
 
 
 @dataclass(frozen=True, slots=True)

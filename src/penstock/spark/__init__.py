@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark.session import session
 
 if TYPE_CHECKING:
+    from penstock.engine.progress import Progress
     from penstock.spark.launch import run
     from penstock.spark.sources import Frame
-    from penstock.spark.tick import Progress
 
 _LATER = {
     "Frame": "penstock.spark.sources",
-    "Progress": "penstock.spark.tick",
+    "Progress": "penstock.engine.progress",
     "run": "penstock.spark.launch",
 }
 

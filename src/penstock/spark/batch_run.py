@@ -21,6 +21,7 @@ from pyspark.sql import functions as f
 
 from penstock.engine.ends import as_sink, dead_letters_of
 from penstock.engine.engine import Engine
+from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput
 from penstock.expr.types import INT64, Field, Schema
@@ -38,7 +39,6 @@ from penstock.spark.outcome import gathered
 from penstock.spark.outlet import Outlet, open_outlets
 from penstock.spark.plan import Input, Output, pickled
 from penstock.spark.sources import Frame, Opening, open_on_spark
-from penstock.spark.tick import Progress
 from penstock.spark.types import spark_schema
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from penstock.analysis.fingerprint import describe, diff, fingerprint
 from penstock.engine.ends import as_sink, check_names, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
+from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
@@ -25,7 +26,7 @@ from penstock.spark.plan import Output, Plan, compiled, layout
 from penstock.spark.query import Query
 from penstock.spark.sources import Frame, Opened, Opening, open_on_spark
 from penstock.spark.stages import cut
-from penstock.spark.tick import Progress, Ticker, Way
+from penstock.spark.tick import Ticker, Way
 from penstock.state.checkpoint import Checkpoint
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointDamaged
+from penstock.spark.lag import Arrivals, Lag
 from penstock.spark.sources import Opened, nothing, shape_of, union_of
 from penstock.spark.tick import Ticker
 
@@ -40,6 +41,9 @@ class Query:
         self._arriving = union_of((s.frame for s in opened if not s.static), self._shape)
         self._tickets = [s.tickets for s in opened if s.tickets is not None] if follow else []
         self._follow = follow
+        spool = ticker.plan.folder / "arrived"
+        arriving = (s.input.name for s in opened if not s.static and s.input.reading is not None)
+        ticker.lag = Lag({name: Arrivals(spool / name) for name in arriving})
         self._failure: BaseException | None = None
         self._stopping = False
 
@@ -77,6 +81,7 @@ class Query:
             writer = writer.trigger(availableNow=True)
         with self._told_once():
             query = writer.start()
+            self._ticker.lag.query = query
             try:
                 self._watch(query, interrupt)
             finally:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from penstock.spark import task
+from penstock.engine.progress import Progress
+from penstock.spark import progress, task
 from penstock.spark.batch_errors import told_errors
+from penstock.spark.lag import Lag
 from penstock.spark.messages import SCHEMA, results_of
 from penstock.spark.outcome import Outcome, gathered
 from penstock.spark.plan import Compiled, ShippedPlan
@@ -21,30 +23,12 @@ if TYPE_CHECKING:
     from penstock.io.dead_letter import DeadLetters
     from penstock.spark.outlet import Outlet
     from penstock.state.checkpoint import Checkpoint
+    from penstock.state.commit import Commit
 
 Way: TypeAlias = Literal["one task", "stages"]
 
 # Above so many rows a tick has work for several cores, which pays for the shuffles between stages.
 _ROWS_OF_ONE_TASK = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a tick did.
-
-    tick:        its number, from 1, counting on after a restart.
-    rows_in:     rows taken from all sources. set_aside: rows that went to dead letters.
-    changes_out: changes given to all sinks.
-    seconds:     from the start of its job to the last sink told, commit included.
-    way:         whether it ran in one task or stage by stage.
-    """
-
-    tick: int
-    rows_in: int
-    set_aside: int
-    changes_out: int
-    seconds: float
-    way: Way
 
 
 @dataclass(slots=True)
@@ -53,6 +37,7 @@ class Ticker:
 
     ways: "auto", or the one to take always.
     local: whether all tasks share this machine and its working copies.
+    lag:   what looks at that which waits behind a tick.
     """
 
     plan: Compiled
@@ -62,6 +47,7 @@ class Ticker:
     ways: Way | Literal["auto"]
     local: bool
     on_tick: Callable[[Progress], object] | None
+    lag: Lag = field(default_factory=lambda: Lag({}))
     shipped: ShippedPlan = field(init=False)
     lock: threading.Lock = field(default_factory=threading.Lock)
     totals: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
@@ -75,7 +61,7 @@ class Ticker:
         last = self.checkpoint.last
         return frozenset(last.counters.get("pending", ())) if last else frozenset()
 
-    def run(self, rows: DataFrame, positions: Any) -> Progress:
+    def run(self, rows: DataFrame, positions: Any) -> None:
         """Run the next tick on the rows of the tagged union. Raises what fails in it."""
         start = time.perf_counter()
         tick = self.checkpoint.tick + 1
@@ -87,13 +73,14 @@ class Ticker:
             letters.prepare(tick, outcome.bad.get(name, ()))
         rows_in = sum(outcome.taken.values())
         changes_out = sum(outcome.changes.values())
-        self.checkpoint.commit(
+        commit = self.checkpoint.commit(
             outcome.chains,
             positions=positions,
             outputs=outcome.files,
             counters={
                 "rows_in": rows_in,
                 "changes_out": changes_out,
+                "arrivals": self._arrivals(outcome),
                 "pending": sorted(outcome.pending),
                 "sinks": sorted(self.outlets),
             },
@@ -103,12 +90,32 @@ class Ticker:
         for letters in self.dead_letters.values():
             letters.publish(tick)
         set_aside = sum(map(len, outcome.bad.values()))
-        progress = Progress(tick, rows_in, set_aside, changes_out, time.perf_counter() - start, way)
         for at, count in enumerate((1, rows_in, set_aside, changes_out)):
             self.totals[at] += count
         if self.on_tick is not None:
-            self.on_tick(progress)
-        return progress
+            did = Progress(tick, rows_in, set_aside, changes_out, time.perf_counter() - start, way)
+            self.on_tick(self._stands(did, outcome, commit))
+
+    def _stands(self, did: Progress, outcome: Outcome, commit: Commit) -> Progress:
+        """What a tick did, with where the run stands after it."""
+        names = [source.name for source in self.plan.plan.inputs]
+        return replace(
+            did,
+            sources=self.lag.of(names, outcome.taken, self._arrived),
+            watermarks=progress.watermarks(commit, progress.timestamps_of(self.plan.plan.stages)),
+            late=progress.late_rows(commit),
+            state_bytes=progress.state_bytes(commit),
+        )
+
+    @property
+    def _arrived(self) -> dict[str, int]:
+        """Per source how many arrivals the ticks so far have read."""
+        last = self.checkpoint.last
+        return dict(last.counters.get("arrivals", {})) if last else {}
+
+    def _arrivals(self, outcome: Outcome) -> dict[str, int]:
+        before = self._arrived
+        return before | {name: before.get(name, 0) + count for name, count in outcome.arrivals.items()}
 
     def _way(self) -> Way:
         if self.ways != "auto":
