@@ -52,6 +52,11 @@ class Commit:
         for chain in self.chains.values():
             yield from chain.files()
 
+    @property
+    def state_bytes(self) -> int:
+        """The size of all files that hold the state."""
+        return sum(size for _, size in {(file.name, file.size) for file in self.files()})
+
     def to_json(self) -> dict[str, Any]:
         return {
             "tick": self.tick,

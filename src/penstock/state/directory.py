@@ -80,6 +80,12 @@ class DirectoryState:
         return dict(last.outputs or {}) if last else {}
 
     @property
+    def bytes(self) -> int:
+        """The size of the files that hold the last committed state."""
+        last = self._checkpoint.last
+        return 0 if last is None else last.state_bytes
+
+    @property
     def folder(self) -> Path:
         return self._checkpoint.folder
 
