@@ -27,6 +27,7 @@ from penstock.flow.operators.source import Source
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.engine.progress import Time
     from penstock.engine.slot import SlotMapping
     from penstock.flow.flow import Flow
 
@@ -253,6 +254,11 @@ class Engine(RunsSignals):
     def late_rows(self) -> dict[str, int]:
         """Per operator that watches for late rows, by name, how many it has seen so far."""
         return self._event_time.late_rows()
+
+    @property
+    def watermarks(self) -> dict[str, Time]:
+        """Per operator that watches for late rows, by name, where its watermark stands, if it saw a row."""
+        return self._event_time.watermarks()
 
     # -- rows that wait for ticks -------------------------------------------------------------
 

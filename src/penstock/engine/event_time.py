@@ -11,6 +11,7 @@ from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.on_time import OnTime
 
 if TYPE_CHECKING:
+    from penstock.engine.progress import Time
     from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph
 
@@ -74,6 +75,11 @@ class EventTime:
         """By name of each operator that parts rows, how many of them were late."""
         clocks = {name: slot.get(()) for name, slot in self._clocks.items()}
         return {name: 0 if clock is None else clock[2] for name, clock in clocks.items()}
+
+    def watermarks(self) -> dict[str, Time]:
+        """By name of each operator that parts rows where its watermark stands; none before its first row."""
+        clocks = {name: slot.get(()) for name, slot in self._clocks.items()}
+        return {name: clock[1] for name, clock in clocks.items() if clock is not None}
 
     def _sources(self, name: str) -> tuple[str, ...]:
         operator = self._graph.nodes[ends_of(self._graph)[name]].operator

@@ -17,7 +17,7 @@ from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.progress import Progress
+from penstock.engine.progress import Progress, SourceProgress
 from penstock.io.pull_sink import Prepare, Publish
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class Running:
         self._some_ended = False
         self._watched = False  # the event loop listens for a signal
         self._done = 0, 0, 0  # of the tick at work: rows taken, rows set aside, changes
+        self._took: dict[str, int] = {}  # rows of the tick at work, if somebody wants to know
         self._began: float | None = None
 
     def connect(self, inlets: Sequence[Inlet], outlets: Sequence[Outlet]) -> None:
@@ -211,6 +212,8 @@ class Running:
             rows[inlet.name] = batch.rows
             took += len(batch.rows)
             set_aside += len(batch.bad)
+        if self._on_tick is not None:
+            self._took = {inlet.name: len(rows.get(inlet.name, ())) for inlet in self._inlets}
         outputs = self._engine.tick_rows(rows, ended=ended)
         self._note(taken)
         self._next = self._commit
@@ -272,7 +275,19 @@ class Running:
         if self._on_tick is not None:
             assert self._began is not None
             seconds = time.perf_counter() - self._began
-            self._on_tick(Progress(self._engine.ticks, took, set_aside, given, seconds))
+            self._on_tick(
+                Progress(
+                    self._engine.ticks,
+                    took,
+                    set_aside,
+                    given,
+                    seconds,
+                    sources={name: SourceProgress(rows) for name, rows in self._took.items()},
+                    watermarks=self._engine.watermarks,
+                    late=self._engine.late_rows,
+                    state_bytes=None if self._state is None else self._state.bytes,
+                )
+            )
         if self._runtime.has_loop:
             self._next = self._gather
             self._module.later(0, self._go_on)  # the turn of the loop's other tasks

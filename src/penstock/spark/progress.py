@@ -1,4 +1,4 @@
-"""What a tick's commit says of the run: state, watermarks, rows that were late."""
+"""What a tick's commit says of the run: watermarks, rows that were late."""
 
 from __future__ import annotations
 
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from penstock.engine.progress import Time
     from penstock.spark.stages import StagePlan
     from penstock.state.commit import Commit
-
-
-def state_bytes(commit: Commit) -> int:
-    """The size of all files that hold the state after a tick."""
-    return sum(size for _, size in {(file.name, file.size) for file in commit.files()})
 
 
 def watermarks(commit: Commit, timestamps: frozenset[str]) -> dict[str, Time]:

@@ -104,7 +104,7 @@ class Ticker:
             sources=self.lag.of(names, outcome.taken, self._arrived),
             watermarks=progress.watermarks(commit, progress.timestamps_of(self.plan.plan.stages)),
             late=progress.late_rows(commit),
-            state_bytes=progress.state_bytes(commit),
+            state_bytes=commit.state_bytes,
         )
 
     @property
