@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,8 @@ import pyarrow as pa
 from penstock import Engine, Flow
 from penstock.flow.operators.source import Source
 from penstock.spark import task
-from penstock.spark.intake import Spooled
+from penstock.spark.event_time import Ends
+from penstock.spark.intake import ENDED, Spooled
 from penstock.spark.messages import TO_DRIVER, from_batches, results_of, to_batches
 from penstock.spark.outcome import Outcome, gathered
 from penstock.spark.plan import Input, Output, Plan, ShippedPlan, compiled
@@ -22,13 +23,14 @@ from penstock.spark.task import TickOrder
 from penstock.state.chain import Chain
 from penstock.state.codec import value_encoder
 
-_TAGGED = pa.schema([("tag", pa.int32()), ("path", pa.string())])
+_TAGGED = pa.schema([("tag", pa.int32()), ("path", pa.string()), ("place", pa.int64())])
 
 
 class InProcessTasks:
     """A flow cut into stages; `tick` runs one tick and commits it in memory.
 
-    way: "one task", or "stages": then the input comes in `parts` partitions.
+    way: "one task", or "stages": then the input comes in `parts` partitions, its pieces of rows
+         shuffled among them.
     """
 
     def __init__(self, flow: Flow, shards: int, folder: Path, way: str, parts: int = 2) -> None:
@@ -49,19 +51,25 @@ class InProcessTasks:
         self.chains: dict[int, Chain] = {}
         self.pending: frozenset[int] = frozenset()
         self.ticks = 0
+        self.ends = Ends.of(self.stages.stages[0].graph)
+        self.ended: set[str] = set()
 
-    def tick(self, inputs: Mapping[str, Sequence[Any]]) -> dict[str, list[tuple[Any, ...]]]:
-        """Changes per sink, weights last."""
-        outcome = self.attempt(inputs)
+    def tick(
+        self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str] = ()
+    ) -> dict[str, list[tuple[Any, ...]]]:
+        """Changes per sink, weights last. ended: sources that end with the tick."""
+        outcome = self.attempt(inputs, ended)
+        self.ended |= set(ended)
         self.ticks += 1
         self.chains |= outcome.chains
         self.pending = frozenset(outcome.pending)
         return outcome.rows
 
-    def attempt(self, inputs: Mapping[str, Sequence[Any]]) -> Outcome:
-        """Run the next tick without committing it."""
-        order = TickOrder(self.shipped, self.ticks + 1, self.chains, self.pending)
-        partitions = self._partitions(inputs)
+    def attempt(self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str] = ()) -> Outcome:
+        """Run the next tick without committing it. ended: sources that end with it."""
+        due = self.pending | self.plan.due(first=not self.ticks)
+        order = TickOrder(self.shipped, self.ticks + 1, self.chains, due)
+        partitions = self._partitions(inputs, ended)
         if self.way == "one task":
             whole = [batch for part in partitions for batch in part]
             return gathered(results_of(_table(list(task.whole_tick(order)(whole)))))
@@ -79,19 +87,27 @@ class InProcessTasks:
                 out.extend(from_batches(run(to_batches([m for m in messages if m[1] == shard]))))
         return out
 
-    def _partitions(self, inputs: Mapping[str, Sequence[Any]]) -> list[list[pa.RecordBatch]]:
-        paths: list[tuple[int, str]] = []
+    def _partitions(
+        self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str]
+    ) -> list[list[pa.RecordBatch]]:
+        paths: list[tuple[int, str, int | None]] = [
+            (ENDED, operator, None) for operator in self.ends.told_by(self.ended, ended)
+        ]
         encode = value_encoder()
         for tag, name in enumerate(self.flow.graph().sources):
             rows = self.engine.internal_rows(name, list(inputs.get(name, ())))
             for part in range(self.parts):
                 file = self.folder / f"{name}-{self.ticks}-{part}.rows"
-                file.write_bytes(encode(rows[part :: self.parts]))
-                paths.append((tag, f"file:{file}"))
+                width = -(-len(rows) // self.parts)
+                file.write_bytes(encode(rows[part * width : (part + 1) * width]))
+                paths.append((tag, f"file:{file}", part))
+        # Spark starts with the largest file.
+        paths.reverse()
         return [
             [
                 pa.RecordBatch.from_pylist(
-                    [{"tag": t, "path": p} for t, p in paths[n :: self.parts]], schema=_TAGGED
+                    [{"tag": t, "path": p, "place": at} for t, p, at in paths[n :: self.parts]],
+                    schema=_TAGGED,
                 )
             ]
             for n in range(self.parts)

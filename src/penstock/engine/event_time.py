@@ -63,13 +63,7 @@ class EventTime:
         """Raises `BadInput` for rows of a source that has ended."""
         for name, rows in inputs.items():
             if rows and name in self.ended:
-                raise BadInput(
-                    f"source {name!r} has ended, and brings more rows",
-                    where=[self._graph.nodes[self._graph.sources[name]].place],
-                    why="Windows were closed for good when it ended.",
-                    fix="end a source when nothing more will come; run(..., end=False) keeps it open",
-                    source=name,
-                )
+                raise more_after_the_end(self._graph, name)
 
     def late_rows(self) -> dict[str, int]:
         """By name of each operator that parts rows, how many of them were late."""
@@ -85,3 +79,14 @@ class EventTime:
         operator = self._graph.nodes[ends_of(self._graph)[name]].operator
         assert isinstance(operator, EndOfInput)
         return operator.sources
+
+
+def more_after_the_end(graph: FlowGraph, source: str) -> BadInput:
+    """The error for rows of a source that has ended."""
+    return BadInput(
+        f"source {source!r} has ended, and brings more rows",
+        where=[graph.nodes[graph.sources[source]].place],
+        why="Windows were closed for good when it ended.",
+        fix="end a source when nothing more will come; run(..., end=False) keeps it open",
+        source=source,
+    )

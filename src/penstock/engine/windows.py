@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 Place = tuple[Any, Any]
 """Start and end of a window."""
 
-_EARLIEST = datetime.min.replace(tzinfo=UTC)
+EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 def before_all(type: DataType) -> Any:
     """A value that no time of this type is below."""
-    return _EARLIEST if type == TIMESTAMP else -inf
+    return EARLIEST if type == TIMESTAMP else -inf
 
 
 # -- where the watermark stands --------------------------------------------------------------

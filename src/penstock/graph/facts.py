@@ -101,17 +101,18 @@ class Placement:
 
     Build with `ANYWHERE`, `WHOLE` or `keyed(...)`.
     keys: per port, the expressions over that port's columns whose equal values
-    belong together; None where the whole input, or nothing, does.
+    belong together, or None where every row of the port is needed in every place;
+    None as a whole where the whole input, or nothing, belongs together.
     """
 
     whole: bool = False
-    keys: tuple[tuple[Expr, ...], ...] | None = None
+    keys: tuple[tuple[Expr, ...] | None, ...] | None = None
 
 
 ANYWHERE = Placement()
 WHOLE = Placement(whole=True)
 
 
-def keyed(*keys: tuple[Expr, ...]) -> Placement:
-    """Rows meet where the key expressions of their ports are equal."""
+def keyed(*keys: tuple[Expr, ...] | None) -> Placement:
+    """Rows meet where the key expressions of their ports are equal; those of a port of None, everywhere."""
     return Placement(keys=keys)

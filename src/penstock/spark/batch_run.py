@@ -170,8 +170,8 @@ def _reading(source: Input, schema: Schema) -> Task:
         inputs: tuple[Input, ...] = (pickle.loads(shipped),)
         kind = pyarrow.struct(list(arrow_schema(schema)))
         taken = Taken()
-        for _, rows in read_inputs(batches, inputs, taken):
-            for batch in rows_to_table(rows, schema).to_batches(max_chunksize=10_000):
+        for piece in read_inputs(batches, inputs, taken):
+            for batch in rows_to_table(piece.rows, schema).to_batches(max_chunksize=10_000):
                 none = pyarrow.nulls(len(batch), pyarrow.binary())
                 yield pyarrow.RecordBatch.from_arrays([batch.to_struct_array(), none], names=["row", "bad"])
         bad = pyarrow.array([pickle.dumps(record) for _, record in taken.bad], pyarrow.binary())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,17 +32,21 @@ class CellOutcome:
 
     chain:   the version that the tick would make. files: new ones of it.
     pending: deferred rows wait. sinks: rows with weights.
+    clocks:  per operator that watches for late rows, by name, where its watermark stands, None
+             before the first row, and how many rows were late so far.
     """
 
     chain: Chain
     pending: bool
     sinks: Mapping[str, Rows]
     files: tuple[Path, ...] = ()
+    clocks: tuple[tuple[str, Any, int], ...] = ()
 
 
 def run_stateless(of: CompiledStage, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
     """Run stage 0 on some rows; what its sinks get, with weights."""
-    return _pass_on(of, Machine(of.program, {}).tick(inputs), send)
+    state: dict[str, dict[Any, Any]] = {slot.name: {} for slot in of.program.slots}
+    return _pass_on(of, Machine(of.program, state).tick(inputs), send)
 
 
 def run_cell(
@@ -56,8 +61,14 @@ def run_cell(
     thaws = {of.slots[slot.name]: slot.thaw for slot in of.program.slots}
     with ShardState(plan.folder, work_folder(plan.folder), number, chain, thaws) as state:
         machine = Machine(of.program, {local: state.slots[name] for local, name in of.slots.items()})
+        machine.moment.tick = tick - 1
         sinks = _pass_on(of, machine.tick(inputs), send)
-        return CellOutcome(state.finish(tick, attempt), machine.pending, sinks, tuple(state.written))
+        clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in of.clocks)
+        return CellOutcome(state.finish(tick, attempt), machine.pending, sinks, tuple(state.written), clocks)
+
+
+def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:
+    return (None, 0) if kept is None else (kept[1], kept[2])
 
 
 def _pass_on(of: CompiledStage, made: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
@@ -73,9 +84,9 @@ def _weighted(of: CompiledStage, sink: str, rows: Rows) -> Rows:
     return [(*row, 1) for row in rows] if of.program.sink_append[sink] else rows
 
 
-def by_source(plan: Compiled, arrived: Iterable[tuple[int, Rows]]) -> dict[str, Rows]:
-    """Rows per source of a stage, from pairs of exchange number and rows."""
+def by_source(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[str, Rows]:
+    """Rows per source of a stage, in order, from exchange numbers, places and rows."""
     found: dict[str, Rows] = {}
-    for number, rows in arrived:
+    for number, _, rows in sorted(arrived, key=itemgetter(0, 1)):
         found.setdefault(plan.plan.stages.exchanges[number].name, []).extend(rows)
     return found

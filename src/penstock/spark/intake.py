@@ -1,11 +1,15 @@
 """The beginning of a tick in a task: from rows of the tagged union to rows of sources.
 
-    tag int, path string, row_0 struct<...>, ...
+    tag int, path string, place bigint, row_0 struct<...>, ...
 
-`tag` is the number of the source; below 0 there is nothing to read. A source of
-files sends paths (or tickets of paths), which are read here by the readers of `penstock.io`: so a
-file means the same on both engines, errors and dead letters included. Any
-other DataFrame sends its rows, in the column of its tag.
+`tag` is the number of the source. A source of files sends paths (or tickets of paths),
+which are read here by the readers of `penstock.io`: so a file means the same on both
+engines, errors and dead letters included. Any other DataFrame sends its rows, in the
+column of its tag. Below 0 there is nothing to read: an `ENDED` row says by its path
+which operator is to hear that its sources have ended.
+
+The rows of a source have an order: of files that of their places, or of the numbers of
+their tickets; of a DataFrame that in which Spark hands out its partitions.
 """
 
 from __future__ import annotations
@@ -28,6 +32,8 @@ from penstock.spark.plan import Input
 from penstock.state.codec import decode
 
 _compute: Any = pc
+NOTHING, ENDED = -1, -2
+_BATCHES_OF_A_PARTITION = 1 << 23
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 
@@ -52,26 +58,41 @@ class Taken:
     bad: list[tuple[str, BadRecord]] = field(default_factory=list[tuple[str, BadRecord]])
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows for a source, or for an operator that hears of ends. place: in the order of the source."""
+
+    name: str
+    place: int
+    rows: Rows
+
+
 def read_inputs(
-    batches: Iterable[pa.RecordBatch], inputs: tuple[Input, ...], taken: Taken
-) -> Iterator[tuple[str, Rows]]:
-    """Rows by source, a file or a batch at a time. Raises `BadRow` and `UnreadableSource`."""
-    for batch in batches:
+    batches: Iterable[pa.RecordBatch], inputs: tuple[Input, ...], taken: Taken, partition: int = 0
+) -> Iterator[Piece]:
+    """What came in, a file or a batch at a time. Raises `BadRow` and `UnreadableSource`."""
+    for number, batch in enumerate(batches):
         tags = batch.column("tag").to_pylist()
         paths = batch.column("path").to_pylist()
-        for tag, path in zip(tags, paths, strict=True):
-            if tag >= 0 and path is not None:
-                found = read_file(inputs[tag].reading, Path(path.removeprefix("file:")), inputs[tag], taken)
+        places = batch.column("place").to_pylist()
+        for tag, path, place in zip(tags, paths, places, strict=True):
+            if tag == ENDED:
+                yield Piece(path, 0, [(True,)])
+            elif tag >= 0 and path is not None:
+                file = Path(path.removeprefix("file:"))
+                rows = read_file(inputs[tag].reading, file, inputs[tag], taken)
                 taken.arrivals[inputs[tag].name] = taken.arrivals.get(inputs[tag].name, 0) + 1
-                yield _counted(inputs[tag], found, taken)
-        for tag in set(tags):
+                # Tickets and spooled rows are files whose names are numbers.
+                yield _counted(inputs[tag], int(file.name) if place is None else place, rows, taken)
+        for tag in sorted(set(tags)):
             if tag >= 0 and inputs[tag].reading is None:
-                yield _counted(inputs[tag], _frame_rows(batch, tag, inputs[tag]), taken)
+                rows = _frame_rows(batch, tag, inputs[tag])
+                yield _counted(inputs[tag], partition * _BATCHES_OF_A_PARTITION + number, rows, taken)
 
 
-def _counted(source: Input, rows: Rows, taken: Taken) -> tuple[str, Rows]:
+def _counted(source: Input, place: int, rows: Rows, taken: Taken) -> Piece:
     taken.rows[source.name] = taken.rows.get(source.name, 0) + len(rows)
-    return source.name, rows
+    return Piece(source.name, place, rows)
 
 
 @singledispatch

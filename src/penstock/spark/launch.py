@@ -48,6 +48,7 @@ def run(
     follow: bool = False,
     on_tick: Callable[[Progress], object] | None = None,
     way: Way | Literal["auto"] = "auto",
+    end: bool | None = None,
 ) -> RunResult:
     """Run `flow` on Spark until its sources are done and nothing is deferred.
 
@@ -65,6 +66,9 @@ def run(
     on_tick:    called after every tick, with a `Progress`.
     way:        how a tick is run: in "one task", by "stages" with shuffles between them, or
                 "auto": by the number of rows of the tick before. The answers are the same.
+    end:        whether a source that is done has ended for good, so that windows of event time
+                close. By default so without a checkpoint, as nothing can go on then. A later
+                run of an ended source must not bring more rows. In a batch all sources end.
 
     Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one acts at once.
 
@@ -86,7 +90,8 @@ def run(
     with ExitStack() as closing:
         folder = _checkpoint_folder(checkpoint, closing)
         running = _Run(flow, _session(spark), folder, closing, durable=checkpoint is not None)
-        ticker, query = running.open(sources, sinks or {}, shards, follow, on_tick, way)
+        ends = checkpoint is None if end is None else end
+        ticker, query = running.open(sources, sinks or {}, shards, follow, on_tick, way, ends)
         interrupt = closing.enter_context(Interrupt())
         query.until_done(interrupt)
         return RunResult(ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal)
@@ -136,6 +141,7 @@ class _Run:
         follow: bool,
         on_tick: Callable[[Progress], object] | None,
         way: Way | Literal["auto"],
+        end: bool,
     ) -> tuple[Ticker, Query]:
         plan = self._plan(sinks, shards)
         checkpoint = self._checkpoint(plan, shards)
@@ -152,7 +158,7 @@ class _Run:
         master = self._spark.sparkContext.master or ""
         local = master == "local" or master.startswith("local[")
         ticker = Ticker(ready, checkpoint, outlets, letters, way, local, on_tick)
-        return ticker, Query(self._spark, ticker, opened, follow)
+        return ticker, Query(self._spark, ticker, opened, follow, end)
 
     def _plan(self, sinks: Mapping[str, Any], shards: int | None) -> Plan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}

@@ -1,10 +1,11 @@
 """What tasks of one tick tell each other and the driver, as rows of one DataFrame.
 
-    stage int, shard int, port int, body binary
+    stage int, shard int, port int, place bigint, body binary
 
 A message for a later stage holds rows of one exchange (`port` is its number in
 the plan) for one shard, encoded as one blob, so that a shuffle moves few large
-rows. A message for the driver has stage -1; its body is a `Result`.
+rows. Where the order of an exchange means something, `place` ascends in it. A
+message for the driver has stage -1; its body is a `Result`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,23 @@ import pyarrow as pa
 
 from penstock.state.codec import decode, value_encoder
 
-SCHEMA = "stage int, shard int, port int, body binary"
+SCHEMA = "stage int, shard int, port int, place bigint, body binary"
 TO_DRIVER = -1
 _ARROW = pa.schema(
-    [("stage", pa.int32()), ("shard", pa.int32()), ("port", pa.int32()), ("body", pa.binary())]
+    [
+        ("stage", pa.int32()),
+        ("shard", pa.int32()),
+        ("port", pa.int32()),
+        ("place", pa.int64()),
+        ("body", pa.binary()),
+    ]
 )
 _ROWS_PER_BLOB = 20_000
 _BYTES_PER_BATCH = 64 << 20
+_BLOBS_OF_ONE_PLACE = 1 << 20
 
 Rows: TypeAlias = list[tuple[Any, ...]]
-Message: TypeAlias = tuple[int, int, int, bytes]
+Message: TypeAlias = tuple[int, int, int, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +45,18 @@ class Result:
     body: Any
 
     def message(self, shard: int) -> Message:
-        return (TO_DRIVER, shard, 0, value_encoder()((self.kind, self.body)))
+        return (TO_DRIVER, shard, 0, 0, value_encoder()((self.kind, self.body)))
 
 
-def messages_of(stage: int, shard: int, port: int, rows: Rows) -> Iterator[Message]:
-    """Rows of an exchange for one shard, in blobs of a bounded size."""
+def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows) -> Iterator[Message]:
+    """Rows of an exchange for one shard, in blobs of a bounded size.
+
+    place: of the rows among those of other messages, where their order means something.
+    """
     encode = value_encoder()
-    for at in range(0, len(rows), _ROWS_PER_BLOB):
-        yield (stage, shard, port, encode(rows[at : at + _ROWS_PER_BLOB]))
+    for number, at in enumerate(range(0, len(rows), _ROWS_PER_BLOB)):
+        body = encode(rows[at : at + _ROWS_PER_BLOB])
+        yield (stage, shard, port, place * _BLOBS_OF_ONE_PLACE + number, body)
 
 
 def rows_of(body: bytes) -> Rows:
@@ -57,7 +69,7 @@ def to_batches(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
     size = 0
     for message in messages:
         waiting.append(message)
-        size += len(message[3])
+        size += len(message[4])
         if size >= _BYTES_PER_BATCH:
             yield _batch(waiting)
             waiting, size = [], 0
@@ -67,7 +79,7 @@ def to_batches(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
 
 def from_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
     for batch in batches:
-        yield from zip(*(batch.column(at).to_pylist() for at in range(4)), strict=True)
+        yield from zip(*(batch.column(at).to_pylist() for at in range(5)), strict=True)
 
 
 def results_of(table: pa.Table) -> list[Result]:

@@ -6,6 +6,7 @@ rows    (sink, rows)                           changes for a sink that lives in 
 taken   (source, rows)                         rows read
 arrivals (source, number)                      files, or batches of given rows, that were read
 bad     (source, record)                       a row set aside
+clock   (operator, watermark, late rows)       where a watermark stands now
 error   (stage, pickled error)                 why the tick cannot be
 """
 
@@ -37,6 +38,7 @@ class Outcome:
     taken: dict[str, int] = field(default_factory=dict[str, int])
     arrivals: dict[str, int] = field(default_factory=dict[str, int])
     bad: dict[str, list[BadRecord]] = field(default_factory=dict[str, list[BadRecord]])
+    clocks: dict[str, tuple[Any, int]] = field(default_factory=dict[str, tuple[Any, int]])
 
 
 def chain_result(cell: int, chain: Chain, pending: bool) -> Result:
@@ -82,6 +84,8 @@ def gathered(results: Iterable[Result]) -> Outcome:
                 outcome.arrivals[source] = outcome.arrivals.get(source, 0) + count
             case "bad", (source, record):
                 outcome.bad.setdefault(source, []).append(BadRecord(*record))
+            case "clock", (operator, watermark, late):
+                outcome.clocks[operator] = (watermark, late)
             case _:
                 raise AssertionError(f"a task told something unknown: {result.kind}")
     if errors:

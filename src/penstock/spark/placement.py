@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from penstock.expr.tree import Call, Column, Expr, columns_of
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
+from penstock.flow.operators.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,7 +66,15 @@ class ToOne:
         return "all to one"
 
 
-Route: TypeAlias = ByKey | ByBucket | ToOne
+@dataclass(frozen=True, slots=True)
+class ToAll:
+    """Each to every shard."""
+
+    def __str__(self) -> str:
+        return "to all"
+
+
+Route: TypeAlias = ByKey | ByBucket | ToOne | ToAll
 
 
 # --- spreads: where rows are ------------------------------------------------------------
@@ -143,9 +156,15 @@ def with_names(expr: Expr, names: dict[str, str]) -> Expr:
 # --- operators ----------------------------------------------------------------------------
 
 
-def own_keys(node: Node, graph: FlowGraph) -> tuple[tuple[Expr, ...], ...] | None:
-    """Per input the keys whose rows must meet; None where any row may be anywhere."""
-    if isinstance(node.operator, DeferTick):
+Keys: TypeAlias = tuple[Expr, ...]
+
+
+def own_keys(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
+    """Per input the keys whose rows must meet, None for one that every shard needs whole.
+
+    None as a whole where any row may be anywhere.
+    """
+    if isinstance(node.operator, DeferTick | DeferTickLazy):
         # What it keeps needs a home, which any shard can be.
         return (whole_row(graph.nodes[node.inputs[0]].schema),)
     return node.operator.placement().keys
@@ -169,6 +188,9 @@ def spread_after(operator: Operator, node: Node, graph: FlowGraph, inputs: Seque
 @spread_after.register(TopK)
 @spread_after.register(Difference)
 @spread_after.register(DeferTick)
+@spread_after.register(DeferTickLazy)
+@spread_after.register(DistinctOnTime)
+@spread_after.register(FirstWithin)
 def _(operator: Operator, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
     return inputs[0]
 
@@ -179,7 +201,8 @@ def _(operator: Select, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) 
 
 
 @spread_after.register(Aggregate)
-def _(operator: Aggregate, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
+@spread_after.register(Window)
+def _(operator: Aggregate | Window, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
     return inputs[0].renamed(operator.keys)
 
 
@@ -204,7 +227,7 @@ def _(operator: Union, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -
 
 @spread_after.register(Join)
 def _(operator: Join, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    left, right = inputs
+    left, right = inputs[:2]
     if left.positions is None or right.positions is None or operator.how is not How.INNER:
         return left
     names = _right_names(operator, node, graph)
@@ -216,9 +239,14 @@ def _(operator: Join, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) ->
     return Spread(tuple(positions))
 
 
+@spread_after.register(JoinOnTime)
+def _(operator: JoinOnTime, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
+    return spread_after(operator.join, node, graph, inputs)
+
+
 def _right_names(operator: Join, node: Node, graph: FlowGraph) -> dict[str, str]:
     """Names that right columns have in the output; those left out are left keys of the same name."""
-    left, right = (graph.nodes[i].schema.names for i in node.inputs)
+    left, right = (graph.nodes[i].schema.names for i in node.inputs[:2])
     names = {name: name for name in right if name in left}
     for at, position in enumerate(operator.kept_right):
         names[right[position]] = node.schema.names[len(left) + at]

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from penstock.engine.program import Program, compile_program
 from penstock.expr.types import Schema
+from penstock.flow.operators.on_time import OnTime
 from penstock.spark.placement import ByBucket
 from penstock.spark.routing import Divide, divider
 from penstock.spark.stages import Exchange, Stage, StagePlan
@@ -64,20 +65,46 @@ class Plan:
 class CompiledStage:
     """A stage as a worker runs it.
 
-    slots:   per slot of the program its name for the whole flow.
-    leaving: exchanges with their numbers and dividers.
+    slots:    per slot of the program its name for the whole flow.
+    leaving:  exchanges with their numbers and dividers.
+    clocks:   per operator that watches for late rows its name and its slot.
+    restless: it has something to say in every tick, whatever comes. begins: in the first one.
     """
 
     stage: Stage
     program: Program
     slots: dict[str, str]
     leaving: tuple[tuple[int, Exchange, Divide], ...]
+    clocks: tuple[tuple[str, str], ...]
+
+    @property
+    def restless(self) -> bool:
+        return any(part.restless for part in self.program.parts)
+
+    @property
+    def begins(self) -> bool:
+        return any(part.begins for part in self.program.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
     plan: Plan
     stages: tuple[CompiledStage, ...]
+
+    @property
+    def begins(self) -> bool:
+        """Whether something has a say in the first tick, whatever comes."""
+        return any(of.begins for of in self.stages)
+
+    def due(self, *, first: bool) -> frozenset[int]:
+        """The cells that run in a tick whatever comes."""
+        shards = self.plan.stages.shards
+        return frozenset(
+            of.stage.number * shards + shard
+            for of in self.stages
+            if of.restless or (first and of.begins)
+            for shard in range(shards)
+        )
 
     @property
     def folder(self) -> Path:
@@ -92,7 +119,12 @@ def compile_stage(stage: Stage, plan: StagePlan) -> CompiledStage:
         for number, e in enumerate(plan.exchanges)
         if e.from_stage == stage.number
     )
-    return CompiledStage(stage, program, slots, leaving)
+    clocks = tuple(
+        (node.name, slots[f"{node.id}.clock"])
+        for node in stage.graph.nodes
+        if isinstance(node.operator, OnTime) and f"{node.id}.clock" in slots
+    )
+    return CompiledStage(stage, program, slots, leaving, clocks)
 
 
 def flow_slot(stage: Stage, slot: str) -> str:
@@ -114,7 +146,7 @@ def layout(plan: Compiled) -> list[Any]:
             sorted([e.node, str(e.route)] for e in of.stage.arriving if not isinstance(e.route, ByBucket)),
         ]
         for of in plan.stages
-        if of.slots
+        if of.slots and of.stage.number
     ]
 
 

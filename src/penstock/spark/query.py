@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointDamaged
 from penstock.spark.lag import Arrivals, Lag
-from penstock.spark.sources import Opened, nothing, shape_of, union_of
+from penstock.spark.sources import Opened, ended, nothing, shape_of, union_of
 from penstock.spark.tick import Ticker
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ _LOOK_AGAIN = 0.1
 class Query:
     """The sources of a run as a sequence of ticks."""
 
-    def __init__(self, spark: SparkSession, ticker: Ticker, opened: list[Opened], follow: bool) -> None:
+    def __init__(
+        self, spark: SparkSession, ticker: Ticker, opened: list[Opened], follow: bool, end: bool
+    ) -> None:
         self._spark = spark
         self._ticker = ticker
         self._shape = shape_of(opened)
@@ -41,6 +43,11 @@ class Query:
         self._arriving = union_of((s.frame for s in opened if not s.static), self._shape)
         self._tickets = [s.tickets for s in opened if s.tickets is not None] if follow else []
         self._follow = follow
+        # Sources that are done: the static ones from the first tick on, and in the end all.
+        self._static_names = frozenset(s.input.name for s in opened if s.static)
+        self._names = frozenset(s.input.name for s in opened)
+        self._end = end
+        self._drained = self._arriving is None
         spool = ticker.plan.folder / "arrived"
         arriving = (s.input.name for s in opened if not s.static and s.input.reading is not None)
         ticker.lag = Lag({name: Arrivals(spool / name) for name in arriving})
@@ -59,17 +66,34 @@ class Query:
 
     @property
     def _is_due(self) -> bool:
-        """Whether there is a tick to run though nothing arrives: static rows, or deferred ones."""
-        is_first = self._ticker.checkpoint.last is None
-        return (is_first and self._static is not None) or bool(self._ticker.pending)
+        """Whether there is a tick to run though nothing arrives.
+
+        For static rows, what is said in a first tick, deferred rows, and sources that end.
+        """
+        ticker = self._ticker
+        first = ticker.checkpoint.last is None
+        begins = first and (self._static is not None or (self._drained and ticker.plan.begins))
+        return begins or bool(ticker.pending) or bool(self._ending())
+
+    def _ending(self) -> frozenset[str]:
+        """The sources that end with the next tick if nothing arrives in it."""
+        ticker = self._ticker
+        first = ticker.checkpoint.last is None
+        if not self._end or ticker.pending or (first and self._static is not None):
+            return frozenset()
+        done = self._names if self._drained else self._static_names
+        return (done & ticker.ends.awaited) - ticker.ended
 
     def _tick_without_arrivals(self) -> None:
-        last = self._ticker.checkpoint.last
-        if last is None:
-            assert self._static is not None, "only a tick before can have left rows"
-            self._ticker.run(self._static, self._positions(None))
-        else:
-            self._ticker.run(nothing(self._spark, self._shape), last.positions)
+        ticker = self._ticker
+        last = ticker.checkpoint.last
+        rows = nothing(self._spark, self._shape)
+        if last is None and self._static is not None:
+            rows = rows.union(self._static)
+        ending = self._ending()
+        for operator in ticker.ends.told_by(ticker.ended, ending):
+            rows = rows.union(ended(self._spark, self._shape, operator))
+        ticker.run(rows, self._positions(None) if last is None else last.positions, ending)
 
     def _stream(self, arriving: DataFrame, interrupt: Interrupt) -> None:
         location = self._ticker.plan.folder / "source"
@@ -116,6 +140,7 @@ class Query:
                             self._tick_without_arrivals()
             if self._failure is None and interrupt.signal is None:
                 query.awaitTermination()
+                self._drained = True
         except Exception:
             # The query's own error quotes ours as text; ours comes first.
             if self._failure is None:

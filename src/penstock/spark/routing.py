@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from penstock.expr.python import RUNTIME, Scope, key
 from penstock.expr.types import Schema
 from penstock.io.bucketing import bucketing
-from penstock.spark.placement import ByBucket, ByKey, Route, ToOne
+from penstock.spark.placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.state.codec import key_encoder
 
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -35,6 +35,11 @@ def _divider(route: Route, schema: Schema, shards: int, weighted: bool) -> Divid
 @_divider.register
 def _(route: ToOne, schema: Schema, shards: int, weighted: bool) -> Divide:
     return lambda rows: {0: rows}
+
+
+@_divider.register
+def _(route: ToAll, schema: Schema, shards: int, weighted: bool) -> Divide:
+    return lambda rows: dict.fromkeys(range(shards), rows)
 
 
 @_divider.register

@@ -22,7 +22,7 @@ from penstock.io.files import Files
 from penstock.io.listing import Listing, finished
 from penstock.io.source import WEIGHT
 from penstock.spark.arrivals import Tickets, spool_batches
-from penstock.spark.intake import Spooled, Ticketed
+from penstock.spark.intake import ENDED, NOTHING, Spooled, Ticketed
 from penstock.spark.native import Chain, computed
 from penstock.spark.plan import Input
 
@@ -88,10 +88,11 @@ class Opening:
         return Input(self.name, self.operator.schema, self.append, reading)
 
     def listed(self, frame: DataFrame) -> DataFrame:
-        """A frame with a column `path` in the form of the union."""
+        """A frame with a column `path`, and perhaps `place`, in the form of the union."""
         from pyspark.sql import functions as f
 
-        return frame.select(f.lit(self.tag).alias("tag"), f.col("path"))
+        place = f.col("place") if "place" in frame.columns else f.lit(None)
+        return frame.select(f.lit(self.tag).alias("tag"), f.col("path"), place.cast("long").alias("place"))
 
 
 @singledispatch
@@ -143,7 +144,8 @@ def _(source: Frame, opening: Opening) -> Opened:
     checked = source.frame.select(*_checked_columns(source.frame, opening))
     made = computed(checked, opening.native, weighted=not opening.append)
     row = f.struct(*(made[name] for name in made.columns)).alias(f"row_{opening.tag}")
-    frame = made.select(f.lit(opening.tag).alias("tag"), f.lit(None).cast("string").alias("path"), row)
+    tag, none = f.lit(opening.tag).alias("tag"), f.lit(None)
+    frame = made.select(tag, none.cast("string").alias("path"), none.cast("long").alias("place"), row)
     schema = opening.native[-1].schema
     sent = Input(opening.name, schema, opening.append, None)
     return Opened(sent, frame, static=not source.frame.isStreaming)
@@ -198,7 +200,8 @@ def _arriving(opening: Opening, files_per_tick: int | None) -> DataFrame:
 
 
 def _paths(opening: Opening, files: list[str]) -> DataFrame:
-    return opening.listed(opening.spark.createDataFrame([(path,) for path in files], "path string"))
+    places = [(path, place) for place, path in enumerate(files)]
+    return opening.listed(opening.spark.createDataFrame(places, "path string, place long"))
 
 
 # --- the union ----------------------------------------------------------------------------
@@ -224,16 +227,26 @@ def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
     for frame in frames:
         missing = {name: f.lit(None).cast(kind) for name, kind in shape.items() if name not in frame.columns}
         filled = frame.withColumns(missing) if missing else frame
-        same = filled.select("tag", "path", *shape)
+        same = filled.select("tag", "path", "place", *shape)
         whole = same if whole is None else whole.union(same)
     return whole
 
 
 def nothing(spark: SparkSession, shape: Shape) -> DataFrame:
     """One row that holds nothing to read: it starts a task all the same."""
+    return _told(spark, shape, NOTHING, None)
+
+
+def ended(spark: SparkSession, shape: Shape, operator: str) -> DataFrame:
+    """One row that tells an operator, by name, that its sources have ended."""
+    return _told(spark, shape, ENDED, operator)
+
+
+def _told(spark: SparkSession, shape: Shape, tag: int, path: str | None) -> DataFrame:
     from pyspark.sql import functions as f
 
-    row = spark.range(1).select(f.lit(-1).alias("tag"), f.lit(None).cast("string").alias("path"))
+    none = f.lit(None).cast("long").alias("place")
+    row = spark.range(1).select(f.lit(tag).alias("tag"), f.lit(path).cast("string").alias("path"), none)
     whole = union_of([row], shape)
     assert whole is not None
     return whole

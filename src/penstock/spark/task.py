@@ -27,17 +27,41 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Rows: TypeAlias = list[tuple[Any, ...]]
+_Address: TypeAlias = tuple[int, int, int, int]
+"""Stage, shard, exchange, place."""
 Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
 
 
 @dataclass(frozen=True, slots=True)
 class TickOrder:
-    """What the tasks of a tick are told. pending: cells that have rows from the tick before."""
+    """What the tasks of a tick are told. due: cells that run though nothing reaches them."""
 
     shipped: ShippedPlan
     tick: int
     chains: Mapping[int, Chain]
-    pending: frozenset[int]
+    due: frozenset[int]
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What cells send. place: of what is sent next among all that is sent through the same exchange."""
+
+    plan: Compiled
+    place: int = 0
+    _rows: dict[_Address, Rows] = field(default_factory=dict[_Address, Rows])
+
+    def send(self, stage: int, shard: int, exchange: int, rows: Rows) -> None:
+        place = self.place if self.plan.plan.stages.exchanges[exchange].ordered else 0
+        self._rows.setdefault((stage, shard, exchange, place), []).extend(rows)
+
+    def messages(self) -> Iterator[Message]:
+        for (stage, shard, exchange, place), rows in self._rows.items():
+            yield from messages_of(stage, shard, exchange, place, rows)
+
+    def take(self, stage: int, shard: int) -> list[tuple[int, int, Rows]]:
+        """What was sent to a cell: exchange, place, rows."""
+        keys = [key for key in self._rows if key[:2] == (stage, shard)]
+        return [(key[2], key[3], self._rows.pop(key)) for key in keys]
 
 
 def scatter(order: TickOrder) -> Task:
@@ -88,18 +112,18 @@ class _Attempt:
             if name in self.plan.plan.outputs:
                 self.sinks[name].extend(rows)
 
-    def cell(
-        self, stage: int, shard: int, inputs: dict[str, Rows], send: Callable[..., None]
-    ) -> Result | None:
+    def cell(self, stage: int, shard: int, inputs: dict[str, Rows], out: Outbox) -> Iterator[Result]:
         """Run a cell if there is anything for it to do."""
         number = cell_number(stage, shard, self.plan.plan.stages.shards)
-        if not inputs and number not in self.order.pending:
-            return None
+        if not inputs and number not in self.order.due:
+            return
         chain = self.order.chains.get(number, Chain())
-        done = run_cell(self.plan, stage, shard, inputs, chain, self.order.tick, self.name, send)
+        out.place = shard
+        done = run_cell(self.plan, stage, shard, inputs, chain, self.order.tick, self.name, out.send)
         self.keep(done.sinks)
         self.files.extend(done.files)
-        return chain_result(number, done.chain, done.pending)
+        yield chain_result(number, done.chain, done.pending)
+        yield from (Result("clock", clock) for clock in done.clocks)
 
     def written(self) -> Iterator[Result]:
         """Put away what the task made. Its results count only when this is through."""
@@ -123,67 +147,55 @@ def _guarded(
         yield error_result(stage, error).message(0)
 
 
-def _read(
-    attempt: _Attempt, batches: Iterable[pa.RecordBatch], send: Callable[..., None]
-) -> Iterator[Result]:
+def _read(attempt: _Attempt, batches: Iterable[pa.RecordBatch], out: Outbox) -> Iterator[Result]:
     taken = Taken()
     of = attempt.plan.stages[0]
-    for source, rows in read_inputs(batches, attempt.plan.plan.inputs, taken):
-        if rows:
-            attempt.keep(run_stateless(of, {source: rows}, send))
+    for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition()):
+        if piece.rows:
+            out.place = piece.place
+            attempt.keep(run_stateless(of, {piece.name: piece.rows}, out.send))
     yield from (Result("taken", item) for item in taken.rows.items())
     yield from (Result("arrivals", item) for item in taken.arrivals.items())
     yield from (bad_result(source, record) for source, record in taken.bad)
 
 
 def _scatter(attempt: _Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
-    waiting: dict[tuple[int, int, int], Rows] = {}
-
-    def send(stage: int, shard: int, exchange: int, rows: Rows) -> None:
-        waiting.setdefault((stage, shard, exchange), []).extend(rows)
-
-    yield from _read(attempt, batches, send)
-    for (to_stage, shard, exchange), rows in waiting.items():
-        yield from messages_of(to_stage, shard, exchange, rows)
+    out = Outbox(attempt.plan)
+    yield from _read(attempt, batches, out)
+    yield from out.messages()
     yield from attempt.written()
 
 
 def _stage(attempt: _Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None, "a stage runs in a task"
-    shard = context.partitionId()
-    arrived: list[tuple[int, Rows]] = []
+    shard = _partition()
+    arrived: list[tuple[int, int, Rows]] = []
     for message in from_batches(batches):
         if message[0] == number:
             assert message[1] == shard, "rows came to the wrong shard"
-            arrived.append((message[2], rows_of(message[3])))
+            arrived.append((message[2], message[3], rows_of(message[4])))
         else:
             yield message
-    out: list[tuple[int, int, int, Rows]] = []
-    result = attempt.cell(number, shard, by_source(attempt.plan, arrived), lambda *sent: out.append(sent))
-    if result is not None:
-        yield result
-    for sent in out:
-        yield from messages_of(*sent)
+    out = Outbox(attempt.plan)
+    yield from attempt.cell(number, shard, by_source(attempt.plan, arrived), out)
+    yield from out.messages()
     yield from attempt.written()
 
 
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
 def _whole_tick(attempt: _Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
-    waiting: dict[tuple[int, int], list[tuple[int, Rows]]] = {}
-
-    def send(stage: int, shard: int, exchange: int, rows: Rows) -> None:
-        waiting.setdefault((stage, shard), []).append((exchange, rows))
-
-    yield from _read(attempt, batches, send)
+    out = Outbox(attempt.plan)
+    yield from _read(attempt, batches, out)
     stages = attempt.plan.plan.stages
     for number in range(1, len(stages.stages)):
         for shard in range(stages.shards):
-            inputs = by_source(attempt.plan, waiting.pop((number, shard), ()))
-            result = attempt.cell(number, shard, inputs, send)
-            if result is not None:
-                yield result
+            inputs = by_source(attempt.plan, out.take(number, shard))
+            yield from attempt.cell(number, shard, inputs, out)
     yield from attempt.written()
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.engine.progress import Progress
 from penstock.spark import progress, task
 from penstock.spark.batch_errors import told_errors
+from penstock.spark.event_time import Ends, stand_of
 from penstock.spark.lag import Lag
 from penstock.spark.messages import SCHEMA, results_of
 from penstock.spark.outcome import Outcome, gathered
@@ -49,11 +50,24 @@ class Ticker:
     on_tick: Callable[[Progress], object] | None
     lag: Lag = field(default_factory=lambda: Lag({}))
     shipped: ShippedPlan = field(init=False)
+    ends: Ends = field(init=False)
     lock: threading.Lock = field(default_factory=threading.Lock)
     totals: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
 
     def __post_init__(self) -> None:
         self.shipped = ShippedPlan.of(self.plan.plan)
+        self.ends = Ends.of(self.plan.stages[0].stage.graph)
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """The sources that have ended for good."""
+        last = self.checkpoint.last
+        return frozenset(last.counters.get("ended", ())) if last else frozenset()
+
+    @property
+    def _due(self) -> frozenset[int]:
+        """The cells that run in the next tick though nothing may reach them."""
+        return self.pending | self.plan.due(first=self.checkpoint.last is None)
 
     @property
     def pending(self) -> frozenset[int]:
@@ -61,12 +75,16 @@ class Ticker:
         last = self.checkpoint.last
         return frozenset(last.counters.get("pending", ())) if last else frozenset()
 
-    def run(self, rows: DataFrame, positions: Any) -> None:
-        """Run the next tick on the rows of the tagged union. Raises what fails in it."""
+    def run(self, rows: DataFrame, positions: Any, ended: Iterable[str] = ()) -> None:
+        """Run the next tick on the rows of the tagged union. Raises what fails in it.
+
+        ended: the sources that end with it; `rows` tells it to the operators that hear of ends.
+        """
         start = time.perf_counter()
         tick = self.checkpoint.tick + 1
         way = self._way()
         outcome = self._job(rows, tick, way)
+        self.ends.check(self.ended, outcome.taken)
         for name, outlet in self.outlets.items():
             outlet.prepare(tick, outcome.files.get(name, []), outcome.rows.get(name, []))
         for name, letters in self.dead_letters.items():
@@ -83,6 +101,8 @@ class Ticker:
                 "arrivals": self._arrivals(outcome),
                 "pending": sorted(outcome.pending),
                 "sinks": sorted(self.outlets),
+                "ended": sorted({*self.ended, *ended}),
+                **self._clocks(outcome),
             },
         )
         for outlet in self.outlets.values():
@@ -117,6 +137,17 @@ class Ticker:
         before = self._arrived
         return before | {name: before.get(name, 0) + count for name, count in outcome.arrivals.items()}
 
+    def _clocks(self, outcome: Outcome) -> dict[str, dict[str, Any]]:
+        last = self.checkpoint.last
+        counters: Mapping[str, Any] = last.counters if last else {}
+        marks = {name: stand_of(mark) for name, (mark, _) in outcome.clocks.items()}
+        return {
+            "watermarks": {
+                **counters.get("watermarks", {}), **{n: mark for n, mark in marks.items() if mark is not None}
+            },
+            "late": {**counters.get("late", {}), **{n: late for n, (_, late) in outcome.clocks.items()}},
+        }  # fmt: skip
+
     def _way(self) -> Way:
         if self.ways != "auto":
             return self.ways
@@ -127,7 +158,7 @@ class Ticker:
 
     def _job(self, rows: DataFrame, tick: int, way: Way) -> Outcome:
         last = self.checkpoint.last
-        order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self.pending)
+        order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self._due)
         if way == "one task":
             messages = rows.coalesce(1).mapInArrow(task.whole_tick(order), SCHEMA)
         else:

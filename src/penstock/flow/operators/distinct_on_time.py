@@ -53,7 +53,7 @@ class DistinctOnTime(Operator):
         return inputs[0].but(ordered=False, once=True)
 
     def placement(self) -> Placement:
-        return keyed(self.columns, ())
+        return keyed(self.columns, None)
 
     def describe(self) -> str:
         return f"forgets what {self.time} has passed"

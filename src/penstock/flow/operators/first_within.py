@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.spans import shown_span
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class FirstWithin(Operator):
         return inputs[0]
 
     def placement(self) -> Placement:
-        return WHOLE
+        return keyed(self.keys, None) if self.keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         for expr in self.keys:

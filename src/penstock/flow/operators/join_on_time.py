@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.spans import shown_span
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ class JoinOnTime(Operator):
         return self.join.gives(inputs[:2])
 
     def placement(self) -> Placement:
-        return WHOLE
+        join = self.join
+        return keyed(join.left_keys, join.right_keys, None, None) if join.left_keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.join.expressions()

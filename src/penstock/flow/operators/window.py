@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Window(Operator):
         return rows.but(append=rows.append and rows.bounded, ordered=False)
 
     def placement(self) -> Placement:
-        return WHOLE
+        return keyed(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys

@@ -1,0 +1,60 @@
+"""What the driver knows of event time: which sources have ended, and where watermarks stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.event_time import more_after_the_end
+from penstock.engine.windows import EARLIEST
+from penstock.expr.runtime import EPOCH
+from penstock.flow.operators.end_of_input import EndOfInput
+
+if TYPE_CHECKING:
+    from penstock.graph.node import FlowGraph
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """graph: stage 0 of the flow. operators: by name those that hear of ends, with their sources."""
+
+    graph: FlowGraph
+    operators: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, graph: FlowGraph) -> Ends:
+        nodes = (node for node in graph.nodes if isinstance(node.operator, EndOfInput))
+        return cls(graph, {node.name: frozenset(_sources(node.operator)) for node in nodes})
+
+    @property
+    def awaited(self) -> frozenset[str]:
+        """The sources whose end means something."""
+        return frozenset().union(*self.operators.values())
+
+    def told_by(self, before: Iterable[str], now: Iterable[str]) -> list[str]:
+        """The operators that hear it when the sources `now` end after those `before`."""
+        earlier = frozenset(before)
+        after = earlier | frozenset(now)
+        return [name for name, of in self.operators.items() if of <= after and not of <= earlier]
+
+    def check(self, ended: Iterable[str], taken: Mapping[str, int]) -> None:
+        """Raises `BadInput` for rows of a source that has ended."""
+        for name in ended:
+            if taken.get(name):
+                raise more_after_the_end(self.graph, name)
+
+
+def _sources(operator: Any) -> Iterable[str]:
+    return operator.sources
+
+
+def stand_of(watermark: Any) -> int | float | None:
+    """A watermark as a commit keeps it: microseconds since 1970, or a number; None before the first time."""
+    if isinstance(watermark, datetime):
+        return None if watermark <= EARLIEST else (watermark - EPOCH) // _MICROSECOND
+    return watermark if watermark is not None and isfinite(watermark) else None
