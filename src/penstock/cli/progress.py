@@ -1,4 +1,7 @@
-"""A line that shows how a run goes, on a terminal; nothing elsewhere."""
+"""How a run goes, shown while it runs: a block that changes on a terminal, lines elsewhere.
+
+Standard error is the screen; standard output stays the sinks'.
+"""
 
 from __future__ import annotations
 
@@ -6,64 +9,59 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TextIO
 
+from penstock.cli.pace import Pace, duration, lag_of, shown_time, size, standing
 
-class TickDone(Protocol):
-    """What every engine's progress has."""
+if TYPE_CHECKING:
+    from rich.console import Group
 
-    @property
-    def tick(self) -> int: ...
-    @property
-    def rows_in(self) -> int: ...
-    @property
-    def changes_out(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
+    from penstock.engine.progress import Progress
 
-
-@dataclass
-class Pace:
-    """Sums over a run, and its speed over all of the time since the first tick began."""
-
-    began: float = field(default_factory=time.perf_counter)
-    ticks: int = 0
-    rows: int = 0
-    changes: int = 0
-    busy: float = 0.0
-
-    def add(self, done: TickDone) -> None:
-        self.ticks += 1
-        self.rows += done.rows_in
-        self.changes += done.changes_out
-        self.busy += done.seconds
-
-    def line(self, done: TickDone) -> str:
-        """Tick, rows, rows per second of work, and how long the last tick and the average took."""
-        speed = self.rows / self.busy if self.busy else 0
-        mean = self.busy / self.ticks
-        return (
-            f"tick {done.tick}   {self.rows:,} rows in, {self.changes:,} changes out   "
-            f"{speed:,.0f} rows/s   {duration(done.seconds)} this tick, {duration(mean)} on average"
-        )
-
-
-def duration(seconds: float) -> str:
-    if seconds < 0.001:
-        return f"{seconds * 1e6:.0f} µs"
-    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
+SECONDS_BETWEEN_LINES = 10.0
+"""In a log, where nobody asked for a line per tick."""
 
 
 @contextmanager
-def shown_progress() -> Iterator[Callable[[Any], None]]:
-    """A function to call after each tick. Standard error is the screen; standard output stays the sinks'."""
-    if not sys.stderr.isatty():
+def shown_progress(wanted: bool | None = None) -> Iterator[Callable[[Any], None]]:
+    """A function to call after each tick.
+
+    wanted: None shows a block on a terminal, and elsewhere a line now and then; True is a line per
+            tick elsewhere; False is nothing.
+    """
+    if wanted is False:
         yield lambda _done: None
-        return
+    elif not sys.stderr.isatty():
+        yield Lines(sys.stderr, 0.0 if wanted else SECONDS_BETWEEN_LINES)
+    else:
+        with _on_terminal() as on_tick:
+            yield on_tick
+
+
+class Lines:
+    """Writes a line after a tick, if the last one (or the start) was `between` seconds ago."""
+
+    def __init__(self, out: TextIO, between: float, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._out = out
+        self._between = between
+        self._clock = clock
+        self._pace = Pace()
+        self._last = clock()
+
+    def __call__(self, done: Progress) -> None:
+        self._pace.add(done)
+        now = self._clock()
+        if now - self._last >= self._between:
+            self._last = now
+            pieces = (self._pace.line(done), *standing(done))
+            self._out.write("   ".join(pieces) + "\n")
+            self._out.flush()
+
+
+@contextmanager
+def _on_terminal() -> Iterator[Callable[[Any], None]]:
     from rich.console import Console
     from rich.live import Live
-    from rich.text import Text
 
     pace = Pace()
     # Redirected, printed rows would land on standard error: only where both are the same screen.
@@ -71,8 +69,29 @@ def shown_progress() -> Iterator[Callable[[Any], None]]:
         console=Console(stderr=True), redirect_stdout=sys.stdout.isatty(), refresh_per_second=8
     ) as live:
 
-        def on_tick(done: TickDone) -> None:
+        def on_tick(done: Progress) -> None:
             pace.add(done)
-            live.update(Text(pace.line(done), no_wrap=True, overflow="ellipsis"))
+            live.update(_block(pace, done))
 
         yield on_tick
+
+
+def _block(pace: Pace, done: Progress) -> Group:
+    """The line of the pace, and below it a line per source, one of the watermarks, one of the state."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    if len(done.sources) > 1 or any(map(lag_of, done.sources.values())):
+        for name, source in done.sources.items():
+            table.add_row(f"  {name}", f"{source.rows:,} rows", lag_of(source))
+    for name, mark in done.watermarks.items():
+        late = done.late.get(name, 0)
+        table.add_row(f"  {name}", shown_time(mark), f"{late:,} late" if late else "")
+    if done.state_bytes is not None:
+        table.add_row(
+            "  state", size(done.state_bytes), f"running for {duration(time.perf_counter() - pace.began)}"
+        )
+    line = Text(pace.line(done), no_wrap=True, overflow="ellipsis")
+    return Group(line, table) if table.row_count else Group(line)

@@ -18,14 +18,14 @@ class SourceProgress:
 
     rows:    taken in this tick.
     waiting: files, or batches of given rows, that were found and not taken yet; None where nobody tells.
-    idle:    seconds since the newest input was found; None where nobody tells.
+    newest:  when the newest input was found, in seconds since 1970; None where nobody tells.
     backlog: what the connector of a DataFrame says of itself, as Spark words it (Kafka's
              `maxOffsetsBehindLatest`, say). Of the batch before.
     """
 
     rows: int
     waiting: int | None = None
-    idle: float | None = None
+    newest: float | None = None
     backlog: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -71,8 +70,7 @@ class Lag:
         if arrivals is None:
             return SourceProgress(rows, backlog=backlog)
         newest = arrivals.look()
-        idle = None if newest is None else max(0.0, time.time() - newest)
-        return SourceProgress(rows, max(0, arrivals.count - taken), idle)
+        return SourceProgress(rows, max(0, arrivals.count - taken), newest)
 
     def _connectors(self) -> list[dict[str, str]]:
         """What the sources of the query that are no folders of ours said of the batch before."""

@@ -1,0 +1,217 @@
+"""A run's progress as metrics of Prometheus, served over HTTP while the run lasts.
+
+Names and units are by its conventions: seconds, bytes, `_total` for what only
+grows, times as seconds since 1970 (so that an age is `time() - x` where it is asked for).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from penstock.engine.progress import Progress, SourceProgress
+
+LOOPBACK = "127.0.0.1"
+
+# A tick in this process takes microseconds, one on Spark a tenth of a second, a large one minutes.
+_TICK_SECONDS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+Metrics: TypeAlias = "int | str | Any"
+"""Where metrics go: a port of this machine, "HOST:PORT", or a `CollectorRegistry` served elsewhere."""
+
+
+class RunMetrics:
+    """The metrics of one run. `observe` is called after each tick, `phases` by engines that have some.
+
+    registry: of `prometheus_client`. flow: the label `flow` of all of them.
+    """
+
+    def __init__(self, registry: Any, flow: str) -> None:
+        client = _client()
+        self._flow = flow
+        self._registry = registry
+        self._made: list[Any] = []
+
+        def made(kind: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
+            metric = kind(name, text, ("flow", *labels), registry=registry, **options)
+            self._made.append(metric)
+            return metric
+
+        counter, gauge = client.Counter, client.Gauge
+        self._ticks = made(counter, "penstock_ticks", "Ticks committed by this run.")
+        self._rows = made(counter, "penstock_rows", "Rows taken.", "source")
+        self._aside = made(counter, "penstock_rows_set_aside", "Rows that could not be read.")
+        self._changes = made(counter, "penstock_changes", "Changes given to sinks.")
+        self._seconds = made(
+            client.Histogram, "penstock_tick_seconds", "How long ticks took, commit included.", "way",
+            buckets=_TICK_SECONDS,
+        )  # fmt: skip
+        self._last = made(gauge, "penstock_last_tick", "Number of the last tick.")
+        self._when = made(
+            gauge, "penstock_last_tick_timestamp_seconds", "When the last tick ended, since 1970."
+        )
+        self._waiting = made(
+            gauge, "penstock_lag_arrivals", "Files or batches found and not taken yet.", "source"
+        )
+        self._newest = made(
+            gauge, "penstock_newest_input_timestamp_seconds", "When the newest input was found.", "source"
+        )
+        self._backlog = made(
+            gauge, "penstock_lag_backlog", "What a connector says of its lag, in its words.", "source", "of"
+        )
+        self._mark_time = made(
+            gauge,
+            "penstock_watermark_timestamp_seconds",
+            "Where a watermark stands, since 1970.",
+            "watermark",
+        )
+        self._mark = made(
+            gauge, "penstock_watermark", "Where a watermark stands that is a number.", "watermark"
+        )
+        self._late = made(gauge, "penstock_late_rows", "Rows that were late so far.", "watermark")
+        self._state = made(gauge, "penstock_state_bytes", "Size of the files that hold the state.")
+        self._phases = made(
+            client.Summary, "penstock_spark_trigger_seconds", "What Spark did with a batch.", "phase"
+        )
+        # There from the beginning, so that an alert on "no tick yet" has something to look at.
+        for metric in (self._ticks, self._aside, self._changes):
+            metric.labels(flow)
+
+    def observe(self, done: Progress) -> None:
+        """Note a tick."""
+        flow = self._flow
+        self._ticks.labels(flow).inc()
+        self._aside.labels(flow).inc(done.set_aside)
+        self._changes.labels(flow).inc(done.changes_out)
+        self._seconds.labels(flow, done.way).observe(done.seconds)
+        self._last.labels(flow).set(done.tick)
+        self._when.labels(flow).set_to_current_time()
+        for name, source in done.sources.items():
+            self._observe_source(name, source)
+        for name, mark in done.watermarks.items():
+            if isinstance(mark, datetime):
+                self._mark_time.labels(flow, name).set(mark.timestamp())
+            else:
+                self._mark.labels(flow, name).set(mark)
+        for name, late in done.late.items():
+            self._late.labels(flow, name).set(late)
+        if done.state_bytes is not None:
+            self._state.labels(flow).set(done.state_bytes)
+
+    def _observe_source(self, name: str, source: SourceProgress) -> None:
+        self._rows.labels(self._flow, name).inc(source.rows)
+        if source.waiting is not None:
+            self._waiting.labels(self._flow, name).set(source.waiting)
+        if source.newest is not None:
+            self._newest.labels(self._flow, name).set(source.newest)
+        for key, value in source.backlog.items():
+            with suppress(ValueError):  # some connectors tell more than numbers
+                self._backlog.labels(self._flow, name, key).set(float(value))
+
+    def phases(self, seconds: Mapping[str, float]) -> None:
+        """Note how long the steps of a batch took, by Spark's names of them."""
+        for phase, took in seconds.items():
+            self._phases.labels(self._flow, phase).observe(took)
+
+    def close(self) -> None:
+        """Leave the registry to the next run."""
+        for metric in self._made:
+            self._registry.unregister(metric)
+
+
+@contextmanager
+def exported(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]:
+    """The metrics of a run of `flow`, served until the block ends; None where none are wanted.
+
+    Raises `BadInput` where `prometheus_client` is missing, the address is none, or cannot be had.
+    """
+    if metrics is None:
+        yield None
+        return
+    if not isinstance(metrics, int | str):
+        found = RunMetrics(_checked(metrics), flow)
+        try:
+            yield found
+        finally:
+            found.close()
+        return
+    client = _client()
+    registry = client.CollectorRegistry()
+    client.ProcessCollector(registry=registry)
+    found = RunMetrics(registry, flow)
+    server, thread = _serve(metrics, registry)
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def observing(
+    on_tick: Callable[[Progress], object] | None, metrics: RunMetrics | None
+) -> Callable[[Progress], object] | None:
+    """What to call after each tick, so that both hear of it."""
+    if metrics is None:
+        return on_tick
+    if on_tick is None:
+        return metrics.observe
+
+    def both(done: Progress) -> None:
+        metrics.observe(done)
+        on_tick(done)
+
+    return both
+
+
+def _client() -> Any:
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise BadInput(
+            "metrics need prometheus_client, which cannot be imported",
+            why=str(error),
+            fix="pip install 'penstock[metrics]'",
+        ) from error
+    return prometheus_client
+
+
+def _checked(registry: Any) -> Any:
+    if not isinstance(registry, _client().CollectorRegistry):
+        raise BadInput(
+            f"metrics is {type(registry).__name__}, which is no place for metrics",
+            fix='give a port (9108), "HOST:PORT", or a prometheus_client.CollectorRegistry',
+        )
+    return registry
+
+
+def address_of(metrics: int | str) -> tuple[str, int]:
+    """Host and port. A port alone is of this machine only. Raises `BadInput`.
+
+    >>> address_of(9108), address_of("9108"), address_of("0.0.0.0:9108")
+    (('127.0.0.1', 9108), ('127.0.0.1', 9108), ('0.0.0.0', 9108))
+    """
+    host, _, port = str(metrics).rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise BadInput(
+            f"metrics are to be served at {metrics!r}, which is neither a port nor HOST:PORT",
+            fix="give a port (9108: of this machine only), or HOST:PORT (0.0.0.0:9108: for everybody)",
+        )
+    return host.strip("[]") or LOOPBACK, int(port)
+
+
+def _serve(metrics: int | str, registry: Any) -> tuple[Any, Any]:
+    host, port = address_of(metrics)
+    try:
+        return _client().start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise BadInput(
+            f"metrics cannot be served at {host}:{port}",
+            why=error.strerror or str(error),
+            fix="give another port; is another run using this one?",
+        ) from error
