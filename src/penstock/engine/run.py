@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.ends import TICK_ROWS, AnySink, AnySource, check_names, is_async
 from penstock.engine.interrupt import Interrupt
+from penstock.engine.metrics import Metrics, exported, observing
 from penstock.engine.options import RunOptions
 from penstock.engine.progress import Progress, RunResult
 from penstock.engine.queue import PerSource, check_limits
@@ -34,6 +35,7 @@ def run(
     max_iterations: int | None = None,
     end: bool | None = None,
     confirm_within: float | None = CONFIRM_WITHIN,
+    metrics: Metrics | None = None,
 ) -> RunResult:
     """Run `flow` in this process until its sources are done and nothing is deferred that starts a tick.
 
@@ -57,6 +59,8 @@ def run(
                 run of an ended source must not bring more rows.
 
     confirm_within: seconds that a source or sink may take to confirm that it has ended; None: any time.
+    metrics:    where to serve metrics for Prometheus while the run lasts: a port of this machine,
+                "HOST:PORT", or a `prometheus_client.CollectorRegistry` that is served elsewhere.
 
     All ends are pull-streams: a tick begins when each sink has asked for more, so a slow sink holds
     back the sources. A source that only sinks read which have enough (`take` in front of one) is
@@ -83,8 +87,9 @@ def run(
     check_confirm_within("run", confirm_within)
     if any(map(is_async, sources.values())) and running_loop() is not None:
         raise _loop_runs()
-    options = RunOptions(tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within)
-    with Interrupt() as interrupt, ExitStack() as closing:
+    with exported(metrics, flow.name) as told, Interrupt() as interrupt, ExitStack() as closing:
+        heard = observing(on_tick, told)
+        options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
         try:
             return Started(flow, sources, sinks or {}, options, Runtime(), interrupt, closing).wait()
         except LoopRunsAlready as error:
@@ -103,6 +108,7 @@ async def arun(
     max_iterations: int | None = None,
     end: bool | None = None,
     confirm_within: float | None = CONFIRM_WITHIN,
+    metrics: Metrics | None = None,
 ) -> RunResult:
     """`run` in the event loop that is running, beside its other tasks.
 
@@ -112,8 +118,9 @@ async def arun(
     """
     check_ends(flow, sources, sinks, tick_rows)
     check_confirm_within("arun", confirm_within)
-    options = RunOptions(tick_rows, checkpoint, follow, on_tick, max_iterations, end, confirm_within)
-    with ExitStack() as closing:
+    with exported(metrics, flow.name) as told, ExitStack() as closing:
+        heard = observing(on_tick, told)
+        options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
         started = Started(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)
         return await started.finished()
 

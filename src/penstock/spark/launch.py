@@ -15,6 +15,7 @@ from penstock.analysis.fingerprint import describe, diff, fingerprint
 from penstock.engine.ends import as_sink, check_names, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
+from penstock.engine.metrics import Metrics, exported, observing
 from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
@@ -47,6 +48,7 @@ def run(
     shards: int | None = None,
     follow: bool = False,
     on_tick: Callable[[Progress], object] | None = None,
+    metrics: Metrics | None = None,
     way: Way | Literal["auto"] = "auto",
     end: bool | None = None,
 ) -> RunResult:
@@ -64,6 +66,8 @@ def run(
                 As many as Spark runs tasks at a time, where not given.
     follow:     wait for new input for ever, until Ctrl-C or SIGTERM.
     on_tick:    called after every tick, with a `Progress`.
+    metrics:    where to serve metrics for Prometheus while the run lasts: a port of this machine,
+                "HOST:PORT", or a `prometheus_client.CollectorRegistry` that is served elsewhere.
     way:        how a tick is run: in "one task", by "stages" with shuffles between them, or
                 "auto": by the number of rows of the tick before. The answers are the same.
     end:        whether a source that is done has ended for good, so that windows of event time
@@ -86,12 +90,17 @@ def run(
             )
         from penstock.spark.batch_run import run_batch
 
-        return run_batch(flow, _session(spark), sources=sources, sinks=sinks or {}, on_tick=on_tick)
+        with exported(metrics, flow.name) as told:
+            heard = observing(on_tick, told)
+            return run_batch(flow, _session(spark), sources=sources, sinks=sinks or {}, on_tick=heard)
     with ExitStack() as closing:
+        told = closing.enter_context(exported(metrics, flow.name))
+        on_tick = observing(on_tick, told)
         folder = _checkpoint_folder(checkpoint, closing)
         running = _Run(flow, _session(spark), folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
         ticker, query = running.open(sources, sinks or {}, shards, follow, on_tick, way, ends)
+        ticker.metrics = told
         interrupt = closing.enter_context(Interrupt())
         query.until_done(interrupt)
         return RunResult(ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointDamaged
 from penstock.spark.lag import Arrivals, Lag
+from penstock.spark.listener import listening
 from penstock.spark.sources import Opened, ended, nothing, shape_of, union_of
 from penstock.spark.tick import Ticker
 
@@ -107,7 +108,8 @@ class Query:
             query = writer.start()
             self._ticker.lag.query = query
             try:
-                self._watch(query, interrupt)
+                with listening(self._spark, query, self._ticker.metrics):
+                    self._watch(query, interrupt)
             finally:
                 self._stop(query)
 

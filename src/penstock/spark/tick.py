@@ -21,6 +21,7 @@ from penstock.spark.task import TickOrder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from penstock.engine.metrics import RunMetrics
     from penstock.io.dead_letter import DeadLetters
     from penstock.spark.outlet import Outlet
     from penstock.state.checkpoint import Checkpoint
@@ -39,6 +40,7 @@ class Ticker:
     ways: "auto", or the one to take always.
     local: whether all tasks share this machine and its working copies.
     lag:   what looks at that which waits behind a tick.
+    metrics: what hears of Spark's batches, too.
     """
 
     plan: Compiled
@@ -49,6 +51,7 @@ class Ticker:
     local: bool
     on_tick: Callable[[Progress], object] | None
     lag: Lag = field(default_factory=lambda: Lag({}))
+    metrics: RunMetrics | None = None
     shipped: ShippedPlan = field(init=False)
     ends: Ends = field(init=False)
     lock: threading.Lock = field(default_factory=threading.Lock)
