@@ -54,6 +54,9 @@ _ALWAYS = (
     "-Duser.timezone=UTC",
 )
 
+LOGGING = "log4j2.properties"
+"""The file of a session's folder that says what its JVMs log."""
+
 # Times go to a file that nobody watches: only what failed is worth its space.
 _LOGGING = """\
 rootLogger.level = error
@@ -72,7 +75,12 @@ def classpath(spark_home: Path) -> list[str]:
 
 
 def start_jvm(
-    java: Java, options: Sequence[str], settings: Mapping[str, str], folder: Path, python: str
+    java: Java,
+    options: Sequence[str],
+    settings: Mapping[str, str],
+    folder: Path,
+    python: str,
+    environment: Mapping[str, str] | None = None,
 ) -> Any:
     """A gateway to a new JVM, whose process is its attribute `proc`.
 
@@ -80,6 +88,7 @@ def start_jvm(
     settings: of Spark, known to the JVM before a context exists.
     folder:   for the log (`jvm.log`) and what else the start needs.
     python:   the interpreter of the workers, which import from where this process does.
+    environment: further variables of the JVM and of what it starts.
 
     The JVM ends when this process does, however that comes about: it reads an
     end of file from a pipe that only this process holds.
@@ -89,7 +98,7 @@ def start_jvm(
 
     spark_home = Path(pyspark.__file__).parent
     address, log = folder / "address", folder / "jvm.log"
-    logging = folder / "log4j2.properties"
+    logging = folder / LOGGING
     logging.write_text(_LOGGING)
     command = [
         str(java.program),
@@ -102,7 +111,7 @@ def start_jvm(
         *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),
         "pyspark-shell",
     ]
-    environment = {
+    variables = {
         **os.environ,
         "JAVA_HOME": str(java.home),
         "SPARK_HOME": str(spark_home),
@@ -110,12 +119,13 @@ def start_jvm(
         "PYSPARK_PYTHON": python,
         "PYTHONPATH": os.pathsep.join(import_path()),
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address),
+        **(environment or {}),
     }
     # A group of its own, where the system has them: Ctrl-C is for Python, which may still need the JVM.
     group = 0 if os.name == "posix" else None
     with log.open("ab") as sink:
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=environment, process_group=group
+            command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=variables, process_group=group
         )
     try:
         port, secret = _await(address, process, log, java)

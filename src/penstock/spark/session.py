@@ -7,14 +7,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import SparkUnavailable
 from penstock.spark.class_archive import options_to_use
-from penstock.spark.java import find_java
-from penstock.spark.jvm import environment_of, start_jvm
+from penstock.spark.java import Java, find_java
+from penstock.spark.jvm import LOGGING, environment_of, last_lines, start_jvm
+from penstock.spark.local_cluster import Executors, environment, executor_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +43,8 @@ def session(
 ) -> SparkSession:
     """The Spark session that is there, unchanged; where there is none, a new local one.
 
-    master:      `local[n]`: n tasks at a time, in this machine's one JVM.
+    master:      `local[n]`: n tasks at a time, in this machine's one JVM. `local-cluster[e,c,m]`: e executors
+                 on this machine, each a JVM of its own with c tasks at a time and m megabytes of heap.
     memory:      heap of the JVM; "512m" is the least that starts.
     partitions:  of a shuffle; as many as tasks at a time where not given.
     jit:         "quick" compiles little: best for starts and small ticks. "full" lets the JVM
@@ -60,9 +63,14 @@ def session(
     if there is not None:
         return there
     folder = _new_folder()
-    settings = _settings(master, app_name, partitions, folder) | dict(config or {})
     quick = _QUICK if jit == "quick" else ()
-    options = (f"-Xmx{memory}", *quick, f"-Djava.io.tmpdir={folder}", *jvm_options)
+    common = (*quick, f"-Djava.io.tmpdir={folder}")
+    settings = _settings(master, app_name, partitions, folder)
+    if executors := Executors.of(master):
+        logging = f"-Dlog4j2.configurationFile={(folder / LOGGING).as_uri()}"
+        settings |= executor_settings(executors, (*common, logging))
+    settings |= dict(config or {})
+    options = (f"-Xmx{memory}", *common, *jvm_options)
     return _start(options, settings, folder, python or sys.executable, class_archive)
 
 
@@ -113,12 +121,40 @@ def _start(
     if gateway is None:
         java = find_java()
         archived = options_to_use(java) if class_archive else ()
-        gateway = start_jvm(java, (*archived, *options), settings, folder, python)
+        gateway = start_jvm(
+            java, (*archived, *options), settings, folder, python, _variables(java, settings, folder)
+        )
     conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(settings.items()))
     # PySpark reads the workers' interpreter from the environment, and takes `python3` of the PATH else.
-    with environment_of({"PYSPARK_PYTHON": python}):
-        context = SparkContext(conf=conf, gateway=gateway)
-    return SparkSession(context)
+    with environment_of({"PYSPARK_PYTHON": python}), _told_start(settings["spark.master"], folder):
+        return SparkSession(SparkContext(conf=conf, gateway=gateway))
+
+
+@contextmanager
+def _told_start(master: str, folder: Path) -> Iterator[None]:
+    """Raises `SparkUnavailable` for what Spark says when it cannot start on this master."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        logs = [folder / "jvm.log", *sorted(folder.glob("home/work/*/*/std*"))[:2]]
+        said = "\n".join(f"{log.name}:\n{last_lines(log, 5)}" for log in logs if log.exists())
+        raise SparkUnavailable(
+            f"Spark does not start on master {master!r}",
+            why=f"{error.java_exception.toString()}\n{said}",
+            fix="the first line tells the reason: often a master or a setting that Spark does not know, "
+            "or too little memory (an executor needs 450 megabytes)",
+            log=str(logs[0]),
+        ) from error
+
+
+def _variables(java: Java, settings: Mapping[str, str], folder: Path) -> dict[str, str]:
+    import pyspark
+
+    if Executors.of(settings["spark.master"]) is None:
+        return {}
+    return environment(java, Path(pyspark.__file__).parent, folder)
 
 
 def _settings(master: str, app_name: str, partitions: int | None, folder: Path) -> dict[str, str]:
@@ -167,6 +203,8 @@ def _settings(master: str, app_name: str, partitions: int | None, folder: Path) 
 
 def _tasks_at_a_time(master: str) -> int:
     """2 of "local[2]" and "local[2,4]"; the machine's cores of "local[*]"; 1 of "local"."""
+    if executors := Executors.of(master):
+        return executors.tasks_at_a_time
     inside = master.partition("[")[2].rstrip("]").split(",")[0]
     if inside == "*":
         return os.cpu_count() or 1
