@@ -33,13 +33,13 @@ from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from penstock.io.async_rows import rows_ahead
 from penstock.io.dead_letter import DeadLetters
-from penstock.io.files import Files
 from penstock.io.once import Once
 from penstock.io.pull_changes import Handover
 from penstock.io.pull_rows import in_batches
 from penstock.io.pull_sink import written_by
 from penstock.io.pull_source import Ahead, batches_of
 from penstock.io.sink import Drain
+from penstock.io.source import dead_letter_folder
 
 if TYPE_CHECKING:
     from penstock.engine.engine import Engine
@@ -179,9 +179,8 @@ def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> 
 
 
 def dead_letters_of(name: str, source: AnySource, durable: bool) -> DeadLetters | None:
-    if isinstance(source, Files) and source.dead_letter is not None:
-        return DeadLetters(name, Path(source.dead_letter), durable)
-    return None
+    folder = dead_letter_folder(source)
+    return None if folder is None else DeadLetters(name, Path(folder), durable)
 
 
 # --- sinks ---------------------------------------------------------------------------

@@ -7,8 +7,10 @@ engine, and nothing heavy is imported before a source or sink is opened.
 from typing import TYPE_CHECKING, Any
 
 from penstock.io.call import Call
+from penstock.io.change_data import ChangeData, Debezium, DeltaChanges, Operations
 from penstock.io.changelog import Changelog
 from penstock.io.csv_files import CsvFiles
+from penstock.io.guarantee import Guarantee, guarantee_of
 from penstock.io.json_files import JsonFiles
 from penstock.io.memory import Memory
 from penstock.io.parquet_files import ParquetFiles
@@ -38,12 +40,17 @@ __all__ = [
     "BadRecord",
     "Batch",
     "Call",
+    "ChangeData",
     "Changelog",
     "CsvFiles",
+    "Debezium",
+    "DeltaChanges",
     "Drain",
     "Feed",
+    "Guarantee",
     "JsonFiles",
     "Memory",
+    "Operations",
     "ParquetFiles",
     "Print",
     "Reader",
@@ -53,6 +60,7 @@ __all__ = [
     "TableFiles",
     "WallClock",
     "Writer",
+    "guarantee_of",
     "open_sink",
     "open_source",
     "parse_sink",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from penstock.io.guarantee import TOLD, Guarantee
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
 from penstock.io.spool import spooled
 
@@ -18,6 +19,7 @@ class Call(SinkTarget):
     with the same number and the same changes. What the function raises ends the run.
     """
 
+    guarantee: ClassVar[Guarantee] = TOLD
     function: Callable[[int, Sequence[Any]], object]
 
 

@@ -27,11 +27,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
 from penstock.io.arrow_needed import need_arrow
+from penstock.io.guarantee import Guarantee
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 from penstock.io.source import WEIGHT
@@ -44,6 +45,10 @@ TICK = "tick"
 class Changelog(SinkTarget):
     """All changes, one folder per tick, exactly once with a checkpoint. `path`: a folder, made if missing."""
 
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "exactly once",
+        "a tick's folder appears by one rename, and a run that goes on skips those that are there",
+    )
     path: str
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -34,7 +34,7 @@ class CsvFiles(Files):
 
 
 FromText = Callable[[str], Any]
-RowOf = Callable[[Sequence[str]], tuple[Any, ...]]
+RowOf = Callable[[Sequence[str]], Any]
 
 
 class CsvFormat(FileFormat):
@@ -90,6 +90,9 @@ class CsvFormat(FileFormat):
                 at, from_text = 0, _null
             parts.append((at, declared.name, from_text))
         row = converter(parts)
+        decode = self._feed.decode
+        if decode is not None:
+            return lambda fields: decode(row(fields))
         if self._feed.append:
             return row
         if WEIGHT in header:
@@ -119,7 +122,9 @@ def _with_weight(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*row[:-1], checked_weight(row[-1]))
 
 
-def converter(parts: list[tuple[int, str, FromText]]) -> RowOf:
+def converter(
+    parts: list[tuple[int, str, FromText]],
+) -> Callable[[Sequence[str]], tuple[Any, ...]]:
     def row(fields: Sequence[str]) -> tuple[Any, ...]:
         out: list[Any] = []
         for at, name, from_text in parts:

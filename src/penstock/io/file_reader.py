@@ -14,7 +14,8 @@ from penstock.io.files import Files
 from penstock.io.listing import Listing
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader
 
-Record = tuple[Any, ...] | BadRecord
+Record = tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord
+"""A row, the rows that a record of change data means, or what is wrong with it."""
 
 
 class FileFormat(ABC):
@@ -22,7 +23,7 @@ class FileFormat(ABC):
 
     @abstractmethod
     def records(self, path: Path, skip: int) -> Iterator[Record]:
-        """The rows of a file after the first `skip`, each an internal row or what is wrong with it.
+        """The records of a file after the first `skip`.
 
         Raises `UnreadableSource` for a file that is not of this format at all,
         `OSError` and `UnicodeDecodeError` as they come.
@@ -96,6 +97,8 @@ class FilesReader(Reader):
                 count += 1
                 if type(record) is tuple:
                     batch.rows.append(record)
+                elif type(record) is list:
+                    batch.rows.extend(record)
                 elif self._set_aside:
                     batch.bad.append(record)  # type: ignore[arg-type]
                 else:

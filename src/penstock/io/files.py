@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from penstock.errors import BadInput
-from penstock.io.source import Source
+from penstock.io.source import Source, dead_letter_folder
 
 
 @dataclass(frozen=True)
@@ -36,3 +36,8 @@ class Files(Source):
         object.__setattr__(self, "path", os.fspath(path))
         object.__setattr__(self, "dead_letter", None if dead_letter is None else os.fspath(dead_letter))
         object.__setattr__(self, "files_per_tick", files_per_tick)
+
+
+@dead_letter_folder.register
+def _(source: Files) -> str | None:
+    return source.dead_letter

@@ -85,10 +85,13 @@ class JsonFormat(FileFormat):
                     yield BadRecord(str(path), row, str(problem), shortened(text, 200))
 
 
-def row_converter(feed: Feed) -> Callable[[Any], tuple[Any, ...]]:
-    """From a JSON object to an internal row; raises `Unfit`."""
+def row_converter(feed: Feed) -> Callable[[Any], Any]:
+    """From a JSON object to an internal row, or to those that a record means; raises `Unfit`."""
     feed.reserved()
     convert = from_object(feed.schema.fields)
+    decode = feed.decode
+    if decode is not None:
+        return lambda value: decode(None if value is None else convert(value))
     if feed.append:
         return convert
     weight_of = from_object([Field(WEIGHT, INT64, nullable=True)])

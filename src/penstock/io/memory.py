@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
+from penstock.io.guarantee import Guarantee
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
 from penstock.io.spool import spooled
 
@@ -22,6 +23,7 @@ class _Sum:
 class Memory(SinkTarget):
     """Adds up the changes it is given. Not kept by a checkpoint: after a restart it begins with nothing."""
 
+    guarantee: ClassVar[Guarantee] = Guarantee("this run only", "it lives in this process")
     _sum: _Sum = field(default_factory=_Sum, init=False, repr=False)
 
     def changes(self) -> Sequence[Any]:

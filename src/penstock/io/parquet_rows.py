@@ -145,14 +145,17 @@ def batch_records(
 ) -> Iterator[Record]:
     """Rows of a batch: as a whole where all fit, else one by one to find those that do not."""
     rows = whole_batch(batch, fields)
-    if rows is not None and feed.append:
+    if rows is not None and feed.append and feed.decode is None:
         yield from rows
         return
     for at in range(batch.num_rows):
         row = batch.slice(at, 1)
         try:
             values = tuple(next(iter(column(row, f))) for f in fields) if rows is None else rows[at]
-            yield values if feed.append else (*values[:-1], checked_weight(values[-1]))
+            if feed.decode is not None:
+                yield feed.decode(values)
+            else:
+                yield values if feed.append else (*values[:-1], checked_weight(values[-1]))
         except Unfit as problem:
             yield BadRecord(str(path), before + at + 1, str(problem), shortened(row_text(row), 200))
 

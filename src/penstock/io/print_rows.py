@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from penstock.io.guarantee import TOLD, Guarantee
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
 from penstock.io.spool import spooled
 
@@ -13,6 +14,8 @@ from penstock.io.spool import spooled
 @dataclass(frozen=True)
 class Print(SinkTarget):
     """One line per change: tick, sink, `+` or `-` (with a number where it is not 1), the columns by name."""
+
+    guarantee: ClassVar[Guarantee] = TOLD
 
 
 @open_sink.register

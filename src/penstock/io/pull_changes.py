@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from penstock.io.guarantee import Guarantee, guarantee_of
 from penstock.io.pull_sink import Prepare, Publish, Rows
 from penstock.io.sink import Drain
 from penstock.io.spool import Spool
+from penstock.pull import Sink as SomeSink
 from penstock.pull import Transformer
 from penstock.pull.edge import Edge
 from penstock.pull.protocol import AnswerTo, End
+
+
+@guarantee_of.register
+def _(end: SomeSink) -> Guarantee:
+    return Guarantee(
+        "at least once",
+        "a tick has arrived when the sink asks for more after its last change, else it comes again",
+    )
 
 
 class Handover:

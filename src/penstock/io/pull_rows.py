@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.io.guarantee import Guarantee, guarantee_of
 from penstock.io.rows import converted
 from penstock.io.source import Batch, Feed
-from penstock.pull import Transformer
+from penstock.pull import Source, Transformer
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.protocol import AnswerTo, End, Read
@@ -14,6 +15,11 @@ from penstock.pull.protocol import AnswerTo, End, Read
 _ROWS = "rows"
 _AT_ONCE = 1000
 """Rows asked for at once where all belong to one tick, or to none."""
+
+
+@guarantee_of.register
+def _(end: Source) -> Guarantee:
+    return Guarantee("exactly once", "where the source brings the same rows again: those taken are skipped")
 
 
 def in_batches(feed: Feed, limit: int | None) -> Transformer:

@@ -9,10 +9,9 @@ from typing import Any
 from penstock.expr.rows import from_user, schema_of, to_user
 from penstock.expr.types import Schema
 from penstock.io.dead_letter import DeadLetters
-from penstock.io.files import Files
 from penstock.io.once import Once
 from penstock.io.pull_source import Reading
-from penstock.io.source import Batch, Feed, open_source
+from penstock.io.source import Batch, Feed, dead_letter_folder, open_source
 from penstock.pull import Source, Transformer, pull
 from penstock.pull.module import Module
 from penstock.pull.pieces import Kernel
@@ -42,8 +41,9 @@ def rows_of(
     """
     schema = schema_of(rows)
     letters = None
-    if isinstance(source, Files) and source.dead_letter is not None:
-        letters = DeadLetters(name, Path(source.dead_letter), durable=False)
+    folder = dead_letter_folder(source)
+    if folder is not None:
+        letters = DeadLetters(name, Path(folder), durable=False)
 
     def open(module: Module) -> Read:
         convert = from_user(schema, what=f"source {name!r}")

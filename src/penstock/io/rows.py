@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import BadRow
+from penstock.io.guarantee import Guarantee
 from penstock.io.source import Batch, Feed, Reader, Source, open_source
 
 _BATCHES = "batches"
@@ -22,6 +23,9 @@ class Rows(Source):
     With a checkpoint, the same batches must come again after a restart: those that were taken are skipped.
     """
 
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "exactly once", "where the same batches come again after a restart: those taken are skipped"
+    )
     batches: Iterable[Iterable[Any]]
 
 

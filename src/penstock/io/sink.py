@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
+from penstock.io.guarantee import Guarantee
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class Writer(ABC):
 @dataclass(frozen=True)
 class SinkTarget:
     """Base of the sinks."""
+
+    guarantee: ClassVar[Guarantee]
 
 
 @singledispatch

@@ -19,10 +19,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import BadInput, BadRow
 from penstock.expr.types import Field, Schema
+from penstock.io.guarantee import Guarantee
 
 DONE = -1
 """The position of a file that was taken whole."""
@@ -94,6 +95,8 @@ class Feed:
     follow:    go on looking for new input for ever.
     taken:     positions, see above; an empty dict to begin at the beginning.
     from_user: user rows to internal rows, for sources that hold Python objects.
+    decode:    what makes rows of each record of a file, where a record is not a row: a list of them,
+               weight last; None is a record that is null. It raises `Unfit`.
     """
 
     name: str
@@ -102,6 +105,7 @@ class Feed:
     follow: bool = False
     taken: MutableMapping[Any, Any] = field(default_factory=dict[Any, Any])
     from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
+    decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
 
     def columns(self) -> tuple[Field, ...]:
         return self.schema.fields
@@ -140,6 +144,16 @@ class Reader(ABC):
 @dataclass(frozen=True)
 class Source:
     """Base of the sources."""
+
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "exactly once", "positions are committed together with the state that came of them"
+    )
+
+
+@singledispatch
+def dead_letter_folder(source: object) -> str | None:
+    """Where the rows of a source that cannot be read are set aside, if they are."""
+    return None
 
 
 @singledispatch

@@ -27,13 +27,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import BadInput, CheckpointDamaged
 from penstock.expr.types import Schema
 from penstock.io.arrow_needed import need_arrow
 from penstock.io.bucketing import Bucketing, bucketing
 from penstock.io.changelog import published_ticks, tick_folder
+from penstock.io.guarantee import Guarantee
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 from penstock.io.untyped import refuse_untyped
@@ -52,6 +53,9 @@ class TableFiles(SinkTarget):
     buckets: into how many files the rows are divided; fixed for the life of the table.
     """
 
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "exactly once", "a tick's version appears by one change of a link"
+    )
     path: str
     key: tuple[str, ...] | None = None
     buckets: int = 16

@@ -1,0 +1,113 @@
+"""Times as whole numbers since 1970: dates in days, timestamps in a unit that is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import singledispatch
+from typing import Any, Literal, TypeAlias, get_args
+
+from penstock.expr.types import (
+    INT32,
+    INT64,
+    DataType,
+    DateType,
+    Field,
+    ListType,
+    StructType,
+    TimestampType,
+)
+from penstock.io.text_values import Unfit
+
+EpochUnit: TypeAlias = Literal["millis", "micros", "nanos"]
+EPOCH_UNITS: tuple[str, ...] = get_args(EpochUnit)
+
+Restore: TypeAlias = Callable[[Any], Any]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = date(1970, 1, 1)
+
+
+@singledispatch
+def in_epoch(data_type: DataType) -> DataType:
+    """The type in which values are written where times are whole numbers."""
+    return data_type
+
+
+@in_epoch.register
+def _(data_type: DateType) -> DataType:
+    return INT32
+
+
+@in_epoch.register
+def _(data_type: TimestampType) -> DataType:
+    return INT64
+
+
+@in_epoch.register
+def _(data_type: ListType) -> DataType:
+    return ListType(in_epoch(data_type.element), data_type.nullable)
+
+
+@in_epoch.register
+def _(data_type: StructType) -> DataType:
+    return StructType(tuple(Field(f.name, in_epoch(f.type), f.nullable) for f in data_type.fields))
+
+
+@singledispatch
+def restored(data_type: DataType, unit: EpochUnit) -> Restore | None:
+    """What makes an internal value of one that is not null; None: it is one. It raises `Unfit`."""
+    return None
+
+
+@restored.register
+def _(data_type: DateType, unit: EpochUnit) -> Restore | None:
+    def day(days: int) -> date:
+        try:
+            return _DAY + timedelta(days)
+        except OverflowError:
+            raise Unfit(f"{days} days after 1970 are no day of the calendar") from None
+
+    return day
+
+
+@restored.register
+def _(data_type: TimestampType, unit: EpochUnit) -> Restore | None:
+    numerator, denominator = {"millis": (1000, 1), "micros": (1, 1), "nanos": (1, 1000)}[unit]
+
+    def moment(count: int) -> datetime:
+        try:
+            return _EPOCH + timedelta(microseconds=count * numerator // denominator)
+        except OverflowError:
+            raise Unfit(f"{count} {unit} after 1970 are no moment of the calendar") from None
+
+    return moment
+
+
+@restored.register
+def _(data_type: ListType, unit: EpochUnit) -> Restore | None:
+    inner = restored(data_type.element, unit)
+    return None if inner is None else lambda values: tuple(None if v is None else inner(v) for v in values)
+
+
+@restored.register
+def _(data_type: StructType, unit: EpochUnit) -> Restore | None:
+    return from_epoch(data_type.fields, unit)
+
+
+def from_epoch(fields: Sequence[Field], unit: EpochUnit) -> Restore | None:
+    """As `restored`, for rows of these columns; `Unfit` names the column."""
+    parts = [(f.name, restored(f.type, unit)) for f in fields]
+    if all(part is None for _, part in parts):
+        return None
+
+    def row(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        out: list[Any] = []
+        for (name, part), value in zip(parts, values):
+            try:
+                out.append(value if part is None or value is None else part(value))
+            except Unfit as problem:
+                raise Unfit(f"{name}: {problem}") from None
+        return tuple(out)
+
+    return row
