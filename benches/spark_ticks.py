@@ -92,7 +92,7 @@ def penstock_ticks(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple
         q4(),
         spark,
         sources={name: io.JsonFiles(folder / name, files_per_tick=1) for name in SOURCES},
-        sinks={"averages": io.Changelog(folder / "averages")},
+        sinks={"q4": io.Changelog(folder / "averages")},
         checkpoint=checkpoint,
         on_tick=ticked,
     )

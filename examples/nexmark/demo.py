@@ -67,7 +67,7 @@ def run_here(console: Console, folder: Path, ticks: int) -> Averages:
         ps.run(
             q4(),
             sources=sources(folder),
-            sinks={"averages": screen.changed},
+            sinks={"q4": screen.changed},
             on_tick=lambda tick: screen.ticked(tick.rows_in, tick.seconds),
         )
     return screen.averages
@@ -80,7 +80,7 @@ def run_on_spark(console: Console, spark: SparkSession, folder: Path, ticks: int
             q4(),
             spark,
             sources=sources(folder),
-            sinks={"averages": screen.changed},
+            sinks={"q4": screen.changed},
             checkpoint=folder / "checkpoint",
             on_tick=lambda tick: screen.ticked(tick.rows_in, tick.seconds),
         )
@@ -100,8 +100,8 @@ def check(console: Console, averages: Averages, events: int) -> None:
     started = time.perf_counter()
     flow = q4()
     everything = Generator().tick(0, events)
-    changes = ps.Engine(flow).tick(**{name: everything[name] for name in flow.graph().sources})
-    expected = {change.row.category: change.row.average for change in changes["averages"]}
+    changes = ps.Engine(flow).tick(auctions=everything["auctions"], bids=everything["bids"])
+    expected = {change.row.category: change.row.average for change in changes["q4"]}
     if averages != expected:
         raise SystemExit(f"The answers differ.\n  as the files arrived: {averages}\n  at once: {expected}")
     console.print(

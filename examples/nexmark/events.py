@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 
 class Person(NamedTuple):
-    """Somebody registers."""
+    """Somebody registers. `extra` fills the row up to a usual size."""
 
     id: int
     name: str
@@ -16,6 +16,7 @@ class Person(NamedTuple):
     city: str
     state: str
     date_time: datetime
+    extra: str
 
 
 class Auction(NamedTuple):
@@ -30,6 +31,7 @@ class Auction(NamedTuple):
     expires: datetime
     seller: int
     category: int
+    extra: str
 
 
 class Bid(NamedTuple):
@@ -41,9 +43,18 @@ class Bid(NamedTuple):
     channel: str
     url: str
     date_time: datetime
+    extra: str
+
+
+class Side(NamedTuple):
+    """A row of the side input of query 13: known beforehand of auctions, by their id modulo 10,000."""
+
+    key: int
+    value: str
 
 
 Event: TypeAlias = Person | Auction | Bid
+Kind: TypeAlias = Literal["persons", "auctions", "bids"]
 
-SOURCES: dict[str, type[Event]] = {"persons": Person, "auctions": Auction, "bids": Bid}
-"""The sources of the queries and what their rows are."""
+SOURCES: dict[Kind, type[Event]] = {"persons": Person, "auctions": Auction, "bids": Bid}
+"""The sources of events and what their rows are."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from examples.nexmark.events import SOURCES
+from examples.nexmark.events import SOURCES, Kind
 from examples.nexmark.generator import Generator, Parameters
 
 Format = Literal["json", "parquet"]
@@ -25,35 +25,40 @@ def write_chunks(
 
     A file takes its final name when it is whole: who watches the folder never reads half of one.
     """
-    write = _FORMATS[format]
-    for source in SOURCES:
-        (folder / source).mkdir(parents=True, exist_ok=True)
-    for number, tick in enumerate(Generator(parameters).ticks(events, chunk)):
-        for source, rows in tick.items():
-            if rows:
-                path = folder / source / f"{number:06d}.{format}"
-                unfinished = path.with_name(f".{path.name}")
-                write(unfinished, [row._asdict() for row in rows])
+    generator, write = Generator(parameters), _FORMATS[format]
+    for kind in SOURCES:
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+    for number, start in enumerate(range(0, events, chunk)):
+        for kind in SOURCES:
+            path = folder / kind / f"{number:06d}.{format}"
+            unfinished = path.with_name(f".{path.name}")
+            if write(unfinished, generator, kind, start, min(start + chunk, events)):
                 unfinished.rename(path)
 
 
-def _write_json(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row, default=datetime.isoformat) + "\n")
+def _write_json(path: Path, generator: Generator, kind: Kind, start: int, stop: int) -> bool:
+    rows = generator.rows(kind, start, stop)
+    if rows:
+        with path.open("w", encoding="utf-8") as file:
+            for row in rows:
+                file.write(json.dumps(row._asdict(), default=datetime.isoformat) + "\n")
+    return bool(rows)
 
 
-def _write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    import pyarrow as pa
+def _write_parquet(path: Path, generator: Generator, kind: Kind, start: int, stop: int) -> bool:
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), path)
+    table = generator.table(kind, start, stop)
+    if table.num_rows:
+        pq.write_table(table, path)
+    return bool(table.num_rows)
 
 
-_FORMATS: dict[Format, Callable[[Path, Sequence[Mapping[str, Any]]], None]] = {
+_FORMATS: dict[Format, Callable[[Path, Generator, Kind, int, int], bool]] = {
     "json": _write_json,
     "parquet": _write_parquet,
 }
+"""Each writes a file of the events of a kind from one number to another, and none where there are none."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A deterministic generator of Nexmark events.
+"""A deterministic generator of Nexmark events, as Arrow tables or as rows.
 
 Event number n is a pure function of (parameters, n): a run can start anywhere,
 be cut into ticks anyhow, and be made again, in parts, by many.
@@ -7,20 +7,23 @@ The benchmark is that of Tucker, Tufte, Papadimos and Maier, "NEXMark: a
 benchmark for queries over data streams" (2002, 2008). The proportions and keys
 follow what the generators of Apache Beam and of the `nexmark` project for
 Apache Flink do; they are stated in `Parameters`. The random numbers are our
-own, so the values are not those of either. Rows are not padded to a size in
-bytes (the column `extra` of the originals).
+own, so the values are not those of either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
-from struct import Struct
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from examples.nexmark.events import Auction, Bid, Event, Person
+import numpy as np
+import pyarrow as pa
+from pyarrow.compute import call_function
+
+from examples.nexmark.draws import Draw, Draws, Numbers, below, one_in
+from examples.nexmark.events import SOURCES, Event, Kind, Side
+from examples.nexmark.words import CHANNELS, EXTRAS, HOT_CHANNELS, words
 
 EPOCH = 50
 """Events come in epochs of 50: one person, three auctions, 46 bids."""
@@ -29,19 +32,13 @@ AUCTIONS_PER_EPOCH = 3
 FIRST_ID = 1_000
 FIRST_CATEGORY = 10
 CATEGORIES = 5
+SIDE_KEYS = 10_000
 
-STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
-CITIES = (
-    "Boise", "Eugene", "Flagstaff", "Fresno", "Laramie", "Oakland", "Salem", "Spokane", "Tacoma", "Tucson",
-)  # fmt: skip
-FIRST_NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gil", "Hana", "Ivo", "Jo", "Kim")
-LAST_NAMES = ("Abbott", "Brook", "Castle", "Dale", "Ellis", "Ford", "Grant", "Hill", "Irving")
-HOT_CHANNELS = ("Apple", "Baidu", "Facebook", "Google")
-THINGS = ("bicycle", "clock", "guitar", "lamp", "map", "radio", "rug", "table", "teapot", "vase")
-KINDS = ("antique", "blue", "broken", "brass", "heavy", "painted", "rare", "signed", "small", "wooden")
-
-_FOUR_NUMBERS = Struct("<4Q")
 _MICROSECOND = timedelta(microseconds=1)
+_ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_STEP = 953
+_PLACES: dict[Kind, tuple[int, int]] = {"persons": (0, 1), "auctions": (1, 4), "bids": (4, EPOCH)}
+"""Which events of an epoch are of a kind: from, to (not included)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +48,9 @@ class Parameters:
     seed:               another seed, other events.
     start:              event time of event 0.
     inter_event_delay:  event time between an event and the next.
+    disorder:           events come mixed within groups of so many, by a fixed rule; so an event
+                        comes after others that are later by less than `disorder` delays. 1: in
+                        order. No multiple of 953.
     hot_auctions:       all bids but one in so many go to the hot auction, one of each hundred.
     hot_bidders:        all bids but one in so many are made by the hot bidder, one of each hundred.
     hot_sellers:        all auctions but one in so many are the hot seller's, one of each hundred.
@@ -64,6 +64,7 @@ class Parameters:
     seed: int = 0
     start: datetime = datetime(2015, 7, 15, tzinfo=UTC)
     inter_event_delay: timedelta = timedelta(microseconds=100)
+    disorder: int = 1
     hot_auctions: int = 2
     hot_bidders: int = 4
     hot_sellers: int = 4
@@ -71,135 +72,181 @@ class Parameters:
     active_people: int = 1_000
     lead: int = 10
 
+    def __post_init__(self) -> None:
+        if self.disorder < 1 or self.disorder % _STEP == 0:
+            raise ValueError(f"disorder is at least 1 and no multiple of {_STEP}, got {self.disorder}")
 
-Tick: TypeAlias = dict[str, list[Event]]
-"""Consecutive events, by source (`events.SOURCES`)."""
+
+Tick: TypeAlias = dict[Kind, list[Event]]
+"""Events that come one after the other, by source (`events.SOURCES`)."""
 
 
 class Generator:
-    """Events by number.
+    """Events by their number in the order in which they come.
 
     >>> generator = Generator(Parameters(seed=7))
     >>> [type(generator.event(n)).__name__ for n in (0, 1, 2, 3, 4, 49, 50)]
     ['Person', 'Auction', 'Auction', 'Auction', 'Bid', 'Bid', 'Person']
     >>> generator.event(1_000_000) == Generator(Parameters(seed=7)).event(1_000_000)
     True
+    >>> generator.table("bids", 0, 100).num_rows
+    92
     """
 
     def __init__(self, parameters: Parameters = Parameters()) -> None:
         self.parameters = parameters
-        self._key = parameters.seed.to_bytes(16, "little", signed=True)
+        self._words = words(parameters.seed)
+        self._draw = Draw(parameters.seed)
+        self._start = (parameters.start - _ORIGIN) // _MICROSECOND
         self._delay = parameters.inter_event_delay // _MICROSECOND
         horizon = parameters.in_flight_auctions * EPOCH * self._delay // AUCTIONS_PER_EPOCH
         self._longest_auction = max(1, 2 * horizon)
+        self._columns: dict[Kind, Callable[[Numbers], dict[str, Any]]] = {
+            "persons": self._persons,
+            "auctions": self._auctions,
+            "bids": self._bids,
+        }
+
+    def table(self, kind: Kind, start: int, stop: int) -> pa.Table:
+        """The events of a kind among those from `start` to `stop` (not included), as columns."""
+        return pa.table(self._columns[kind](self._numbers(kind, start, stop)))
+
+    def rows(self, kind: Kind, start: int, stop: int) -> list[Event]:
+        """The same, as rows."""
+        row_class: Any = SOURCES[kind]
+        columns = [_plain(column) for column in self.table(kind, start, stop).columns]
+        return list(map(row_class._make, zip(*columns, strict=True)))
 
     def event(self, n: int) -> Event:
-        """Event number `n`, from 0."""
-        epoch, at = divmod(n, EPOCH)
-        if at > AUCTIONS_PER_EPOCH:
-            return self._bid(n, epoch)
-        if at:
-            return self._auction(n, epoch, at)
-        return self._person(n, epoch)
+        """The event that comes as number `n`, from 0."""
+        (event,) = (row for rows in self.tick(n, n + 1).values() for row in rows)
+        return event
 
     def tick(self, start: int, stop: int) -> Tick:
-        """Events `start` to `stop` (not included), by source."""
-        tick: Tick = {"persons": [], "auctions": [], "bids": []}
-        for n in range(start, stop):
-            epoch, at = divmod(n, EPOCH)
-            if at > AUCTIONS_PER_EPOCH:
-                tick["bids"].append(self._bid(n, epoch))
-            elif at:
-                tick["auctions"].append(self._auction(n, epoch, at))
-            else:
-                tick["persons"].append(self._person(n, epoch))
-        return tick
+        """The events from `start` to `stop` (not included), by source."""
+        return {kind: self.rows(kind, start, stop) for kind in SOURCES}
 
     def ticks(self, events: int, size: int) -> Iterator[Tick]:
         """The first `events` events, `size` to a tick."""
         for start in range(0, events, size):
             yield self.tick(start, min(start + size, events))
 
-    # -- one event: four random numbers of 64 bits, cut up as needed --------------------
+    @property
+    def latest_after(self) -> timedelta:
+        """By how much, at most, an event is older than one that came before it."""
+        return (self.parameters.disorder - 1) * self.parameters.inter_event_delay
 
-    def _numbers(self, n: int) -> tuple[int, int, int, int]:
-        digest = blake2b(n.to_bytes(8, "little"), digest_size=32, key=self._key).digest()
-        return _FOUR_NUMBERS.unpack(digest)
+    # -- which events ------------------------------------------------------------------------
 
-    def _time(self, n: int) -> datetime:
-        return self.parameters.start + timedelta(microseconds=n * self._delay)
+    def _numbers(self, kind: Kind, start: int, stop: int) -> Numbers:
+        """The numbers of the events of a kind that come from place `start` to `stop`, as they come."""
+        places = np.arange(start, stop, dtype=np.int64)
+        group = self.parameters.disorder
+        numbers = places // group * group + places * _STEP % group if group > 1 else places
+        first, end = _PLACES[kind]
+        at = numbers % EPOCH
+        return numbers[(at >= first) & (at < end)]
 
-    def _person(self, n: int, epoch: int) -> Person:
-        a, b, c, _ = self._numbers(n)
-        first = FIRST_NAMES[a % len(FIRST_NAMES)]
-        last = LAST_NAMES[(a >> 32) % len(LAST_NAMES)]
-        digits = f"{c % 10**16:016d}"
-        return Person(
-            id=FIRST_ID + epoch,
-            name=f"{first} {last}",
-            email=f"{first}.{last}{epoch}@example.com".lower(),
-            credit_card=f"{digits[:4]} {digits[4:8]} {digits[8:12]} {digits[12:]}",
-            city=CITIES[b % len(CITIES)],
-            state=STATES[(b >> 32) % len(STATES)],
-            date_time=self._time(n),
-        )
+    def _times(self, numbers: Numbers) -> Numbers:
+        return self._start + numbers * self._delay
 
-    def _auction(self, n: int, epoch: int, at: int) -> Auction:
-        a, b, c, d = self._numbers(n)
-        item = f"{KINDS[a % 10]} {THINGS[(a >> 16) % 10]}"
-        initial_bid = _price(b)
-        opened = self._time(n)
-        lasts = 1_000 + (c >> 16) % self._longest_auction
-        return Auction(
-            id=FIRST_ID + epoch * AUCTIONS_PER_EPOCH + at - 1,
-            item=item,
-            description=f"{item} with a {KINDS[(a >> 32) % 10]} {THINGS[(a >> 48) % 10]}",
-            initial_bid=initial_bid,
-            reserve=initial_bid + _price(b >> 32),
-            date_time=opened,
-            expires=opened + timedelta(microseconds=lasts),
-            seller=self._hot_person(epoch, 0)
-            if d % self.parameters.hot_sellers
-            else self._person_id(epoch, d >> 16),
-            category=FIRST_CATEGORY + c % CATEGORIES,
-        )
+    # -- columns of a kind -------------------------------------------------------------------
 
-    def _bid(self, n: int, epoch: int) -> Bid:
-        a, b, c, d = self._numbers(n)
-        channel = HOT_CHANNELS[d % 4] if d & 0x100 else f"channel-{(d >> 16) % 10_000}"
-        return Bid(
-            auction=self._hot_auction(epoch)
-            if a % self.parameters.hot_auctions
-            else self._auction_id(epoch, a >> 16),
-            bidder=self._hot_person(epoch, 1)
-            if b % self.parameters.hot_bidders
-            else self._person_id(epoch, b >> 16),
-            price=_price(c),
-            channel=channel,
-            url=f"https://auctions.example.com/{(d >> 32) % 100_000}?channel={channel}",
-            date_time=self._time(n),
-        )
+    def _persons(self, n: Numbers) -> dict[str, Any]:
+        texts, epoch = self._words, n // EPOCH
+        who = below(self._draw("name", n), len(texts.names))
+        card = self._draw("card", n)
+        digits = [
+            texts.four_digits.take((card >> np.uint64(b) & np.uint64(0xFFFF)) % 10_000) for b in _QUARTERS
+        ]
+        return {
+            "id": FIRST_ID + epoch,
+            "name": texts.names.take(who),
+            "email": _joined("", texts.emails.take(who), pa.array(epoch).cast(pa.string()), "@example.com"),
+            "credit_card": _joined(" ", *digits),
+            "city": texts.cities.take(below(self._draw("city", n), len(texts.cities))),
+            "state": texts.states.take(below(self._draw("state", n), len(texts.states))),
+            "date_time": _timestamps(self._times(n)),
+            "extra": texts.extra_of_persons.take(below(self._draw("extra", n), EXTRAS)),
+        }
 
-    # -- whom and what events are about ----------------------------------------------
+    def _auctions(self, n: Numbers) -> dict[str, Any]:
+        texts, epoch, opened = self._words, n // EPOCH, self._times(n)
+        item = below(self._draw("item", n), len(texts.items))
+        other = below(self._draw("descr", n), len(texts.items))
+        initial_bid = _prices(self._draw("initial", n))
+        lasts = 1_000 + below(self._draw("lasts", n), self._longest_auction)
+        return {
+            "id": FIRST_ID + epoch * AUCTIONS_PER_EPOCH + n % EPOCH - 1,
+            "item": texts.items.take(item),
+            "description": texts.descriptions.take(item * len(texts.items) + other),
+            "initial_bid": initial_bid,
+            "reserve": initial_bid + _prices(self._draw("reserve", n)),
+            "date_time": _timestamps(opened),
+            "expires": _timestamps(opened + lasts),
+            "seller": self._people(self._draw("seller", n), epoch, self.parameters.hot_sellers, 0),
+            "category": FIRST_CATEGORY + below(self._draw("categ", n), CATEGORIES),
+            "extra": texts.extra_of_auctions.take(below(self._draw("extra", n), EXTRAS)),
+        }
 
-    def _hot_person(self, epoch: int, which: int) -> int:
-        return FIRST_ID + epoch // 100 * 100 + which
+    def _bids(self, n: Numbers) -> dict[str, Any]:
+        texts, epoch = self._words, n // EPOCH
+        channels = self._draw("channel", n)
+        hot, many = len(HOT_CHANNELS), below(channels, CHANNELS)
+        channel = np.where(one_in(channels, 2), many % hot, hot + many)
+        return {
+            "auction": self._auction(self._draw("auction", n), epoch),
+            "bidder": self._people(self._draw("bidder", n), epoch, self.parameters.hot_bidders, 1),
+            "price": _prices(self._draw("price", n)),
+            "channel": texts.channels.take(channel),
+            "url": texts.urls.take(channel),
+            "date_time": _timestamps(self._times(n)),
+            "extra": texts.extra_of_bids.take(below(self._draw("extra", n), EXTRAS)),
+        }
 
-    def _person_id(self, epoch: int, draw: int) -> int:
+    # -- whom and what events are about ------------------------------------------------------
+
+    def _people(self, draws: Draws, epoch: Numbers, hot: int, which: int) -> Numbers:
+        """Ids of persons: of each hundred the hot one, but for one draw in `hot`."""
         people = epoch + 1
-        active = min(people, self.parameters.active_people)
-        return FIRST_ID + people - active + draw % (active + self.parameters.lead)
+        active = np.minimum(people, self.parameters.active_people)
+        cold = people - active + _below_each(draws, active + self.parameters.lead)
+        return FIRST_ID + np.where(one_in(draws, hot), cold, epoch // 100 * 100 + which)
 
-    def _hot_auction(self, epoch: int) -> int:
+    def _auction(self, draws: Draws, epoch: Numbers) -> Numbers:
         latest = epoch * AUCTIONS_PER_EPOCH + AUCTIONS_PER_EPOCH - 1
-        return FIRST_ID + latest // 100 * 100
-
-    def _auction_id(self, epoch: int, draw: int) -> int:
-        latest = epoch * AUCTIONS_PER_EPOCH + AUCTIONS_PER_EPOCH - 1
-        oldest = max(latest - self.parameters.in_flight_auctions, 0)
-        return FIRST_ID + oldest + draw % (latest - oldest + 1 + self.parameters.lead)
+        oldest = np.maximum(latest - self.parameters.in_flight_auctions, 0)
+        cold = oldest + _below_each(draws, latest - oldest + 1 + self.parameters.lead)
+        return FIRST_ID + np.where(one_in(draws, self.parameters.hot_auctions), cold, latest // 100 * 100)
 
 
-def _price(draw: int) -> int:
+def side_input() -> list[Side]:
+    """The side input of query 13: a value for each number below 10,000."""
+    return [Side(key, f"side {key * 7_919 % SIDE_KEYS}") for key in range(SIDE_KEYS)]
+
+
+_QUARTERS = (0, 16, 32, 48)
+
+
+def _below_each(draws: Draws, bounds: Numbers) -> Numbers:
+    return ((draws >> np.uint64(32)) % bounds.astype(np.uint64)).astype(np.int64)
+
+
+def _prices(draws: Draws) -> Numbers:
     """Cents, from 1.00 to a million: every order of magnitude is as likely."""
-    return round(10.0 ** (6.0 * (draw & 0xFFFFFFFF) / 2**32) * 100.0)
+    part = (draws >> np.uint64(32)).astype(np.float64) / 2.0**32
+    return np.rint(10.0 ** (6.0 * part) * 100.0).astype(np.int64)
+
+
+def _timestamps(microseconds: Numbers) -> pa.Array:
+    return pa.array(microseconds).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _joined(between: str, *parts: Any) -> pa.Array:
+    return call_function("binary_join_element_wise", [*parts, between])
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        return [_ORIGIN + timedelta(microseconds=at) for at in column.cast(pa.int64()).to_pylist()]
+    return column.to_pylist()

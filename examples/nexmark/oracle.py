@@ -1,38 +1,41 @@
-"""The same queries as SQL, for a database that recomputes the answer from all input so far."""
+"""Answers of the same queries by a database, which is given all rows and computes each from scratch."""
 
 from __future__ import annotations
 
-SQL: dict[str, str] = {
-    "q3": """
-        SELECT p.name, p.city, p.state, a.id AS auction
-        FROM auctions a JOIN persons p ON a.seller = p.id
-        WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')
-    """,
-    "q4": """
-        SELECT category, avg(price) AS average
-        FROM (
-            SELECT a.id, a.category, max(b.price) AS price
-            FROM auctions a JOIN bids b ON a.id = b.auction
-            WHERE b.date_time BETWEEN a.date_time AND a.expires
-            GROUP BY a.id, a.category
-        )
-        GROUP BY category
-    """,
-    "q6": """
-        SELECT seller, avg(price) AS average
-        FROM (
-            SELECT a.id, a.seller, max(b.price) AS price
-            FROM auctions a JOIN bids b ON a.id = b.auction
-            WHERE b.date_time BETWEEN a.date_time AND a.expires
-            GROUP BY a.id, a.seller
-        )
-        GROUP BY seller
-    """,
-    "q20": """
-        SELECT
-            b.auction, b.bidder, b.price, b.channel, b.url, b.date_time,
-            a.item, a.description, a.initial_bid, a.reserve, a.date_time, a.expires, a.seller, a.category
-        FROM bids b JOIN auctions a ON b.auction = a.id
-        WHERE a.category = 10
-    """,
-}
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from examples.nexmark.events import SOURCES, Kind
+from examples.nexmark.generator import Generator, side_input
+from examples.nexmark.queries import Query
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows = Counter[tuple[Any, ...]]
+"""Rows, and how often each is there."""
+
+
+class Database:
+    """DuckDB with a table for each source; rows have the tick in which they came as a further column."""
+
+    def __init__(self) -> None:
+        import duckdb
+        import pyarrow as pa
+
+        self._database = duckdb.connect()
+        self._database.execute("SET TimeZone = 'UTC'")
+        for kind in SOURCES:
+            self._database.register("empty", Generator().table(kind, 0, 0))
+            self._database.execute(f"CREATE TABLE {kind} AS SELECT *, 0::BIGINT AS tick FROM empty")
+        keys, values = zip(*side_input(), strict=True)
+        self._database.register("side_input", pa.table({"key": keys, "value": values}))
+
+    def add(self, kind: Kind, tick: int, rows: pa.Table) -> None:
+        """Rows of a source that come in a tick."""
+        self._database.register("arrivals", rows)
+        self._database.execute(f"INSERT INTO {kind} SELECT *, {tick} FROM arrivals")
+
+    def answer(self, query: Query) -> Rows:
+        """The answer to all rows that were added."""
+        return Counter(self._database.sql(query.sql).fetchall())

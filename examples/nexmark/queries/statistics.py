@@ -1,0 +1,122 @@
+"""Queries that count and sum up the bids of a day."""
+
+from __future__ import annotations
+
+import penstock as ps
+from examples.nexmark.queries.query import AnyStream, Site, query
+from penstock import col
+
+DAY = col.date_time.cast(str).substring(1, 10)
+MINUTE = col.date_time.cast(str).substring(12, 5)
+
+LOW = col.price < 10_000
+MIDDLE = (col.price >= 10_000) & (col.price < 1_000_000)
+HIGH = col.price >= 1_000_000
+
+
+def where(condition: ps.Expr, value: object) -> ps.Expr:
+    """`value` where the condition holds; else null, which aggregates pass over."""
+    return ps.when(condition, value).otherwise(None)
+
+
+@query(
+    "Bids, bidders and auctions of each day, in all and by how much was bid.",
+    sql="""
+SELECT strftime(date_time, '%Y-%m-%d') AS day,
+       count(*) AS total_bids,
+       count(*) FILTER (price < 10000) AS rank1_bids,
+       count(*) FILTER (price >= 10000 AND price < 1000000) AS rank2_bids,
+       count(*) FILTER (price >= 1000000) AS rank3_bids,
+       count(DISTINCT bidder) AS total_bidders,
+       count(DISTINCT bidder) FILTER (price < 10000) AS rank1_bidders,
+       count(DISTINCT bidder) FILTER (price >= 10000 AND price < 1000000) AS rank2_bidders,
+       count(DISTINCT bidder) FILTER (price >= 1000000) AS rank3_bidders,
+       count(DISTINCT auction) AS total_auctions,
+       count(DISTINCT auction) FILTER (price < 10000) AS rank1_auctions,
+       count(DISTINCT auction) FILTER (price >= 10000 AND price < 1000000) AS rank2_auctions,
+       count(DISTINCT auction) FILTER (price >= 1000000) AS rank3_auctions
+FROM bids
+GROUP BY day
+""",
+)
+def q15(site: Site) -> AnyStream:
+    return site.bids.group_by(day=DAY).agg(
+        total_bids=ps.count(),
+        rank1_bids=ps.count(where(LOW, 1)),
+        rank2_bids=ps.count(where(MIDDLE, 1)),
+        rank3_bids=ps.count(where(HIGH, 1)),
+        total_bidders=ps.count_distinct(col.bidder),
+        rank1_bidders=ps.count_distinct(where(LOW, col.bidder)),
+        rank2_bidders=ps.count_distinct(where(MIDDLE, col.bidder)),
+        rank3_bidders=ps.count_distinct(where(HIGH, col.bidder)),
+        total_auctions=ps.count_distinct(col.auction),
+        rank1_auctions=ps.count_distinct(where(LOW, col.auction)),
+        rank2_auctions=ps.count_distinct(where(MIDDLE, col.auction)),
+        rank3_auctions=ps.count_distinct(where(HIGH, col.auction)),
+    )
+
+
+@query(
+    "The same of each channel and day, and the minute of the last bid.",
+    sql="""
+SELECT channel, strftime(date_time, '%Y-%m-%d') AS day,
+       max(strftime(date_time, '%H:%M')) AS minute,
+       count(*) AS total_bids,
+       count(*) FILTER (price < 10000) AS rank1_bids,
+       count(*) FILTER (price >= 10000 AND price < 1000000) AS rank2_bids,
+       count(*) FILTER (price >= 1000000) AS rank3_bids,
+       count(DISTINCT bidder) AS total_bidders,
+       count(DISTINCT bidder) FILTER (price < 10000) AS rank1_bidders,
+       count(DISTINCT bidder) FILTER (price >= 10000 AND price < 1000000) AS rank2_bidders,
+       count(DISTINCT bidder) FILTER (price >= 1000000) AS rank3_bidders,
+       count(DISTINCT auction) AS total_auctions,
+       count(DISTINCT auction) FILTER (price < 10000) AS rank1_auctions,
+       count(DISTINCT auction) FILTER (price >= 10000 AND price < 1000000) AS rank2_auctions,
+       count(DISTINCT auction) FILTER (price >= 1000000) AS rank3_auctions
+FROM bids
+GROUP BY channel, day
+""",
+)
+def q16(site: Site) -> AnyStream:
+    return site.bids.group_by("channel", day=DAY).agg(
+        minute=ps.max(MINUTE),
+        total_bids=ps.count(),
+        rank1_bids=ps.count(where(LOW, 1)),
+        rank2_bids=ps.count(where(MIDDLE, 1)),
+        rank3_bids=ps.count(where(HIGH, 1)),
+        total_bidders=ps.count_distinct(col.bidder),
+        rank1_bidders=ps.count_distinct(where(LOW, col.bidder)),
+        rank2_bidders=ps.count_distinct(where(MIDDLE, col.bidder)),
+        rank3_bidders=ps.count_distinct(where(HIGH, col.bidder)),
+        total_auctions=ps.count_distinct(col.auction),
+        rank1_auctions=ps.count_distinct(where(LOW, col.auction)),
+        rank2_auctions=ps.count_distinct(where(MIDDLE, col.auction)),
+        rank3_auctions=ps.count_distinct(where(HIGH, col.auction)),
+    )
+
+
+@query(
+    "The bids on each auction in each day: how many, and how high.",
+    sql="""
+SELECT auction, strftime(date_time, '%Y-%m-%d') AS day,
+       count(*) AS total_bids,
+       count(*) FILTER (price < 10000) AS rank1_bids,
+       count(*) FILTER (price >= 10000 AND price < 1000000) AS rank2_bids,
+       count(*) FILTER (price >= 1000000) AS rank3_bids,
+       min(price) AS min_price, max(price) AS max_price,
+       avg(price) AS avg_price, sum(price)::BIGINT AS sum_price
+FROM bids
+GROUP BY auction, day
+""",
+)
+def q17(site: Site) -> AnyStream:
+    return site.bids.group_by("auction", day=DAY).agg(
+        total_bids=ps.count(),
+        rank1_bids=ps.count(where(LOW, 1)),
+        rank2_bids=ps.count(where(MIDDLE, 1)),
+        rank3_bids=ps.count(where(HIGH, 1)),
+        min_price=ps.min(col.price),
+        max_price=ps.max(col.price),
+        avg_price=ps.mean(col.price),
+        sum_price=ps.sum(col.price),
+    )
