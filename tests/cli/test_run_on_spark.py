@@ -50,6 +50,6 @@ ANNOUNCING = """
 import contextlib
 from penstock.cli import progress
 from penstock.cli.main import app
-progress.shown_progress = lambda: contextlib.nullcontext(lambda done: print("tick", done.tick))
+progress.shown_progress = lambda _: contextlib.nullcontext(lambda done: print("tick", done.tick))
 app()
 """

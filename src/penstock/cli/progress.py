@@ -71,12 +71,12 @@ def _on_terminal() -> Iterator[Callable[[Any], None]]:
 
         def on_tick(done: Progress) -> None:
             pace.add(done)
-            live.update(_block(pace, done))
+            live.update(block(pace, done))
 
         yield on_tick
 
 
-def _block(pace: Pace, done: Progress) -> Group:
+def block(pace: Pace, done: Progress) -> Group:
     """The line of the pace, and below it a line per source, one of the watermarks, one of the state."""
     from rich.console import Group
     from rich.table import Table

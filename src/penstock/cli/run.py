@@ -27,6 +27,7 @@ class Options:
     max_iterations: int | None
     end: bool | None
     shards: int | None
+    metrics: str | None
 
 
 class Where(Enum):
@@ -81,10 +82,27 @@ def run(
         ),
     ] = None,
     shards: Annotated[int | None, typer.Option(min=1, help="Parts of the state (Spark).")] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[HOST:]PORT",
+            help="Serve metrics for Prometheus while the run lasts; a port alone is of this machine only.",
+        ),
+    ] = None,
+    progress: Annotated[
+        bool | None,
+        typer.Option(
+            "--progress/--no-progress",
+            help="A line per tick on standard error, or none. Without it: a block that changes on a "
+            "terminal, and elsewhere a line every ten seconds.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Run a flow until its sources are read, or for ever with --follow.
 
-    Ctrl-C ends after the tick at work; with --checkpoint the same command goes on from there.
+    Ctrl-C and SIGTERM end after the tick at work, committed; a second one acts at once. With
+    --checkpoint the same command goes on from there.
     """
     from penstock.cli.load import load_flow
     from penstock.cli.progress import shown_progress
@@ -94,9 +112,15 @@ def run(
     sources = {name: parse_source(uri) for name, uri in named("source", source or ()).items()}
     given_sinks = named("sink", sink or ()) or dict.fromkeys(loaded.graph().sinks, "-")
     sinks = {name: parse_sink(uri) for name, uri in given_sinks.items()}
-    with shown_progress() as on_tick:
-        options = Options(checkpoint, follow, on_tick, limits(tick_rows or ()), max_iterations, end, shards)
-        result = _RUNS[on](loaded, sources, sinks, options)
+    with shown_progress(progress) as on_tick:
+        result = _RUNS[on](
+            loaded,
+            sources,
+            sinks,
+            Options(
+                checkpoint, follow, on_tick, limits(tick_rows or ()), max_iterations, end, shards, metrics
+            ),
+        )
     report(result, checkpoint)
 
 
@@ -144,6 +168,7 @@ def _run_here(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, Any], 
         on_tick=options.on_tick,
         max_iterations=options.max_iterations,
         end=options.end,
+        metrics=options.metrics,
     )
 
 
@@ -160,8 +185,6 @@ def _run_on_spark(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, An
             "--max-iterations is for --on here",
             fix="give it to the flow: flow.feedback(..., max_iterations=N)",
         )
-    if options.end is not None:
-        raise BadInput("--end and --keep-open are for --on here: Spark has no event time", fix="leave it out")
     return run_on_spark(
         flow,
         sources=sources,
@@ -170,6 +193,8 @@ def _run_on_spark(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, An
         shards=options.shards,
         follow=options.follow,
         on_tick=options.on_tick,
+        end=options.end,
+        metrics=options.metrics,
     )
 
 
