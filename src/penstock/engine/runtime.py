@@ -61,6 +61,22 @@ def float_add(group: list[Any], at: int, value: float, weight: int) -> None:
             group[at + 1] = 1
 
 
+def float_merge(
+    group: list[Any], at: int, numerator: int, denominator: int, nan: int, up: int, down: int
+) -> None:
+    """Add another such sum to the one at `group[at:]`."""
+    common = group[at + 1]
+    if denominator > common:
+        total = group[at] * (denominator // common) + numerator
+        common = denominator
+    else:
+        total = group[at] + numerator * (common // denominator)
+    group[at], group[at + 1] = total, common if total else 1
+    group[at + 2] += nan
+    group[at + 3] += up
+    group[at + 4] += down
+
+
 def float_sum(group: list[Any], at: int, count: int = 1) -> float:
     """The sum at `group[at:]` divided by `count`, rounded once."""
     numerator, denominator, nan, up, down = group[at : at + 5]
@@ -274,6 +290,7 @@ RUNTIME: dict[str, Any] = {
     "x_consolidate": consolidate,
     "x_int64_overflow": int64_overflow,
     "x_float_add": float_add,
+    "x_float_merge": float_merge,
     "x_float_sum": float_sum,
     "x_unscaled": unscaled,
     "x_decimal_of": decimal_of,

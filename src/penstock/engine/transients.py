@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from penstock.engine.partials import PartialAggregate
 from penstock.expr.fallible import can_fail
 from penstock.expr.types import Schema
 from penstock.flow.operators.aggregate import Aggregate
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node, Operator
 
 # What these send on depends on sums of changes, not on the changes one by one.
-NETTING = (Aggregate, Distinct, Feedback, Sink, TopK)
+NETTING = (Aggregate, Distinct, Feedback, PartialAggregate, Sink, TopK)
 
 
 def must_take_back_first(

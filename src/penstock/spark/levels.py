@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.engine.partials import Candidates, PartialAggregate
 from penstock.flow.operators.chain import Chain
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
@@ -96,7 +97,11 @@ class Levels:
         operator = node.operator
         if operator.placement().whole:
             return True
-        if operator.linear or not node.inputs or isinstance(operator, Sink | Null):
+        if (
+            operator.linear
+            or not node.inputs
+            or isinstance(operator, Sink | Null | PartialAggregate | Candidates)
+        ):
             return False
         if isinstance(operator, Union):
             return False

@@ -10,7 +10,7 @@ from penstock.engine.columnar.reduction import Groups
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.row import tuple_source
 from penstock.engine.steps.accumulator import Target
-from penstock.engine.steps.aggregate import AggregateStep
+from penstock.engine.steps.aggregate import AggregateStep, group_of, keys_of
 from penstock.engine.steps.group import ROWS
 from penstock.flow.operators.aggregate import Aggregate
 
@@ -28,7 +28,8 @@ class ReducedAggregateStep(AggregateStep):
     takes_rows = False
 
     def __init__(self, node: Node, writer: RegionWriter, operator: Aggregate, groups: Groups) -> None:
-        super().__init__(node, writer, operator)
+        group = group_of(operator, node, writer)
+        super().__init__(node, writer, keys_of(operator), operator.lifetime, group)
         self.groups = groups
 
     def finish(self) -> None:

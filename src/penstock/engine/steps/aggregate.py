@@ -13,6 +13,7 @@ from penstock.flow.operators.aggregate import Aggregate
 
 if TYPE_CHECKING:
     from penstock.engine.region_writer import RegionWriter
+    from penstock.expr.tree import Expr
     from penstock.graph.node import Node
 
 
@@ -26,37 +27,38 @@ class AggregateStep(Step):
     keeps_state = True
     consolidates = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Aggregate) -> None:
+    def __init__(
+        self, node: Node, writer: RegionWriter, keys: tuple[Expr, ...], lifetime: Lifetime, group: Group
+    ) -> None:
         super().__init__(node, writer)
-        self.operator = operator
+        self.keys = keys
+        self.lifetime = lifetime
+        self.group = group
         self.schema = writer.input_schema(node, 0)
         self.touched = writer.named("touched", node.id)
-        self.appends = writer.is_append(node.inputs[0])
         self.sites = 1 if writer.is_append(node.id) else 4
-        aggregations = tuple(aggregation for _, aggregation in operator.aggregations)
-        self.group = Group(writer, self.schema, aggregations, appends=self.appends)
 
     def slots(self) -> tuple[Slot, ...]:
-        of_a_tick = self.operator.lifetime is Lifetime.TICK
+        of_a_tick = self.lifetime is Lifetime.TICK
         return (Slot(f"{self.node.id}.groups", self.group.thaw, transient=of_a_tick),)
 
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")
-        if not self.operator.keys:
+        if not self.keys:
             self.code.line(f"{self.writer.named('group', self.node.id)} = None")
 
     def consume(self, port: int, row: Row) -> None:
-        if not self.operator.keys:
+        if not self.keys:
             self._consume_ungrouped(row)
             return
         writer, code = self.writer, self.code
         key, group = writer.fresh("key"), writer.fresh("group")
-        writer.assign_key(key, tuple(e for _, e in self.operator.keys), self.schema, row.columns)
+        writer.assign_key(key, self.keys, self.schema, row.columns)
         code.line(f"{group} = {writer.slot_get(self.node.id, 'groups')}({key})")
         with code.block(f"if {group} is None:"):
             code.line(f"{group} = {writer.slot(self.node.id, 'groups')}[{key}] = {self.group.empty}")
         code.line(f"{self.touched}[{key}] = {group}")
-        self.group.add(group, row)
+        self.fold(group, row)
 
     def _consume_ungrouped(self, row: Row) -> None:
         """The one group is looked up once per tick, and only if a row comes."""
@@ -67,6 +69,10 @@ class AggregateStep(Step):
             with code.block(f"if {group} is None:"):
                 code.line(f"{group} = {writer.slot(self.node.id, 'groups')}[()] = {self.group.empty}")
             code.line(f"{self.touched}[()] = {group}")
+        self.fold(group, row)
+
+    def fold(self, group: str, row: Row) -> None:
+        """Write what a row does to its group's list."""
         self.group.add(group, row)
 
     def finish(self) -> None:
@@ -76,7 +82,7 @@ class AggregateStep(Step):
         with code.block(f"for {key}, {group} in {self.touched}.items():"):
             code.line(f"{old} = {group}[{ANSWER}]")
             self.group.settle(group)
-            if self.appends:
+            if self.group.appends:
                 self._answer(key, group, old, new)
                 return
             with code.block(f"if {group}[{ROWS}] > 0:"):
@@ -90,7 +96,7 @@ class AggregateStep(Step):
 
     def _answer(self, key: str, group: str, old: str, new: str) -> None:
         writer, code = self.writer, self.code
-        keys = len(self.operator.keys)
+        keys = len(self.keys)
         columns = [key] if keys == 1 else [f"{key}[{i}]" for i in range(keys)]
         columns += self.group.results(group)
         code.line(f"{new} = {tuple_source(columns)}")
@@ -111,6 +117,19 @@ class AggregateStep(Step):
         self.emit(Row(columns, row, weight))
 
 
+def keys_of(operator: Aggregate) -> tuple[Expr, ...]:
+    """Its keys without their names."""
+    return tuple(expr for _, expr in operator.keys)
+
+
+def group_of(operator: Aggregate, node: Node, writer: RegionWriter) -> Group:
+    """The group of an aggregate over the rows that its node reads."""
+    aggregations = [aggregation for _, aggregation in operator.aggregations]
+    appends = writer.is_append(node.inputs[0])
+    return Group(writer, writer.input_schema(node, 0), aggregations, appends=appends)
+
+
 @step_for.register(Aggregate)
 def _aggregate(operator: Aggregate, node: Node, writer: RegionWriter) -> Step:
-    return AggregateStep(node, writer, operator)
+    group = group_of(operator, node, writer)
+    return AggregateStep(node, writer, keys_of(operator), operator.lifetime, group)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.slot import Thaw, as_it_is
 from penstock.engine.steps.accumulator import Accumulator, Target, accumulator_for, null_skips
+from penstock.engine.steps.partial import merge
 from penstock.expr.check import check
 from penstock.expr.tree import Column
 
@@ -29,6 +30,7 @@ class Group:
     def __init__(
         self, writer: RegionWriter, schema: Schema, aggregations: Sequence[Aggregation], *, appends: bool
     ) -> None:
+        self.appends = appends
         self._writer = writer
         self._schema = schema
         self._parts: list[tuple[Aggregation, Accumulator, int]] = []
@@ -79,6 +81,14 @@ class Group:
                 accumulator.update(to, tuple(values), row.weight)
         else:
             accumulator.update(to, tuple(values), row.weight)
+
+    def merge(self, group: str, columns: Sequence[str]) -> None:
+        """Write how the list in the variable `group` takes over the one that `columns` are the parts of."""
+        self._writer.code.line(f"{group}[{ROWS}] += {columns[0]}")
+        for _, accumulator, at in self._parts:
+            first = at - FIRST_FIELD + 1
+            parts = columns[first : first + len(accumulator.fields())]
+            merge(accumulator, Target(self._writer, group, at), parts)
 
     def settle(self, group: str) -> None:
         """Write what is done with a touched list before its answer is read."""

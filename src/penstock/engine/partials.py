@@ -1,0 +1,102 @@
+"""Operators that do part of another one's work where the rows are, so that fewer travel.
+
+Nobody writes them: an engine whose rows lie in several places puts a partial
+operator before its exchange. It answers each piece of a tick for itself and
+remembers nothing; what it answers is never a table, so it has no fact but `append`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import WHOLE, Facts, Placement, Port, keyed
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+    from penstock.flow.operators.aggregate import Aggregate
+    from penstock.flow.operators.top_k import TopK
+    from penstock.graph.growth import Growth
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAggregate(Operator):
+    """One row per group of a piece of a tick: its keys, its rows, and what its aggregates sum up.
+
+    of: the aggregate that this is a part of.
+    """
+
+    kind: ClassVar[str] = "partial aggregate"
+    of: Aggregate
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input", blocking=True, why="a further row could belong to a group"),)
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(append=True, ordered=False, once=True)
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        return self.of.expressions()
+
+    def describe(self) -> str:
+        return self.of.describe()
+
+
+@dataclass(frozen=True, slots=True)
+class MergedAggregate(Operator):
+    """The answer of an aggregate, from the rows of partial ones. It keeps what the aggregate keeps.
+
+    of:      the aggregate. rows: the schema of what that reads. appends: whether these are never taken back.
+    keys:    its keys, in the rows that come here.
+    """
+
+    kind: ClassVar[str] = "aggregate"
+    of: Aggregate
+    keys: tuple[tuple[str, Expr], ...]
+    rows: Schema
+    appends: bool
+
+    def ports(self) -> tuple[Port, ...]:
+        return self.of.ports()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        rows = inputs[0]
+        return rows.but(append=self.appends and rows.bounded, ordered=False, once=True)
+
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
+        return self.of.growth(inputs)
+
+    def placement(self) -> Placement:
+        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        yield from self.keys
+
+    def describe(self) -> str:
+        return self.of.describe()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates(Operator):
+    """Of each group of a piece of a tick the rows that `of` would answer: no other can be among its first.
+
+    Right only of rows that are never taken back.
+    """
+
+    kind: ClassVar[str] = "candidates"
+    of: TopK
+
+    def ports(self) -> tuple[Port, ...]:
+        return self.of.ports()
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return inputs[0].but(ordered=False)
+
+    def expressions(self) -> Iterator[tuple[str, Expr]]:
+        return self.of.expressions()
+
+    def describe(self) -> str:
+        return self.of.describe()
