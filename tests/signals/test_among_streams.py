@@ -16,7 +16,7 @@ from penstock.errors import BadRow, NotOnSpark
 from penstock.flow.operators import signals
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.graph.node import Operator
-from penstock.spark.refusals import check_runs_on_spark, not_on_spark
+from penstock.spark.refusals import check_runs_on_spark, refusal
 from penstock.view import picture_of
 from penstock.view.dot import to_dot
 from penstock.view.mermaid import to_mermaid
@@ -125,7 +125,7 @@ def test_every_operator_on_signals_has_a_step_and_a_reason_not_to_run_on_spark(
     operator: type[Operator],
 ) -> None:
     assert signal_step.dispatch(operator) is not signal_step.dispatch(object)
-    assert not_on_spark.dispatch(operator) is not not_on_spark.dispatch(object)
+    assert refusal.dispatch(operator) is not refusal.dispatch(object)
     assert operator.__doc__
     assert ">>>" in operator.__doc__
 

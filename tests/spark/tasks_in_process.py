@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock import Engine, Flow
 from penstock.flow.operators.source import Source
 from penstock.spark import task
+from penstock.spark.combining import combined
 from penstock.spark.event_time import Ends
 from penstock.spark.intake import ENDED, Spooled
 from penstock.spark.messages import TO_DRIVER, from_batches, results_of, to_batches
@@ -44,12 +45,13 @@ class InProcessTasks:
             append = self.engine.program.source_append[name]
             inputs.append(Input(name, operator.schema, append, Spooled()))
         outputs = {name: Output(name, graph.nodes[node].schema, None) for name, node in graph.sinks.items()}
-        self.stages = cut(graph, shards)
+        self.stages = cut(combined(graph), shards)
         plan = Plan(self.stages, tuple(inputs), outputs, str(folder), False)
         self.shipped = ShippedPlan.of(plan)
         self.plan = compiled(plan)
         self.chains: dict[int, Chain] = {}
         self.pending: frozenset[int] = frozenset()
+        self.waiting: frozenset[int] = frozenset()
         self.ticks = 0
         self.ends = Ends.of(self.stages.stages[0].graph)
         self.ended: set[str] = set()
@@ -62,12 +64,12 @@ class InProcessTasks:
         self.ended |= set(ended)
         self.ticks += 1
         self.chains |= outcome.chains
-        self.pending = frozenset(outcome.pending)
+        self.pending, self.waiting = frozenset(outcome.pending), frozenset(outcome.waiting)
         return outcome.rows
 
     def attempt(self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str] = ()) -> Outcome:
         """Run the next tick without committing it. ended: sources that end with it."""
-        due = self.pending | self.plan.due(first=not self.ticks)
+        due = self.waiting | self.plan.due(first=not self.ticks)
         order = TickOrder(self.shipped, self.ticks + 1, self.chains, due)
         partitions = self._partitions(inputs, ended)
         if self.way == "one task":

@@ -36,12 +36,19 @@ class Machine:
     """Runs a program's ticks over `state`: one mapping per slot name.
 
     columnar:    when a tick runs on Polars.
+    at_home:     whether operators that act by themselves do so here; else only what is reached
+                 runs, because another machine is theirs.
     activations: per node id the number of ticks in which a row reached it, if the
                  program counts them.
     """
 
     def __init__(
-        self, program: Program, state: Mapping[str, SlotMapping], columnar: Columnar | None = None
+        self,
+        program: Program,
+        state: Mapping[str, SlotMapping],
+        columnar: Columnar | None = None,
+        *,
+        at_home: bool = True,
     ) -> None:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
@@ -63,9 +70,10 @@ class Machine:
         self._sinks = tuple(program.graph.sinks.items())
         self._delayed = tuple((d.node, d.source, state[d.slot.name]) for d in program.delayed)
         self._deferred = tuple(state[d.slot.name] for d in program.delayed if not d.lazy)
-        self._restless = tuple(at for at, part in enumerate(program.parts) if part.restless)
+        own = tuple(enumerate(program.parts)) if at_home else ()
+        self._restless = tuple(at for at, part in own if part.restless)
         # What has begun by an earlier machine's tick finds that in its state, and says nothing.
-        self._beginning = tuple(at for at, part in enumerate(program.parts) if part.begins)
+        self._beginning = tuple(at for at, part in own if part.begins)
 
         self._columnar = columnar
         self.least = NEVER if columnar is None else columnar.least
@@ -80,6 +88,11 @@ class Machine:
     def pending(self) -> bool:
         """Whether deferred rows wait that start a next tick."""
         return any(slot.get(()) for slot in self._deferred)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether deferred rows wait for the next tick, whoever starts it."""
+        return any(slot.get(()) for _, _, slot in self._delayed)
 
     def tick(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         """Run one tick. Rows are internal: tuples, with the weight last where the edge is no append edge.

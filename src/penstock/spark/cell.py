@@ -31,13 +31,15 @@ class CellOutcome:
     """What a cell did in a tick.
 
     chain:   the version that the tick would make. files: new ones of it.
-    pending: deferred rows wait. sinks: rows with weights.
+    pending: deferred rows wait that start a tick; waiting: rows that come with the next one.
+    sinks:   rows with weights.
     clocks:  per operator that watches for late rows, by name, where its watermark stands, None
              before the first row, and how many rows were late so far.
     """
 
     chain: Chain
     pending: bool
+    waiting: bool
     sinks: Mapping[str, Rows]
     files: tuple[Path, ...] = ()
     clocks: tuple[tuple[str, Any, int], ...] = ()
@@ -56,15 +58,19 @@ def run_cell(
     """Run a stage on a shard for one tick, from the state of `chain`."""
     of = plan.stages[stage]
     if not of.slots:
-        return CellOutcome(chain, False, run_stateless(of, inputs, send))
+        return CellOutcome(chain, False, False, run_stateless(of, inputs, send))
     number = cell_number(stage, shard, plan.plan.stages.shards)
     thaws = {of.slots[slot.name]: slot.thaw for slot in of.program.slots}
     with ShardState(plan.folder, work_folder(plan.folder), number, chain, thaws) as state:
-        machine = Machine(of.program, {local: state.slots[name] for local, name in of.slots.items()})
+        machine = Machine(
+            of.program, {local: state.slots[name] for local, name in of.slots.items()}, at_home=shard == 0
+        )
         machine.moment.tick = tick - 1
         sinks = _pass_on(of, machine.tick(inputs), send)
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in of.clocks)
-        return CellOutcome(state.finish(tick, attempt), machine.pending, sinks, tuple(state.written), clocks)
+        pending, waiting = machine.pending, machine.waiting
+        chain = state.finish(tick, attempt)
+        return CellOutcome(chain, pending, waiting, sinks, tuple(state.written), clocks)
 
 
 def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:

@@ -1,6 +1,6 @@
 """What a task tells the driver: names and numbers, and rows only where a sink of the driver asks for them.
 
-chain   (cell, chain as JSON text, pending)    the version of a cell that the tick would make
+chain   (cell, chain as JSON text, pending, waiting)   the version of a cell that the tick would make
 file    (sink, staged name, rows)              a file written for a sink
 rows    (sink, rows)                           changes for a sink that lives in the driver
 taken   (source, rows)                         rows read
@@ -32,6 +32,7 @@ class Outcome:
 
     chains: dict[int, Chain] = field(default_factory=dict[int, Chain])
     pending: set[int] = field(default_factory=set[int])
+    waiting: set[int] = field(default_factory=set[int])
     files: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     rows: dict[str, Rows] = field(default_factory=dict[str, Rows])
     changes: dict[str, int] = field(default_factory=dict[str, int])
@@ -41,8 +42,8 @@ class Outcome:
     clocks: dict[str, tuple[Any, int]] = field(default_factory=dict[str, tuple[Any, int]])
 
 
-def chain_result(cell: int, chain: Chain, pending: bool) -> Result:
-    return Result("chain", (cell, json.dumps(chain.to_json()), pending))
+def chain_result(cell: int, chain: Chain, pending: bool, waiting: bool) -> Result:
+    return Result("chain", (cell, json.dumps(chain.to_json()), pending, waiting))
 
 
 def bad_result(source: str, record: BadRecord) -> Result:
@@ -68,10 +69,12 @@ def gathered(results: Iterable[Result]) -> Outcome:
         match result.kind, result.body:
             case "error", (stage, content):
                 errors.append((stage, content))
-            case "chain", (cell, text, pending):
+            case "chain", (cell, text, pending, waiting):
                 outcome.chains[cell] = Chain.from_json(json.loads(text))
                 if pending:
                     outcome.pending.add(cell)
+                if waiting:
+                    outcome.waiting.add(cell)
             case "file", (sink, name, count):
                 outcome.files.setdefault(sink, []).append(name)
                 outcome.changes[sink] = outcome.changes.get(sink, 0) + count

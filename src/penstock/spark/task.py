@@ -122,7 +122,7 @@ class _Attempt:
         done = run_cell(self.plan, stage, shard, inputs, chain, self.order.tick, self.name, out.send)
         self.keep(done.sinks)
         self.files.extend(done.files)
-        yield chain_result(number, done.chain, done.pending)
+        yield chain_result(number, done.chain, done.pending, done.waiting)
         yield from (Result("clock", clock) for clock in done.clocks)
 
     def written(self) -> Iterator[Result]:

@@ -70,11 +70,13 @@ class Ticker:
     @property
     def _due(self) -> frozenset[int]:
         """The cells that run in the next tick though nothing may reach them."""
-        return self.pending | self.plan.due(first=self.checkpoint.last is None)
+        last = self.checkpoint.last
+        waiting = frozenset(last.counters.get("waiting", ())) if last else frozenset[int]()
+        return waiting | self.plan.due(first=last is None)
 
     @property
     def pending(self) -> frozenset[int]:
-        """The cells that have deferred rows."""
+        """The cells that have deferred rows which start a tick."""
         last = self.checkpoint.last
         return frozenset(last.counters.get("pending", ())) if last else frozenset()
 
@@ -103,6 +105,7 @@ class Ticker:
                 "changes_out": changes_out,
                 "arrivals": self._arrivals(outcome),
                 "pending": sorted(outcome.pending),
+                "waiting": sorted(outcome.waiting),
                 "sinks": sorted(self.outlets),
                 "ended": sorted({*self.ended, *ended}),
                 **self._clocks(outcome),
