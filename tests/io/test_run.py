@@ -271,9 +271,18 @@ def test_another_flow_on_a_checkpoint_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sink", [Changelog, TableFiles])
 def test_output_that_would_begin_in_the_middle_is_refused(tmp_path: Path, sink: Any) -> None:
     ps.run(totals(), {"sales": SALES[:5]}, checkpoint=tmp_path / "c")
-    with pytest.raises(BadInput, match="is new, and the checkpoint ends with tick 1"):
+    with pytest.raises(FlowChanged, match="'totals' has missed 1 tick of this checkpoint"):
         ps.run(totals(), {"sales": SALES}, {"totals": sink(tmp_path / "out")}, checkpoint=tmp_path / "c")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("sink", [Changelog, TableFiles])
+def test_output_whose_place_is_another_is_refused(tmp_path: Path, sink: Any) -> None:
+    first = sink(tmp_path / "out")
+    ps.run(totals(), {"sales": SALES[:5]}, {"totals": first}, checkpoint=tmp_path / "c")
+    with pytest.raises(BadInput, match="is new, and the checkpoint ends with tick 1"):
+        ps.run(totals(), {"sales": SALES}, {"totals": sink(tmp_path / "other")}, checkpoint=tmp_path / "c")
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize(

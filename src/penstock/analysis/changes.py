@@ -20,13 +20,13 @@ def diff(old: Sequence[Description], new: Sequence[Description]) -> str:
         return ""
     pairs = _pairs(old, new)
     now = dict(pairs)
-    lines = [f"removed  {_label(old[i])}" for i in range(len(old)) if i not in now]
+    lines = [f"removed  {label_of(old[i])}" for i in range(len(old)) if i not in now]
     then = {b: a for a, b in pairs}
     for at, node in enumerate(new):
         if at not in then:
-            lines.append(f"added    {_label(node)}")
+            lines.append(f"added    {label_of(node)}")
         else:
-            lines += [f"changed  {_label(node)}: {c}" for c in _changes(old, new, then[at], at, now)]
+            lines += [f"changed  {label_of(node)}: {c}" for c in _changes(old, new, then[at], at, now)]
     if not lines and [i for i, _ in pairs] != [j for _, j in pairs]:
         lines = ["the same operators are written in another order"]
     return "\n".join(lines)
@@ -75,7 +75,7 @@ def _changes(
         yield from _changed_columns(was["schema"], is_["schema"])
     if essential(was["parameters"]) != essential(is_["parameters"]):
         if was["text"] != is_["text"]:
-            yield f"was {was['text'] or 'without parameters'}"
+            yield f"was {was['text'] or 'without parameters'}, is {is_['text'] or 'without'}"
         elif not other_columns:
             yield from _changed_parameters(was["parameters"], is_["parameters"])
     if [now.get(i) for i in was["inputs"]] != is_["inputs"]:
@@ -109,9 +109,11 @@ def _type(column: list[Any]) -> str:
 
 
 def _labels(nodes: Sequence[Description], at: Sequence[int]) -> str:
-    return " and ".join(_label(nodes[i]) for i in at)
+    return " and ".join(label_of(nodes[i]) for i in at)
 
 
-def _label(node: Description) -> str:
+def label_of(node: Description) -> str:
+    """How a node is called where it changed: by kind, name and place, as far as it has them."""
     text = f"{node['kind']} {node['name']!r}" if node["name"] else f"{node['kind']} ({node['text']})"
-    return text if node["name"] or node["text"] else node["kind"]
+    label = text if node["name"] or node["text"] else node["kind"]
+    return f"{label}, {node['place']}," if node.get("place") else label

@@ -21,12 +21,12 @@ from penstock.engine.progress import Progress, SourceProgress
 from penstock.io.pull_sink import Prepare, Publish
 
 if TYPE_CHECKING:
+    from penstock.engine.checkpointed import CheckpointedState
     from penstock.engine.engine import Engine
     from penstock.engine.inlet import Inlet, Outlet
     from penstock.engine.interrupt import Interrupt
     from penstock.pull.module import Module
     from penstock.pull.protocol import AnswerTo, End
-    from penstock.state.directory import DirectoryState
 
 Rows = list[tuple[Any, ...]]
 _NONE: AbstractSet[str] = frozenset()
@@ -42,7 +42,7 @@ class Running:
         self,
         module: Module,
         engine: Engine,
-        state: DirectoryState | None,
+        state: CheckpointedState | None,
         interrupt: Interrupt | None,
         *,
         begins: bool,

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.analysis.fingerprint import describe, diff, fingerprint
 from penstock.engine.ends import (
     AnySink,
     AnySource,
@@ -17,7 +15,6 @@ from penstock.engine.ends import (
     OpenSource,
     open_sinks,
     open_sources,
-    positions_slot,
 )
 from penstock.engine.engine import Engine
 from penstock.engine.inlet import Inlet, Outlet, readers_of
@@ -30,12 +27,12 @@ from penstock.pull.run import Run
 from penstock.pull.stop_once import StopOnce
 
 if TYPE_CHECKING:
+    from penstock.engine.checkpointed import CheckpointedState
     from penstock.engine.interrupt import Interrupt
     from penstock.engine.options import RunOptions
     from penstock.flow.flow import Flow
     from penstock.graph.node import FlowGraph
     from penstock.pull.runtime import Runtime
-    from penstock.state.directory import DirectoryState
 
 
 class Started:
@@ -56,7 +53,7 @@ class Started:
     ) -> None:
         graph = flow.graph()
         self._interrupt = interrupt
-        state = _open_state(graph, options.checkpoint, closing)
+        state = _open_state(graph, options, sinks, closing)
         tick = 0 if state is None else state.tick
         slots = None if state is None else state.slots
         self._engine = Engine(flow, state=slots, first_tick=tick, max_iterations=options.max_iterations)
@@ -162,22 +159,11 @@ def _cut_off(error: BaseException) -> CallCancelled:
 
 
 def _open_state(
-    graph: FlowGraph, checkpoint: str | PathLike[str] | None, closing: ExitStack
-) -> DirectoryState | None:
-    if checkpoint is None:
+    graph: FlowGraph, options: RunOptions, sinks: Mapping[str, AnySink], closing: ExitStack
+) -> CheckpointedState | None:
+    if options.checkpoint is None:
         return None
     # Only runs with a checkpoint need its codec.
-    from penstock.engine.program import compile_program
-    from penstock.state.directory import DirectoryState
+    from penstock.engine.checkpointed import open_checkpoint
 
-    thaws: dict[str, Callable[[Any], Any] | None] = {s.name: s.thaw for s in compile_program(graph).slots}
-    thaws.update({positions_slot(name): None for name in graph.sources})
-    return closing.enter_context(
-        DirectoryState.open(
-            Path(checkpoint),
-            fingerprint=fingerprint(graph),
-            description=describe(graph),
-            slots=thaws,
-            diff=diff,
-        )
-    )
+    return closing.enter_context(open_checkpoint(graph, Path(options.checkpoint), sinks))

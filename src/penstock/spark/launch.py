@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock.analysis.fingerprint import describe, diff, fingerprint
 from penstock.engine.ends import as_sink, check_names, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.interrupt import Interrupt
@@ -20,15 +20,18 @@ from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
+from penstock.spark.combining import combined
 from penstock.spark.drain import bucket_route, is_written_by_tasks
+from penstock.spark.going_on import GoingOnSpark
 from penstock.spark.native import Chain, native_parts, without_native
-from penstock.spark.outlet import check_same_sinks, open_outlets
-from penstock.spark.plan import Output, Plan, compiled, layout
+from penstock.spark.outlet import open_outlets
+from penstock.spark.plan import Output, Plan, compiled
 from penstock.spark.query import Query
 from penstock.spark.sources import Frame, Opened, Opening, open_on_spark
 from penstock.spark.stages import cut
 from penstock.spark.tick import Ticker, Way
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.commit import KEEP_TICKS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +54,7 @@ def run(
     metrics: Metrics | None = None,
     way: Way | Literal["auto"] = "auto",
     end: bool | None = None,
+    keep_ticks: int = KEEP_TICKS,
 ) -> RunResult:
     """Run `flow` on Spark until its sources are done and nothing is deferred.
 
@@ -73,6 +77,8 @@ def run(
     end:        whether a source that is done has ended for good, so that windows of event time
                 close. By default so without a checkpoint, as nothing can go on then. A later
                 run of an ended source must not bring more rows. In a batch all sources end.
+    keep_ticks: how many of the last ticks one can go back to (`penstock rewind`), the last one
+                included. Files are kept as long as one of these ticks needs them.
 
     Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one acts at once.
 
@@ -99,7 +105,7 @@ def run(
         folder = _checkpoint_folder(checkpoint, closing)
         running = _Run(flow, _session(spark), folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
-        ticker, query = running.open(sources, sinks or {}, shards, follow, on_tick, way, ends)
+        ticker, query = running.open(sources, sinks or {}, shards, follow, on_tick, way, ends, keep_ticks)
         ticker.metrics = told
         interrupt = closing.enter_context(Interrupt())
         query.until_done(interrupt)
@@ -151,13 +157,15 @@ class _Run:
         on_tick: Callable[[Progress], object] | None,
         way: Way | Literal["auto"],
         end: bool,
+        keep_ticks: int,
     ) -> tuple[Ticker, Query]:
-        plan = self._plan(sinks, shards)
-        checkpoint = self._checkpoint(plan, shards)
-        check_same_sinks(sinks, checkpoint.last)
+        default = self._spark.sparkContext.defaultParallelism
+        going_on = GoingOnSpark(self._graph, partial(self._plan, sinks), sinks, shards, default)
+        checkpoint = self._checkpoint(going_on, keep_ticks)
+        plan = going_on.plan
         frames = [name for name, source in sources.items() if isinstance(source, Frame)]
         native = native_parts(self._graph, frames)
-        opened = self._open_sources(sources, follow, native)
+        opened = self._open_sources(sources, checkpoint.manifest.layout["sources"], follow, native)
         inputs = tuple(source.input for source in opened)
         ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
         letters = self._open_dead_letters(sources, checkpoint.tick)
@@ -169,11 +177,10 @@ class _Run:
         ticker = Ticker(ready, checkpoint, outlets, letters, way, local, on_tick)
         return ticker, Query(self._spark, ticker, opened, follow, end)
 
-    def _plan(self, sinks: Mapping[str, Any], shards: int | None) -> Plan:
+    def _plan(self, sinks: Mapping[str, Any], shards: int) -> Plan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}
         tables = {name: route for name, t in targets.items() if (route := bucket_route(t)) is not None}
-        count = _shards_of(self._folder) or shards or self._spark.sparkContext.defaultParallelism
-        stages = cut(self._graph, count, tables)
+        stages = cut(combined(self._graph), shards, tables)
         outputs = {name: self._output(name, target) for name, target in targets.items()}
         return Plan(stages, (), outputs, str(self._folder), self._durable)
 
@@ -181,16 +188,8 @@ class _Run:
         schema = self._graph.nodes[self._graph.sinks[name]].schema
         return Output(name, schema, target if is_written_by_tasks(target) else None)
 
-    def _checkpoint(self, plan: Plan, shards: int | None) -> Checkpoint:
-        checkpoint = Checkpoint.open(
-            self._folder,
-            fingerprint=fingerprint(self._graph),
-            description=describe(self._graph),
-            shards=shards or plan.stages.shards,
-            layout=layout(compiled(plan)),
-            diff=diff,
-            durable=self._durable,
-        )
+    def _checkpoint(self, going_on: GoingOnSpark, keep_ticks: int) -> Checkpoint:
+        checkpoint = Checkpoint.open(self._folder, going_on, keep_ticks=keep_ticks, durable=self._durable)
         self._closing.callback(checkpoint.close)
         if checkpoint.last is None:
             # What an interrupted start left; nothing of it counts.
@@ -199,11 +198,11 @@ class _Run:
         return checkpoint
 
     def _open_sources(
-        self, sources: Mapping[str, Any], follow: bool, native: Mapping[str, Chain]
+        self, sources: Mapping[str, Any], order: Sequence[str], follow: bool, native: Mapping[str, Chain]
     ) -> list[Opened]:
         opened: list[Opened] = []
-        for tag, (name, node) in enumerate(self._graph.sources.items()):
-            operator = cast("SourceOperator", self._graph.nodes[node].operator)
+        for tag, name in enumerate(order):
+            operator = cast("SourceOperator", self._graph.nodes[self._graph.sources[name]].operator)
             spool = self._folder / "arrived" / name
             opening = Opening(
                 self._spark, self._engine, name, operator, tag, spool, follow, native.get(name, ())
@@ -220,13 +219,3 @@ class _Run:
                 self._closing.callback(letters.close)
                 opened[name] = letters
         return opened
-
-
-def _shards_of(folder: Path) -> int | None:
-    """The number of shards of a checkpoint that has ticks already."""
-    from penstock.state.manifest import Manifest
-
-    if not any(folder.glob("commit/*.json")):
-        return None
-    manifest = Manifest.read(folder)
-    return None if manifest is None else manifest.shards

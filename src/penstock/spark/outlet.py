@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.change import Changes
 from penstock.engine.ends import as_sink
-from penstock.errors import FlowChanged
 from penstock.expr.rows import to_user
 from penstock.io import Writer, changelog, open_sink, table_files
 from penstock.io.changelog import Changelog
 from penstock.io.sink import Drain
 from penstock.io.table_files import TableFiles
-from penstock.spark.drain import is_written_by_tasks
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
-    from penstock.state.commit import Commit
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 
@@ -60,20 +57,6 @@ def _(target: Changelog, tick: int, files: list[str], durable: bool) -> None:
 @assemble.register
 def _(target: TableFiles, tick: int, files: list[str], durable: bool) -> None:
     table_files.assemble(target.path, tick, files, durable=durable)
-
-
-def check_same_sinks(sinks: Mapping[str, Any], last: Commit | None) -> None:
-    """Raises `FlowChanged` for a sink of files that would miss the ticks so far."""
-    written = None if last is None else last.counters.get("sinks")
-    for name, sink in sinks.items():
-        if written is not None and name not in written and is_written_by_tasks(as_sink(sink)):
-            assert last is not None
-            raise FlowChanged(
-                f"sink {name!r} was not written by the {last.tick} ticks of this checkpoint",
-                why="it would hold the changes from now on, and not what they change.",
-                fix="run with an empty checkpoint, or leave the sink out",
-                sink=name,
-            )
 
 
 def open_outlets(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +18,6 @@ from typing import Any, cast
 from penstock.engine.program import Program, compile_program
 from penstock.expr.types import Schema
 from penstock.flow.operators.on_time import OnTime
-from penstock.spark.placement import ByBucket
 from penstock.spark.routing import Divide, divider
 from penstock.spark.stages import Exchange, Stage, StagePlan
 
@@ -52,13 +51,14 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """folder: of the checkpoint. work: of the working copies, None for the checkpoint's own."""
+    """folder: of the checkpoint. names: of state, by node; where there are none, the node's number."""
 
     stages: StagePlan
     inputs: tuple[Input, ...]
     outputs: dict[str, Output]
     folder: str
     durable: bool
+    names: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +97,22 @@ class Compiled:
         return any(of.begins for of in self.stages)
 
     def due(self, *, first: bool) -> frozenset[int]:
-        """The cells that run in a tick whatever comes."""
+        """The cells that run in a tick whatever comes. What acts by itself is on the first shard."""
         shards = self.plan.stages.shards
-        return frozenset(
-            of.stage.number * shards + shard
-            for of in self.stages
-            if of.restless or (first and of.begins)
-            for shard in range(shards)
-        )
+        acting = (of for of in self.stages if of.restless or (first and of.begins))
+        return frozenset(of.stage.number * shards for of in acting)
 
     @property
     def folder(self) -> Path:
         return Path(self.plan.folder)
 
 
-def compile_stage(stage: Stage, plan: StagePlan) -> CompiledStage:
+def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:
     program = compile_program(stage.graph)
-    slots = {slot.name: flow_slot(stage, slot.name) for slot in program.slots}
+    slots = {slot.name: flow_slot(stage, slot.name, plan.names) for slot in program.slots}
     leaving = tuple(
-        (number, e, divider(e.route, e.schema, plan.shards, weighted=not e.append))
-        for number, e in enumerate(plan.exchanges)
+        (number, e, divider(e.route, e.schema, plan.stages.shards, weighted=not e.append))
+        for number, e in enumerate(plan.stages.exchanges)
         if e.from_stage == stage.number
     )
     clocks = tuple(
@@ -127,27 +123,15 @@ def compile_stage(stage: Stage, plan: StagePlan) -> CompiledStage:
     return CompiledStage(stage, program, slots, leaving, clocks)
 
 
-def flow_slot(stage: Stage, slot: str) -> str:
-    """The name of a stage's slot in terms of the whole flow, which does not change with the cut."""
+def flow_slot(stage: Stage, slot: str, names: Mapping[int, str]) -> str:
+    """The name of a stage's slot in the checkpoint, which changes neither with the cut nor with the flow."""
     node, _, what = slot.partition(".")
-    return f"{stage.origins[int(node)]}.{what}"
+    origin = stage.origins[int(node)]
+    return f"{origin if origin is None else names.get(origin, str(origin))}.{what}"
 
 
 def compiled(plan: Plan) -> Compiled:
-    return Compiled(plan, tuple(compile_stage(stage, plan.stages) for stage in plan.stages.stages))
-
-
-def layout(plan: Compiled) -> list[Any]:
-    """Where state lies, as JSON: per stage its slots, and by what rows come to it."""
-    return [
-        [
-            of.stage.number,
-            sorted(of.slots.values()),
-            sorted([e.node, str(e.route)] for e in of.stage.arriving if not isinstance(e.route, ByBucket)),
-        ]
-        for of in plan.stages
-        if of.slots and of.stage.number
-    ]
+    return Compiled(plan, tuple(compile_stage(stage, plan) for stage in plan.stages.stages))
 
 
 # --- to the workers ---------------------------------------------------------------------

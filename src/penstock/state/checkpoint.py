@@ -1,8 +1,8 @@
 """A checkpoint folder as its driver holds it: lease, manifest, commits, garbage.
 
-    manifest.json   what cannot change: shards, flow, state layout
     lease/          lock and fencing number of the driver
     commit/         one file per tick, the last few
+    manifest/       what they were made under: flow, shards, where state lies
     state/NNN/      files of shard NNN, named by tick and attempt
     work/HOST/      working copies, can be deleted at any time when nothing runs
 
@@ -19,71 +19,76 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from penstock.errors import FlowChanged, UnreadableSource
+from penstock.errors import BadInput, UnreadableSource
 from penstock.state.chain import Chain
-from penstock.state.commit import Commit, CommitLog
-from penstock.state.files import damaged
+from penstock.state.commit import KEEP_TICKS, Commit, CommitLog
+from penstock.state.files import FileRef, damaged
 from penstock.state.lease import Lease
-from penstock.state.manifest import Compatible, Diff, Manifest
+from penstock.state.manifest import Bind, Manifest
 
 
 class Checkpoint:
-    """An open checkpoint. `last` is the last commit, None before the first."""
+    """An open checkpoint. `last` is the last commit, None before the first; `manifest` is of the next."""
 
-    def __init__(self, folder: Path, lease: Lease, manifest: Manifest, log: CommitLog) -> None:
+    manifest: Manifest
+
+    def __init__(
+        self, folder: Path, lease: Lease, log: CommitLog, last: Commit | None, *, durable: bool
+    ) -> None:
         self.folder = folder
-        self.manifest = manifest
+        self.last = last
         self._lease = lease
         self._log = log
-        self._fingerprint = manifest.fingerprint
-        ticks = log.ticks()
-        self.last: Commit | None = log.read(ticks[-1]) if ticks else None
+        self._durable = durable
+        self._keep_ticks = KEEP_TICKS
+        self._bound: tuple[Manifest, FileRef] | None = (
+            None if last is None else (Manifest.read(folder, last.manifest), last.manifest)
+        )
 
     @classmethod
     def open(
-        cls,
-        folder: str | Path,
-        *,
-        fingerprint: str,
-        description: Any,
-        shards: int | None = None,
-        layout: Any = None,
-        diff: Diff | None = None,
-        compatible: Compatible | None = None,
-        durable: bool = True,
+        cls, folder: str | Path, bind: Bind, *, keep_ticks: int = KEEP_TICKS, durable: bool = True
     ) -> Checkpoint:
         """Take the lease of a checkpoint, made if the folder has none.
 
-        fingerprint, description: of the flow; the description is JSON and is what `diff` reads.
-        shards:     None means what the checkpoint has, one for a new one.
-        layout:     of the state: which slots lie where; must be equal in any case.
-        compatible: whether a flow with another fingerprint may go on (old and new description).
+        bind:       says under what manifest to go on.
+        keep_ticks: to how many ticks one can go back (`rewind`, a reader of state), the last one included.
         durable:    commits must survive a power cut; without it they survive their process.
 
         Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
         """
+        if keep_ticks < 1:
+            raise BadInput(
+                f"keep_ticks is {keep_ticks}",
+                why="the last tick is always kept: a run could not go on without it.",
+                fix="keep_ticks=1, or more to be able to go back",
+                option="keep_ticks",
+            )
         path = Path(folder).absolute()
         _make(path)
         lease = Lease.take(path)
         try:
             log = CommitLog(path, durable=durable)
-            manifest = Manifest.read(path)
-            if not log.ticks():
-                # Nothing counts yet, so nothing binds.
-                manifest = Manifest.new(shards or 1, fingerprint, description, layout)
-                manifest.write(path)
-            elif manifest is None:
-                raise damaged(path / "manifest.json", "it is missing")
-            else:
-                _check_same(manifest, path, fingerprint, description, shards, layout, diff, compatible)
-            checkpoint = cls(path, lease, manifest, log)
-            checkpoint._fingerprint = fingerprint
+            last = log.last()
+            if last is None:
+                _check_none_lost(path)
+            checkpoint = cls(path, lease, log, last, durable=durable)
+            checkpoint._keep_ticks = keep_ticks
             checkpoint._check_files()
+            checkpoint._bind(bind)
             checkpoint._sweep()
         except BaseException:
             lease.release()
             raise
         return checkpoint
+
+    def _bind(self, bind: Bind) -> None:
+        old = None if self._bound is None else self._bound[0]
+        new = bind(self.folder, old, self.tick)
+        new = new.of("" if old is None else old.id)
+        self.manifest = new
+        if new != old:
+            self._bound = None
 
     @property
     def work(self) -> Path:
@@ -114,14 +119,21 @@ class Checkpoint:
         self._lease.check()
         before: Mapping[int, Chain] = self.last.chains if self.last else {}
         after = {**before, **{shard: chain for shard, chain in chains.items() if chain.links}}
+        tick = self.tick + 1
+        was_oldest = tick if self.last is None else self.last.oldest
         commit = Commit(
-            self.tick + 1, self._lease.number, self._fingerprint, after, positions, outputs, watermark,
-            counters or {},
+            tick, self._lease.number, self._manifest(), max(was_oldest, tick - self._keep_ticks + 1),
+            after, positions, outputs, watermark, counters or {},
         )  # fmt: skip
         self._log.write(commit)
         self.last = commit
         self._forget_old()
         return commit
+
+    def _manifest(self) -> FileRef:
+        if self._bound is None:
+            self._bound = (self.manifest, self.manifest.write(self.folder, durable=self._durable))
+        return self._bound[1]
 
     def close(self) -> None:
         self._lease.release()
@@ -146,19 +158,23 @@ class Checkpoint:
                 raise damaged(path, f"it has {size} bytes, the commit says {file.size}")
 
     def _forget_old(self) -> None:
-        dropped = self._log.drop_old()
+        assert self.last is not None
+        dropped = [self._log.drop(tick) for tick in self._log.ticks() if tick < self.last.oldest]
         if dropped:
-            kept = {f.name for tick in self._log.ticks() for f in self._log.read(tick).files()}
+            kept = self._named_files()
             for name in {f.name for commit in dropped for f in commit.files()} - kept:
                 (self.folder / name).unlink(missing_ok=True)
 
     def _sweep(self) -> None:
-        kept = {f.name for tick in self._log.ticks() for f in self._log.read(tick).files()}
-        for path in self.folder.glob("state/*/*"):
+        kept = self._named_files()
+        for path in (*self.folder.glob("state/*/*"), *self.folder.glob("manifest/*")):
             if path.relative_to(self.folder).as_posix() not in kept:
                 path.unlink(missing_ok=True)
         for path in self.folder.glob("commit/*.part"):
             path.unlink(missing_ok=True)
+
+    def _named_files(self) -> set[str]:
+        return {f.name for tick in self._log.ticks() for f in self._log.read(tick).files()}
 
 
 def work_folder(checkpoint: Path) -> Path:
@@ -168,7 +184,7 @@ def work_folder(checkpoint: Path) -> Path:
 
 def _make(path: Path) -> None:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        (path / "commit").mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK):
             raise PermissionError(f"{path} is not writable")
     except OSError as error:
@@ -177,33 +193,9 @@ def _make(path: Path) -> None:
         ) from error
 
 
-def _check_same(
-    manifest: Manifest,
-    path: Path,
-    fingerprint: str,
-    description: Any,
-    shards: int | None,
-    layout: Any,
-    diff: Diff | None,
-    compatible: Compatible | None,
-) -> None:
-    if manifest.fingerprint != fingerprint:
-        same_layout = manifest.layout == layout
-        if not (same_layout and compatible is not None and compatible(manifest.description, description)):
-            raise manifest.refuse(path, description, diff)
-    if manifest.layout != layout and shards in (None, manifest.shards):
-        raise FlowChanged(
-            f"the checkpoint {path} keeps its state in other places than this version of Penstock would",
-            why="the flow is the same; how its state is laid out has changed.",
-            fix="go on with the version that wrote it, or start from an empty checkpoint",
-            checkpoint=str(path),
-            diff="state layout",
-        )
-    if shards is not None and shards != manifest.shards:
-        raise FlowChanged(
-            f"the checkpoint {path} has {manifest.shards} shards, not {shards}",
-            why="the number of shards is fixed when a checkpoint is made.",
-            fix=f"run with shards={manifest.shards}, or leave it out",
-            checkpoint=str(path),
-            diff=f"shards: {manifest.shards} -> {shards}",
-        )
+def _check_none_lost(path: Path) -> None:
+    """Raises `CheckpointDamaged` where there are no commits and something says that there were."""
+    for file in path.glob("state/*/*"):
+        number = file.name.partition("-")[0]
+        if number.isdigit() and int(number) > 1:
+            raise damaged(path / "commit", f"its commits are missing, and {file.name} is of a later tick")

@@ -2,7 +2,8 @@
 
 A commit appears whole or not at all, and once: it is written aside, made
 durable, and linked under its name only if that name is free. Tick numbers have
-no gaps. The file carries its own checksum.
+no gaps, and each says from which tick on commits are kept: so one that is missing is
+noticed, also if it is the last. The file carries its own checksum.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from penstock.errors import CheckpointInUse
 from penstock.state.chain import Chain
 from penstock.state.files import FileRef, damaged, sync
 
-_KEPT = 3
+KEEP_TICKS = 3
+"""To how many ticks one can go back where nothing is said, the last one included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class Commit:
 
     tick:        from 1, without gaps.
     fence:       number of the lease under which it was made.
-    fingerprint: of the flow.
+    manifest:    the file of what it was made under.
+    oldest:      the first tick whose commit is kept beside this one.
     chains:      per shard that ever changed, its files.
     positions:   what the sources need to go on, as JSON.
     outputs:     what the sinks need to publish, as JSON.
@@ -38,7 +41,8 @@ class Commit:
 
     tick: int
     fence: int
-    fingerprint: str
+    manifest: FileRef
+    oldest: int
     chains: Mapping[int, Chain] = field(default_factory=dict[int, Chain])
     positions: Any = None
     outputs: Any = None
@@ -49,6 +53,7 @@ class Commit:
         return self.chains.get(shard, Chain())
 
     def files(self) -> Iterator[FileRef]:
+        yield self.manifest
         for chain in self.chains.values():
             yield from chain.files()
 
@@ -61,7 +66,8 @@ class Commit:
         return {
             "tick": self.tick,
             "fence": self.fence,
-            "fingerprint": self.fingerprint,
+            "manifest": self.manifest.to_json(),
+            "oldest": self.oldest,
             "chains": {str(shard): chain.to_json() for shard, chain in self.chains.items()},
             "positions": self.positions,
             "outputs": self.outputs,
@@ -73,36 +79,49 @@ class Commit:
     def from_json(cls, data: dict[str, Any]) -> Commit:
         chains = {int(shard): Chain.from_json(chain) for shard, chain in data["chains"].items()}
         return cls(
-            int(data["tick"]), int(data["fence"]), str(data["fingerprint"]), chains, data["positions"],
-            data["outputs"], data["watermark"], data["counters"],
+            int(data["tick"]), int(data["fence"]), FileRef.from_json(data["manifest"]), int(data["oldest"]),
+            chains, data["positions"], data["outputs"], data["watermark"], data["counters"],
         )  # fmt: skip
 
 
 class CommitLog:
     """The commits of a checkpoint; the last few are kept. durable: they must survive a power cut."""
 
-    def __init__(self, folder: Path, *, durable: bool = True) -> None:
+    def __init__(self, checkpoint: Path, *, durable: bool = True) -> None:
         self._durable = durable
-        self._folder = folder / "commit"
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder = checkpoint / "commit"
 
     def ticks(self) -> list[int]:
         """The ticks whose commits are there, ascending."""
         return sorted(int(p.stem) for p in self._folder.glob("*.json") if p.stem.isdigit())
 
+    def last(self) -> Commit | None:
+        """The last commit, None before the first. Raises `CheckpointDamaged` where some are missing."""
+        ticks = self.ticks()
+        if not ticks:
+            return None
+        last = self.read(ticks[-1])
+        missing = {*range(last.oldest, last.tick)} - {*ticks}
+        if missing:
+            # Either this one, or the ones after the last that is there.
+            raise damaged(self._path(max(missing)), f"it is missing, or those after tick {last.tick} are")
+        return last
+
     def read(self, tick: int) -> Commit:
         """The commit of a tick. Raises `CheckpointDamaged`."""
         path = self._path(tick)
         try:
-            return Commit.from_json(read_checked(path))
+            commit = Commit.from_json(read_checked(path))
         except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise damaged(path, f"it is not a commit: {error!r}") from error
+        if commit.tick != tick:
+            raise damaged(path, f"it is the commit of tick {commit.tick}")
+        return commit
 
     def write(self, commit: Commit) -> None:
         """Make a commit. Raises `CheckpointInUse` if somebody else made this tick's."""
         path = self._path(commit.tick)
-        aside = path.with_name(f"{path.name}.{commit.fence}.part")
-        write_checked(aside, commit.to_json(), durable=self._durable)
+        aside = self._aside(commit)
         try:
             os.link(aside, path)
         except FileExistsError:
@@ -117,13 +136,23 @@ class CommitLog:
         if self._durable:
             sync(self._folder)
 
-    def drop_old(self) -> list[Commit]:
-        """Forget all but the last few; what was forgotten."""
-        dropped: list[Commit] = []
-        for tick in self.ticks()[:-_KEPT]:
-            dropped.append(self.read(tick))
-            self._path(tick).unlink(missing_ok=True)
+    def replace(self, commit: Commit) -> None:
+        """Put another commit in the place of that of the same tick, in one step."""
+        self._aside(commit).rename(self._path(commit.tick))
+        sync(self._folder)
+
+    def drop(self, tick: int) -> Commit:
+        """Forget a commit; what was forgotten."""
+        dropped = self.read(tick)
+        self._path(tick).unlink(missing_ok=True)
         return dropped
+
+    def _aside(self, commit: Commit) -> Path:
+        path = self._path(commit.tick)
+        path.parent.mkdir(exist_ok=True)
+        aside = path.with_name(f"{path.name}.{commit.fence}.part")
+        write_checked(aside, commit.to_json(), durable=self._durable)
+        return aside
 
     def _path(self, tick: int) -> Path:
         return self._folder / f"{tick:012d}.json"

@@ -7,16 +7,19 @@ positions, outputs. After a crash the next `open` finds the last commit.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.commit import KEEP_TICKS
 from penstock.state.files import make_durable
-from penstock.state.manifest import Compatible, Diff
+from penstock.state.manifest import Bind, Manifest
 from penstock.state.shard import ShardState
 from penstock.state.slots import Thaw
+
+SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Thaw | None]]
 
 
 class DirectoryState:
@@ -29,33 +32,29 @@ class DirectoryState:
 
     @classmethod
     def open(
-        cls,
-        folder: str | Path,
-        *,
-        fingerprint: str,
-        description: Any,
-        slots: Mapping[str, Thaw | None],
-        diff: Diff | None = None,
-        compatible: Compatible | None = None,
+        cls, folder: str | Path, bind: Bind, slots: SlotsOf, *, keep_ticks: int = KEEP_TICKS
     ) -> DirectoryState:
         """Open the checkpoint in `folder`, made if there is none, and hold its lease.
 
-        fingerprint, description: of the flow; the description is JSON (what `diff(old, new)` reads).
-        slots:      slot names, each with the function that makes a decoded value mutable again, or None.
-        compatible: whether another flow may go on with this state (old and new description); default: never.
+        bind:  says under what manifest to go on.
+        slots: from that manifest to slot names, each with the function that makes a decoded value
+               mutable again, or None.
 
         Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
         """
-        checkpoint = Checkpoint.open(
-            folder, fingerprint=fingerprint, description=description, layout="one shard", shards=1,
-            diff=diff, compatible=compatible,
-        )  # fmt: skip
+        checkpoint = Checkpoint.open(folder, bind, keep_ticks=keep_ticks)
         try:
-            shard = ShardState(checkpoint.folder, checkpoint.work, 0, checkpoint.chain(0), slots)
+            thaws = slots(checkpoint.manifest)
+            shard = ShardState(checkpoint.folder, checkpoint.work, 0, checkpoint.chain(0), thaws)
         except BaseException:
             checkpoint.close()
             raise
         return cls(checkpoint, shard)
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the next commit is made under."""
+        return self._checkpoint.manifest
 
     @property
     def slots(self) -> Mapping[str, MutableMapping[Any, Any]]:

@@ -1,77 +1,138 @@
-"""The manifest of a checkpoint: what was decided when it was made and cannot change."""
+"""Manifests: what the ticks of a checkpoint are run under.
+
+Each commit names the manifest of its tick. So a change of the flow, or of the number
+of shards, counts from the first commit that was made under it, and going back to an
+earlier tick goes back to what was true then.
+"""
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
+import os
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from penstock.errors import FlowChanged
 from penstock.state.commit import read_checked, write_checked
-from penstock.state.files import damaged, sync
+from penstock.state.files import FileRef, check_file, damaged, sync
 
-FORMAT = 1
-
-Diff: TypeAlias = Callable[[Any, Any], str]
-Compatible: TypeAlias = Callable[[Any, Any], bool]
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """id: of the checkpoint. shards: their number.
+    """shards: in how many parts the state is.
 
-    description: of the flow; layout: of its state; both as JSON.
+    fingerprint: of the flow. description: of it, with the names of its state.
+    layout:      where state lies. sinks: what output is written. All three as JSON.
+    id:          of the checkpoint, for ever; given when the first one is written.
     """
 
-    id: str
-    shards: int
     fingerprint: str
     description: Any
-    layout: Any
+    shards: int = 1
+    layout: Any = None
+    sinks: Any = None
+    id: str = ""
 
-    @classmethod
-    def new(cls, shards: int, fingerprint: str, description: Any, layout: Any) -> Manifest:
-        return cls(uuid.uuid4().hex, shards, fingerprint, description, layout)
+    def of(self, checkpoint: str) -> Manifest:
+        """The same for the checkpoint of an id; of a new one where there is none."""
+        return replace(self, id=checkpoint or uuid.uuid4().hex)
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, *, durable: bool = True) -> FileRef:
+        """Put it below `folder`, called after its content."""
         body = {
             "format": FORMAT, "id": self.id, "shards": self.shards, "fingerprint": self.fingerprint,
-            "description": self.description, "layout": self.layout,
+            "description": self.description, "layout": self.layout, "sinks": self.sinks,
         }  # fmt: skip
-        aside = folder / "manifest.json.part"
-        write_checked(aside, body, durable=True)
-        aside.rename(folder / "manifest.json")
-        sync(folder)
+        place = folder / "manifest"
+        place.mkdir(exist_ok=True)
+        aside = place / f"{os.getpid()}.part"
+        write_checked(aside, body, durable=durable)
+        content = aside.read_bytes()
+        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+        path = place / f"{digest}.json"
+        aside.rename(path)
+        if durable:
+            sync(place)
+            sync(folder)
+        return FileRef(path.relative_to(folder).as_posix(), len(content), digest)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest | None:
-        """The manifest in a folder, None if there is none. Raises `CheckpointDamaged`."""
-        path = folder / "manifest.json"
-        if not path.exists():
-            return None
+    def read(cls, folder: Path, ref: FileRef) -> Manifest:
+        """The manifest that a commit names. Raises `CheckpointDamaged`."""
+        path = folder / ref.name
+        check_file(path, ref)
         body = read_checked(path)
         if body.get("format") != FORMAT:
             raise damaged(path, f"its format is {body.get('format')!r}, this version knows {FORMAT}")
         try:
             return cls(
-                body["id"], int(body["shards"]), body["fingerprint"], body["description"], body["layout"]
-            )
+                body["fingerprint"], body["description"], int(body["shards"]), body["layout"], body["sinks"],
+                body["id"],
+            )  # fmt: skip
         except (KeyError, ValueError, TypeError) as error:
             raise damaged(path, f"it is not a manifest: {error!r}") from error
 
-    def refuse(self, folder: Path, description: Any, diff: Diff | None) -> FlowChanged:
-        """The error for a flow that is not the one of the checkpoint."""
-        difference = (diff or _line_diff)(self.description, description)
-        return FlowChanged(
-            f"the checkpoint {folder} belongs to another flow, or to another version of this one",
-            why=f"What changed:\n{difference}",
-            fix="run the flow that wrote it, or give the changed flow an empty checkpoint folder",
+
+Bind: TypeAlias = Callable[[Path, Manifest | None, int], Manifest]
+"""Says under what manifest a run goes on, given the folder, that of the last commit and its tick
+(None and 0 before the first). Raises `FlowChanged` where it cannot."""
+
+
+def exactly(manifest: Manifest) -> Bind:
+    """Go on under `manifest` only where the last commit was made under an equal one."""
+
+    def bind(folder: Path, last: Manifest | None, tick: int) -> Manifest:
+        if last is None:
+            return manifest
+        if last.fingerprint != manifest.fingerprint:
+            difference = _line_diff(last.description, manifest.description)
+            raise flow_changed(folder, f"What changed:\n{difference}", difference)
+        check_shards(folder, last, manifest.shards)
+        return last
+
+    return bind
+
+
+def as_it_is(folder: Path, last: Manifest | None, tick: int) -> Manifest:
+    """A `Bind` that changes nothing, for those who run no flow. Raises `FlowChanged` where nothing is."""
+    if last is None:
+        raise FlowChanged(
+            f"the checkpoint {folder} has no ticks",
+            why="no flow has been run with it, or its first tick was never committed.",
+            fix="give the folder of a checkpoint that a flow was run with",
             checkpoint=str(folder),
-            diff=difference,
+        )
+    return last
+
+
+def flow_changed(folder: Path, why: str, difference: str) -> FlowChanged:
+    """The error for a flow that is not the one of the checkpoint."""
+    return FlowChanged(
+        f"the checkpoint {folder} belongs to another flow, or to another version of this one",
+        why=why,
+        fix="run the flow that wrote it, or give the changed flow an empty checkpoint folder",
+        checkpoint=str(folder),
+        diff=difference,
+    )
+
+
+def check_shards(folder: Path, last: Manifest, shards: int) -> None:
+    """Raises `FlowChanged` for another number of shards than the state is divided in."""
+    if shards != last.shards:
+        raise FlowChanged(
+            f"the checkpoint {folder} has {last.shards} shards, not {shards}",
+            why="in how many parts the state is divided is fixed while a flow runs.",
+            fix=f"run with shards={last.shards}, or leave it out; to divide the state anew:\n"
+            f"penstock reshard {folder} {shards} FLOW",
+            checkpoint=str(folder),
+            diff=f"shards: {last.shards} -> {shards}",
         )
 
 

@@ -1,0 +1,153 @@
+"""Which state of a checkpoint a flow can go on with, and what it is called.
+
+The state of an operator has a name for as long as the checkpoint lives; it does not follow
+from where the operator stands in the flow. A flow that goes on is compared with the one
+that was run before: an operator with the same identity takes over the state. One that
+has state, and had none in the flow before, has missed what its sources have brought; that is
+refused, except where these sources are new, too. And a flow that has a use for nothing of
+the state that there is, is not the flow of this checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.analysis.canonical import is_callable
+from penstock.analysis.changes import diff, label_of
+from penstock.analysis.identity import Description, identities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+Kept = list[list[str]]
+"""What an operator keeps: per slot what it is, and in which form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """description: of the new flow, with the names of its state. then: per node of it the old one.
+
+    missing: why the state there is will not do, a line each; empty where it will.
+    """
+
+    description: list[Description]
+    then: dict[int, int]
+    missing: tuple[str, ...] = ()
+
+
+def with_state(description: Sequence[Description], keeps: Mapping[int, Kept]) -> list[Description]:
+    """A description that says of each node what it keeps; the names are to come."""
+    return [{**node, "keeps": keeps.get(at, [])} for at, node in enumerate(description)]
+
+
+def first_names(description: Sequence[Description]) -> list[Description]:
+    """A description, made by `with_state`, of a flow that begins: its state gets names."""
+    return carry_over([], description, 0).description
+
+
+def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int) -> Carried:
+    """Give the state of a flow the names it has; new ones to state that begins after `tick`.
+
+    old: of the flow that was run until `tick`, with names. new: made by `with_state`.
+    """
+    known, ids = identities(old), identities(new)
+    then = _matched(old, new, known, ids)
+    names = _Names({node["state"] for node in old if node["state"]}, tick)
+    sources_then = {node["name"]: node for node in old if not node["inputs"]}
+    described: list[Description] = []
+    missing: list[str] = []
+    for at, node in enumerate(new):
+        before = old[then[at]] if at in then else None
+        if before is None and not node["inputs"]:
+            # How far a source was read is known by its name, whatever its rows have become.
+            before = sources_then.get(node["name"])
+        name = None
+        if node["keeps"]:
+            if before is not None and before["keeps"] == node["keeps"]:
+                name = before["state"]
+            else:
+                name = names.fresh(ids[at])
+                missed = [s for s in _sources(new, at) if s in sources_then]
+                if missed:
+                    missing.append(_missed(node, before, missed, tick))
+        described.append({**node, "state": name})
+    taken_over = {node["state"] for node in described}
+    lost = [node for node in old if node["state"] and node["inputs"]]
+    if lost and not missing and not any(node["state"] in taken_over for node in lost):
+        missing = [f"state    of the {label_of(node)} would be used by nobody" for node in lost]
+    return Carried(described, then, tuple(missing))
+
+
+def other_python(old: Sequence[Description], new: Sequence[Description]) -> tuple[str, str] | None:
+    """The versions of Python that compiled the functions of the two flows, where they differ."""
+    then, now = _python(old), _python(new)
+    return (then, now) if then and now and then != now else None
+
+
+def _python(description: Sequence[Description]) -> str | None:
+    parts = (part for node in description for part in node["parameters"].values())
+    return next((part["python"] for part in parts if is_callable(part)), None)
+
+
+def told(old: Sequence[Description], new: Sequence[Description], missing: Sequence[str]) -> str:
+    """What changed, operator by operator, and whose state is therefore missing."""
+    return "\n".join([*filter(None, [diff(old, new)]), *missing])
+
+
+def _matched(
+    old: Sequence[Description], new: Sequence[Description], known: Sequence[str], ids: Sequence[str]
+) -> dict[int, int]:
+    """Per new node the old one with the same identity; of several the one of the same name, else the next."""
+    waiting: defaultdict[str, list[int]] = defaultdict(list)
+    for at, identity in enumerate(known):
+        waiting[identity].append(at)
+    then: dict[int, int] = {}
+    for same_name in (True, False):
+        for at, identity in enumerate(ids):
+            if at in then:
+                continue
+            for candidate in waiting[identity]:
+                if not same_name or old[candidate]["name"] == new[at]["name"]:
+                    then[at] = candidate
+                    waiting[identity].remove(candidate)
+                    break
+    return then
+
+
+class _Names:
+    """New names, none of which was ever given: what is left of removed state must not come back as other."""
+
+    def __init__(self, taken: set[str], tick: int) -> None:
+        self._taken = taken
+        self._since = f"-{tick}" if tick else ""
+
+    def fresh(self, identity: str) -> str:
+        name, number = f"{identity[:8]}{self._since}", 1
+        while name in self._taken:
+            number += 1
+            name = f"{identity[:8]}{self._since}-no{number}"
+        self._taken.add(name)
+        return name
+
+
+def _sources(description: Sequence[Description], at: int) -> Iterator[str]:
+    """The names of the sources that a node's rows come from."""
+    seen = {at}
+    waiting = [at]
+    while waiting:
+        node = description[waiting.pop()]
+        if not node["inputs"] and node["name"] is not None:
+            yield node["name"]
+        fresh = [i for i in node["inputs"] if i not in seen]
+        seen.update(fresh)
+        waiting.extend(fresh)
+
+
+def _missed(node: Description, before: Description | None, sources: Sequence[str], tick: int) -> str:
+    read = " and ".join(sorted(map(repr, sources)))
+    what = f"state    {label_of(node)}"
+    if before is not None and before["keeps"]:
+        return f"{what} is kept in another form than before"
+    return f"{what} would lack what tick{f's 1 to {tick}' if tick > 1 else ' 1'} read of {read}"

@@ -1,0 +1,87 @@
+"""The state of a run in this process that has a checkpoint, under the names that its program uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.ends import positions_slot
+from penstock.engine.going_on import GoingOn, in_one_process, kept_by_node, names_of
+from penstock.engine.program import compile_program
+from penstock.state.directory import DirectoryState
+from penstock.state.slots import Thaw
+
+if TYPE_CHECKING:
+    from penstock.graph.node import FlowGraph
+    from penstock.state.manifest import Manifest
+
+POSITIONS = "positions"
+"""The slot of a source: how far it was taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointedState:
+    """slots: by the names of the program's slots and of the sources' positions."""
+
+    directory: DirectoryState
+    slots: Mapping[str, MutableMapping[Any, Any]]
+
+    @property
+    def tick(self) -> int:
+        """The last committed tick, 0 before the first."""
+        return self.directory.tick
+
+    @property
+    def bytes(self) -> int:
+        """What the files of the last commit's state take on disk."""
+        return self.directory.bytes
+
+    @property
+    def folder(self) -> Path:
+        return self.directory.folder
+
+    def commit(self, positions: Mapping[str, Any]) -> int:
+        """Make the next tick count; its number. Raises `CheckpointInUse`."""
+        return self.directory.commit(positions=positions)
+
+    def __enter__(self) -> CheckpointedState:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.directory.close()
+
+
+def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) -> CheckpointedState:
+    """The state in `folder`, for the flow to go on with.
+
+    Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
+    """
+    slots = compile_program(graph).slots
+    keeps = kept_by_node(slots) | {node: [[POSITIONS, ""]] for node in graph.sources.values()}
+    local: dict[str, Thaw | None] = {slot.name: slot.thaw for slot in slots}
+
+    def by_name(manifest: Manifest) -> dict[str, str]:
+        """From the program's names of slots to those of the checkpoint."""
+        names = names_of(manifest.description)
+        found = {positions_slot(name): f"{names[node]}.{POSITIONS}" for name, node in graph.sources.items()}
+        for slot in local:
+            node, _, what = slot.partition(".")
+            found[slot] = f"{names[int(node)]}.{what}"
+        return found
+
+    directory = DirectoryState.open(
+        folder,
+        GoingOn(graph, keeps, in_one_process, sinks),
+        lambda manifest: {name: local.get(slot) for slot, name in by_name(manifest).items()},
+    )
+    try:
+        found = {slot: directory.slots[name] for slot, name in by_name(directory.manifest).items()}
+    except BaseException:
+        directory.close()
+        raise
+    return CheckpointedState(directory, found)

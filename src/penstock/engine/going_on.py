@@ -1,0 +1,180 @@
+"""Going on from a checkpoint: whether a flow may, and where its state is.
+
+Both engines ask here. What is compared is what operators are and read (`penstock.analysis.carried`);
+so parts without state, other names, and another order of writing change nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.analysis.canonical import canonical
+from penstock.analysis.carried import Kept, carry_over, first_names, other_python, told, with_state
+from penstock.analysis.fingerprint import describe, fingerprint
+from penstock.analysis.identity import identities
+from penstock.engine.ends import as_sink
+from penstock.errors import FlowChanged
+from penstock.io import Call, Memory, Print, SinkTarget
+from penstock.state.manifest import Manifest, check_shards, flow_changed
+
+if TYPE_CHECKING:
+    from penstock.engine.slot import Slot
+    from penstock.graph.node import FlowGraph
+
+Layout: TypeAlias = Callable[[Mapping[int, str]], dict[str, Any]]
+"""From the names of state, by node, to where state lies, as JSON: `on` what, and by name its `places`."""
+
+IN_ONE_PROCESS = "one process"
+
+
+@dataclass(frozen=True, slots=True)
+class GoingOn:
+    """What a run brings. Called as a `penstock.state.manifest.Bind`.
+
+    keeps:  per node its slots. layout: where they lie; must stay so for state that is kept.
+    shards: None means as many as there are.
+    """
+
+    graph: FlowGraph
+    keeps: Mapping[int, Kept]
+    layout: Layout
+    sinks: Mapping[str, Any]
+    shards: int | None = 1
+
+    def __call__(self, folder: Path, last: Manifest | None, tick: int) -> Manifest:
+        here = self._description()
+        if last is None:
+            described = first_names(here)
+        else:
+            carried = carry_over(last.description, here, tick)
+            if carried.missing:
+                raise self._changed(folder, last, here, carried.missing)
+            if self.shards is not None:
+                check_shards(folder, last, self.shards)
+            described = carried.description
+        manifest = Manifest(
+            fingerprint(self.graph),
+            described,
+            self.shards or (1 if last is None else last.shards),
+            self.layout(names_of(described)),
+            kept_sinks(self.graph, described, self.sinks),
+        )
+        if last is not None:
+            check_layout(folder, last, manifest)
+            check_sinks(folder, last, manifest, tick)
+        return manifest
+
+    def _description(self) -> list[dict[str, Any]]:
+        described = with_state(describe(self.graph), self.keeps)
+        places = (str(node.place) for node in self.graph.nodes)
+        return [{**node, "place": place} for node, place in zip(described, places, strict=True)]
+
+    def _changed(
+        self, folder: Path, last: Manifest, here: list[dict[str, Any]], missing: Iterable[str]
+    ) -> FlowChanged:
+        difference = told(last.description, here, tuple(missing))
+        versions = other_python(last.description, here)
+        if versions is None:
+            return flow_changed(folder, f"What changed:\n{difference}", difference)
+        then, now = versions
+        return FlowChanged(
+            f"the checkpoint {folder} was written with Python {then}, and this is Python {now}",
+            why=f"Functions are compared as what Python made of them, and that differs:\n{difference}",
+            fix=f"run it with Python {then}, or give it an empty checkpoint folder",
+            checkpoint=str(folder),
+            diff=difference,
+        )
+
+
+def kept_by_node(slots: Iterable[Slot]) -> dict[int, Kept]:
+    """What each node keeps, from the slots of a program."""
+    kept: defaultdict[int, Kept] = defaultdict(list)
+    for slot in slots:
+        node, _, what = slot.name.partition(".")
+        kept[int(node)].append([what, slot.thaw.__qualname__])
+    return {node: sorted(found) for node, found in kept.items()}
+
+
+def in_one_process(names: Mapping[int, str]) -> dict[str, Any]:
+    """The layout of a run in one process: all state is in one shard."""
+    return {"on": IN_ONE_PROCESS, "places": dict.fromkeys(names.values(), 0)}
+
+
+def names_of(description: Iterable[Mapping[str, Any]]) -> dict[int, str]:
+    """The names of state by node, from a description of a manifest."""
+    return {at: node["state"] for at, node in enumerate(description) if node["state"] is not None}
+
+
+# --- where state lies ------------------------------------------------------------------------
+
+
+def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
+    """Raises `FlowChanged` where state that there is would be looked for in another place."""
+    was_on, is_on = last.layout["on"], now.layout["on"]
+    if was_on != is_on:
+        raise FlowChanged(
+            f"the checkpoint {folder} is of a run on {was_on}, and this one is on {is_on}",
+            why="each divides its state in its own way.",
+            fix="go on where it was begun, or start from an empty checkpoint",
+            checkpoint=str(folder),
+            diff="engine",
+        )
+    then: dict[str, Any] = last.layout["places"]
+    places: dict[str, Any] = now.layout["places"]
+    moved = [name for name, place in places.items() if then.get(name, place) != place]
+    if moved:
+        label = {node["state"]: node["name"] or node["kind"] for node in now.description}
+        raise FlowChanged(
+            f"the checkpoint {folder} keeps its state in other places than this run would",
+            why="\n".join(
+                f"state of {label.get(name, name)}: {then[name]} -> {places[name]}" for name in sorted(moved)
+            ),
+            fix=f"penstock reshard {folder} {now.shards} FLOW moves it; or go on with what wrote it",
+            checkpoint=str(folder),
+            diff="state layout",
+        )
+
+
+# --- sinks -----------------------------------------------------------------------------------
+
+
+def kept_sinks(
+    graph: FlowGraph, description: list[dict[str, Any]], sinks: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Of the sinks that keep what they are given: name, where it is, and what they read."""
+    known = identities(description)
+    found: list[dict[str, Any]] = []
+    for name, sink in sinks.items():
+        target = as_sink(sink)
+        if isinstance(target, SinkTarget) and not isinstance(target, Call | Memory | Print):
+            read = graph.nodes[graph.sinks[name]].inputs[0]
+            found.append({"name": name, "target": canonical(target), "reads": known[read]})
+    return found
+
+
+def check_sinks(folder: Path, last: Manifest, now: Manifest, tick: int) -> None:
+    """Raises `FlowChanged` for a sink whose content would not be the sum of all changes."""
+    for sink in now.sinks:
+        same = [s for s in last.sinks if s["name"] == sink["name"]]
+        same = same or [s for s in last.sinks if s["target"] == sink["target"]]
+        if not same:
+            what = f"has missed {tick} tick{'s' * (tick > 1)} of this checkpoint"
+            why = "it would hold the changes from now on, and not what they change."
+        elif same[0]["reads"] != sink["reads"]:
+            what = "reads something else than it has so far"
+            why = "what it holds would never be taken back by the changes that come from now on."
+        else:
+            continue
+        raise FlowChanged(
+            f"sink {sink['name']!r} {what}",
+            why=why,
+            fix="run with an empty checkpoint, or leave the sink out; a function or a list,\n"
+            "which keep nothing from run to run, may be given for it",
+            sink=sink["name"],
+            checkpoint=str(folder),
+            diff="sinks",
+        )
