@@ -1,0 +1,171 @@
+"""Order, ticks and event time in shards: the same answers as in one process, under any cut and any way. No Spark."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as ps
+from penstock import Engine, Flow, col, left, right
+from penstock.errors import BadInput, NotOnSpark
+from penstock.spark.event_time import Ends
+from penstock.spark.stages import cut
+from tests.spark.tasks_in_process import InProcessTasks
+from tests.spark.test_stream_stages import routes_of, stages_of
+
+
+class Event(NamedTuple):
+    key: int
+    at: int
+    value: int
+
+
+def timed(flow: Flow, name: str = "events") -> Any:
+    return flow.source(name, Event).watermark(col.at, lateness=3, late=f"late {name}")
+
+
+def add(total: int, value: int) -> int:
+    return total * 3 + value
+
+
+def carried(total: int, event: Event) -> tuple[int, int]:
+    return total + event.value, total * 2 - event.at
+
+
+def windows(
+    shape: Any, emit: Literal["close", "updates"], keys: tuple[str, ...] = ("key",)
+) -> Callable[[], Flow]:
+    def build() -> Flow:
+        flow = Flow("windows")
+        answers = (
+            timed(flow)
+            .group_by(*keys, window=shape, emit=emit)
+            .agg(n=ps.count(), sum=ps.sum(col.value), values=ps.collect(col.value))
+        )
+        flow.sink("out", answers)
+        return flow
+
+    return build
+
+
+def of_two_streams() -> Flow:
+    flow = Flow("two streams")
+    events, others = timed(flow), timed(flow, "others")
+    near = (left.key == right.key) & (right.at >= left.at) & (right.at <= left.at + 4)
+    flow.sink("joined", events.join(others, on=near, suffix="_other"))
+    both = events.union(others)
+    flow.sink("counts", both.group_by("key", window=ps.tumbling(col.at, 5)).agg(n=ps.count()))
+    flow.sink("distinct", events.distinct())
+    flow.sink("first", events.first_within(4, by="key"))
+    return flow
+
+
+def windows_of_windows() -> Flow:
+    flow = Flow("windows of windows")
+    small = timed(flow).group_by("key", window=ps.tumbling(col.at, 3)).agg(n=ps.count())
+    large = small.group_by(window=ps.tumbling(col.window_end, 9)).agg(n=ps.sum(col.n), windows=ps.count())
+    flow.sink("large", large)
+    return flow
+
+
+def of_order() -> Flow:
+    flow = Flow("order")
+    events, others = flow.source("events", Event), flow.source("others", Event)
+    odd = events.filter(col.value % 2 == 1)
+    flow.sink("scan", odd.scan(0, carried))
+    flow.sink("folds", odd.fold_keyed("key", 0, add, value="value", into="total"))
+    flow.sink("zip", odd.select(col.value).zip(others.select(other=col.value)))
+    flow.sink("numbers", odd.unique().enumerate().filter(col.index % 2 == 0))
+    flow.sink("last", events.select(col.value).reduce(lambda a, b: b))
+    return flow
+
+
+FLOWS: dict[str, Callable[[], Flow]] = {
+    "tumbling": windows(ps.tumbling(col.at, 5), "close"),
+    "tumbling of all": windows(ps.tumbling(col.at, 5), "close", ()),
+    "sliding updates": windows(ps.sliding(col.at, 6, 2), "updates"),
+    "sessions": windows(ps.session(col.at, 3), "close"),
+    "session updates": windows(ps.session(col.at, 3), "updates"),
+    "two streams": of_two_streams,
+    "windows of windows": windows_of_windows,
+    "order": of_order,
+}
+EVENTS = st.lists(st.builds(Event, st.integers(0, 3), st.integers(0, 40), st.integers(-3, 9)), max_size=25)
+TICKS = st.lists(st.fixed_dictionaries({"events": EVENTS, "others": EVENTS}), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("name", FLOWS)
+@settings(max_examples=12)
+@given(
+    ticks=TICKS,
+    shards=st.integers(1, 3),
+    way=st.sampled_from(["one task", "stages"]),
+    parts=st.integers(1, 3),
+    ends=st.booleans(),
+)
+def test_every_tick_and_the_end_answer_what_the_engine_answers(
+    name: str, ticks: list[dict[str, list[Event]]], shards: int, way: str, parts: int, ends: bool
+) -> None:
+    flow = FLOWS[name]()
+    sources = tuple(flow.graph().sources)
+    engine = Engine(flow)
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = InProcessTasks(flow, shards, Path(folder), way, parts)
+        for given_rows in ticks:
+            tick = {source: given_rows[source] for source in sources}
+            check_equal(engine.tick(**tick), tasks.tick(tick))
+        if ends:
+            check_equal(engine.end(sources[0]), tasks.tick({}, ended=sources[:1]))
+            check_equal(engine.end(), tasks.tick({}, ended=sources))
+
+
+def check_equal(expected: dict[str, Any], found: dict[str, list[tuple[Any, ...]]]) -> None:
+    changes = {name: Counter(map(plain, c.raw)) for name, c in expected.items() if len(c)}
+    assert {name: Counter(map(plain, rows)) for name, rows in found.items()} == changes
+
+
+def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(tuple(v) if isinstance(v, list) else v for v in row)
+
+
+def test_windows_with_keys_run_on_all_shards_behind_one_watermark() -> None:
+    plan = cut(windows(ps.tumbling(col.at, 5), "close")().graph(), 3)
+    assert stages_of(plan)[1:] == [
+        ["watermark", "late_rows", "sink", "watermark_time"],
+        ["window", "sink"],
+    ]
+    assert routes_of(plan)[-2:] == ["1->2 by key", "1->2 to all"]
+
+
+def test_what_hands_on_an_order_that_is_read_stays_on_one_shard() -> None:
+    flow = Flow("numbered")
+    flow.sink("out", flow.source("events", Event).unique().enumerate())
+    assert set(routes_of(cut(flow.graph(), 3))) == {"0->1 all to one"}
+    unread = Flow("unread")
+    unread.sink("out", unread.source("events", Event).unique())
+    assert routes_of(cut(unread.graph(), 3)) == ["0->1 by key, at, value"]
+
+
+def test_rows_of_a_source_that_has_ended_are_refused() -> None:
+    flow = windows(ps.tumbling(col.at, 5), "close")()
+    ends = Ends.of(cut(flow.graph(), 2).stages[0].graph)
+    assert ends.awaited == {"events"}
+    ends.check([], {"events": 3})
+    ends.check(["events"], {"events": 0})
+    with pytest.raises(BadInput, match="has ended, and brings more rows"):
+        ends.check(["events"], {"events": 1})
+
+
+def test_signals_are_refused_with_a_way_out() -> None:
+    flow = Flow("signals")
+    flow.sink("out", flow.signal("a", float) + 1)
+    with pytest.raises(NotOnSpark, match="order of values") as refused:
+        cut(flow.graph(), 2)
+    assert "penstock.run" in (refused.value.fix or "")
