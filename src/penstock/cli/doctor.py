@@ -1,0 +1,113 @@
+"""`penstock doctor`: what keeps flows from running well on Spark here, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.exit_codes import FAILED
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.spark.finding import Finding
+
+_COLOURS = {"ok": typer.colors.GREEN, "slow": typer.colors.YELLOW, "meaning": typer.colors.MAGENTA}
+
+
+def doctor(
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Start a session there (local[2], spark://..., yarn, k8s://..., sc://...) and examine it, "
+            "by one small job.",
+        ),
+    ] = None,
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="A setting of the session; several may be given."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="With --master: a folder that all workers must see.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object instead of lines.")] = False,
+) -> None:
+    """Examine Java, memory, versions and settings: each finding with the line that mends it.
+
+    ok: as it should be. slow: it costs time. meaning: answers may differ in the cases told.
+    broken: flows do not run on Spark like this, and the exit code is 1.
+    """
+    from penstock.spark.examine import doctor as examine
+    from penstock.spark.finding import Examination
+
+    settings = settings_of(spark_conf or ())
+    if checkpoint is not None and master is None:
+        raise BadInput("--checkpoint is looked at by workers", fix="add --master URL")
+    found = examine(settings=settings if master is None and settings else None)
+    if master is not None and not found.broken:
+        spark = connect(master, settings)
+        try:
+            found = Examination((*found.findings, *examine_running(spark, checkpoint)))
+        finally:
+            spark.stop()
+    if as_json:
+        report = {"broken": found.broken, "findings": [finding.to_json() for finding in found.findings]}
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        for finding in found.findings:
+            _tell(finding)
+        typer.echo(_summary(found.findings))
+    if found.broken:
+        raise typer.Exit(FAILED)
+
+
+def settings_of(texts: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE options as a dict. Raises `BadInput`."""
+    settings: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise BadInput(
+                f"--spark-conf {text}: that is not KEY=VALUE", fix="--spark-conf spark.sql.ansi.enabled=true"
+            )
+        settings[key] = value
+    return settings
+
+
+def connect(master: str, settings: dict[str, str]) -> SparkSession:
+    """A session on `master`: ours if it is local, else as Spark itself makes one."""
+    if master == "local" or master.startswith("local["):
+        from penstock.spark.session import session
+
+        return session(master=master, config=settings)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("penstock doctor")
+    builder = builder.remote(master) if master.startswith("sc://") else builder.master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def examine_running(spark: SparkSession, checkpoint: Path | None) -> Sequence[Finding]:
+    from penstock.spark.examine_session import examine_session
+
+    return list(examine_session(spark, checkpoint))
+
+
+def _tell(finding: Finding) -> None:
+    level = finding.level.value
+    colour = _COLOURS.get(level, typer.colors.RED)
+    typer.echo(typer.style(f"{level:<8}", fg=colour) + str(finding)[8:])
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    levels = [finding.level.value for finding in findings]
+    counts = (f"{levels.count(level)} {level}" for level in dict.fromkeys(("ok", *levels)))
+    return f"\n{len(findings)} findings: {', '.join(counts)}"

@@ -1,0 +1,68 @@
+"""What an examination found: one sentence each, with the line that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Level(Enum):
+    """How bad a finding is.
+
+    OK:      as it should be.
+    SLOW:    works, and costs time or space.
+    MEANING: works, and may answer otherwise than the flow means, in the cases told.
+    BROKEN:  flows do not run on Spark like this.
+    """
+
+    OK = "ok"
+    SLOW = "slow"
+    MEANING = "meaning"
+    BROKEN = "broken"
+
+
+_WIDTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """about: what was looked at. text: what was found. fix: a line to copy, empty if none is needed."""
+
+    about: str
+    level: Level
+    text: str
+    fix: str = ""
+
+    def __str__(self) -> str:
+        fix = f"\n{'':<{_WIDTH}}  {self.fix}" if self.fix else ""
+        return f"{self.level.value:<{_WIDTH}} {self.about}: {self.text}{fix}"
+
+    def to_json(self) -> dict[str, str]:
+        return {"about": self.about, "level": self.level.value, "text": self.text, "fix": self.fix}
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """All that was found, in the order in which it was looked at."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def broken(self) -> bool:
+        """Whether flows do not run on Spark like this."""
+        return any(finding.level is Level.BROKEN for finding in self.findings)
+
+    def at(self, *levels: Level) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.level in levels)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.findings))
+
+
+def ok(about: str, text: str) -> Finding:
+    return Finding(about, Level.OK, text)
+
+
+def examination(*parts: Iterable[Finding]) -> Examination:
+    return Examination(tuple(finding for part in parts for finding in part))
