@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from penstock.cli.check import check
 from penstock.cli.conform import conform
+from penstock.cli.doctor import doctor
 from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.explain import explain
@@ -57,6 +58,7 @@ app.command()(run)
 app.command()(explain)
 app.command()(check)
 app.command()(draw)
+app.command()(doctor)
 app.command()(conform)
 app.command()(trace)
 

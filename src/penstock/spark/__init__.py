@@ -9,12 +9,14 @@ from penstock.spark.session import session
 
 if TYPE_CHECKING:
     from penstock.engine.progress import Progress
+    from penstock.spark.examine import doctor
     from penstock.spark.launch import run
     from penstock.spark.sources import Frame
 
 _LATER = {
     "Frame": "penstock.spark.sources",
     "Progress": "penstock.engine.progress",
+    "doctor": "penstock.spark.examine",
     "run": "penstock.spark.launch",
 }
 
@@ -26,4 +28,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
 
 
-__all__ = ["Frame", "Progress", "run", "session"]
+__all__ = ["Frame", "Progress", "doctor", "run", "session"]
