@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.postgres_server import Postgres, binaries, postgres_server
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -31,6 +33,17 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no shared data at {folder} (PENSTOCK_SHARED names another folder)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server of this test run."""
+    pytest.importorskip("pg8000", reason="pg8000 is not installed")
+    programs = binaries()
+    if programs is None:
+        pytest.skip("no PostgreSQL server is installed (Debian: apt-get install postgresql)")
+    with postgres_server(programs) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -245,6 +245,12 @@ class BadUri(PenstockError):
     code = "P302"
 
 
+class UnwritableSink(PenstockError):
+    """A sink cannot be opened, or refuses the changes of a tick."""
+
+    code = "P303"
+
+
 class FlowChanged(PenstockError):
     """A checkpoint was written by another flow, or by another version of this one."""
 

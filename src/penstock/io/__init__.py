@@ -14,6 +14,7 @@ from penstock.io.guarantee import Guarantee, guarantee_of
 from penstock.io.json_files import JsonFiles
 from penstock.io.memory import Memory
 from penstock.io.parquet_files import ParquetFiles
+from penstock.io.postgres import PostgresChangelog, PostgresTable
 from penstock.io.print_rows import Print
 from penstock.io.rows import Rows
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
@@ -52,6 +53,8 @@ __all__ = [
     "Memory",
     "Operations",
     "ParquetFiles",
+    "PostgresChangelog",
+    "PostgresTable",
     "Print",
     "Reader",
     "Rows",

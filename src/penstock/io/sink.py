@@ -94,7 +94,7 @@ def open_sink(sink: object, drain: Drain) -> Writer:
     )
 
 
-def refuse_later_ticks(sink: str, path: Path, found: int, tick: int) -> None:
+def refuse_later_ticks(sink: str, path: Path | str, found: int, tick: int) -> None:
     """Raises `BadInput` if `found`, the latest tick at `path`, is after the committed `tick`."""
     if found <= tick:
         return
@@ -110,7 +110,7 @@ def refuse_later_ticks(sink: str, path: Path, found: int, tick: int) -> None:
     )
 
 
-def refuse_new(sink: str, path: Path, tick: int, is_there: bool) -> None:
+def refuse_new(sink: str, path: Path | str, tick: int, is_there: bool) -> None:
     """Raises `BadInput` for output that would begin in the middle of a run: its sums would be wrong."""
     if is_there or tick == 0:
         return

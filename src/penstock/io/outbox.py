@@ -1,0 +1,190 @@
+"""Outbox: prepared ticks as part files, for sinks in another system that takes a tick in one transaction.
+
+A *delivery* is such a system. It keeps the number of the last tick beside the
+rows and changes both in one transaction, so a tick that is delivered again is
+known and left out. What a tick changes waits in the outbox until it has
+arrived. So each tick arrives exactly once, wherever a run is killed:
+
+    prepare   the outbox holds the tick; the delivery has it ready where it can
+    commit    of the engine's checkpoint
+    publish   the delivery's transaction ends; the outbox forgets the tick
+    recover   what the checkpoint has and the delivery has not is delivered
+
+On Spark, tasks stage the parts (`Staged`) and never see the other system, nor how it is reached.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from penstock.expr.types import Schema
+from penstock.io import changelog
+from penstock.io.arrow_needed import need_arrow
+from penstock.io.keyed import by_key
+from penstock.io.publish import STAGING, remove
+from penstock.io.sink import Drain, SinkTarget, Writer, refuse_later_ticks, refuse_new
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Batches: TypeAlias = Callable[[], Iterator[Rows]]
+
+BATCH_ROWS = 8192
+"""So many rows of an outbox are in memory at once."""
+
+
+@dataclass(frozen=True)
+class Delivered(SinkTarget):
+    """Base of the sinks that are deliveries. key: columns that tell rows apart; None: all changes stay."""
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        return None
+
+
+class Delivery(ABC):
+    """Another system that takes ticks. One thread."""
+
+    place: str
+    """Where rows go, as text without secrets."""
+
+    @abstractmethod
+    def last_tick(self) -> int | None:
+        """The last tick that arrived, 0 before the first one, None where nothing is there yet."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Make what is not there yet."""
+
+    @abstractmethod
+    def apply(self, tick: int, batches: Batches) -> None:
+        """Have the changes of a tick ready, weight last, seen by nobody. What was not finished is undone."""
+
+    @abstractmethod
+    def finish(self, tick: int) -> None:
+        """Let what was applied be seen, together with the tick."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """folder: for this sink alone."""
+
+    folder: Path
+    schema: Schema
+
+    def keep(self, tick: int, rows: Rows) -> None:
+        """Have the rows of a tick on disk."""
+        self.assemble(tick, [changelog.stage_part(self.folder, tick, "0.parquet", rows, self.schema)])
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        """Make a tick of parts that tasks have staged; repeating it is harmless."""
+        changelog.assemble(self.folder, tick, names)
+
+    def _tick(self, tick: int) -> Path:
+        return self.folder / STAGING / changelog.tick_folder(tick)
+
+    def holds(self, tick: int) -> bool:
+        return self._tick(tick).is_dir()
+
+    def batches(self, tick: int) -> Iterator[Rows]:
+        """The rows of a tick, a few at a time."""
+        import pyarrow.parquet as pq
+
+        from penstock.io.arrow import table_to_rows
+
+        for name in sorted(os.listdir(self._tick(tick))):
+            with pq.ParquetFile(self._tick(tick) / name) as file:
+                for batch in file.iter_batches(BATCH_ROWS):
+                    yield table_to_rows(batch, self.schema, weighted=True)
+
+    def drop(self, tick: int) -> None:
+        """The rows of a tick have arrived."""
+        remove(self._tick(tick))
+
+    def clear(self) -> None:
+        """Nothing that is here counts."""
+        remove(self.folder / STAGING)
+
+
+class DeliveryWriter(Writer):
+    """Writes ticks to a delivery, by way of an outbox where there is a checkpoint.
+
+    key: rows are netted by it, see `by_key`.
+    """
+
+    def __init__(self, drain: Drain, delivery: Delivery, key: tuple[str, ...] | None) -> None:
+        need_arrow(f"sink {drain.name!r}")
+        self._drain = drain
+        self._delivery = delivery
+        self._key = key
+        self._outbox = None if drain.spool is None else Outbox(drain.spool, drain.schema)
+        self._ready: int | None = None
+
+    def recover(self, tick: int) -> None:
+        delivery, name = self._delivery, self._drain.name
+        found = delivery.last_tick()
+        refuse_later_ticks(name, delivery.place, found or 0, tick)
+        refuse_new(name, delivery.place, tick, found is not None)
+        delivery.begin()
+        if self._outbox is not None:
+            if (found or 0) < tick and self._outbox.holds(tick):
+                self._apply(tick)
+                self.publish(tick)
+            self._outbox.clear()
+
+    def prepare(self, tick: int, rows: Rows) -> None:
+        if not rows:
+            return
+        if self._key is not None:
+            rows = by_key(self._drain.name, self._drain.schema, self._key, rows)
+        if self._outbox is not None:
+            self._outbox.keep(tick, rows)
+            self._apply(tick)
+        else:
+            self._delivery.apply(tick, lambda: iter([rows]))
+            self._ready = tick
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        """As `prepare`, with parts that tasks have staged."""
+        assert self._outbox is not None, "tasks stage in an outbox"
+        self._outbox.assemble(tick, names)
+        self._apply(tick)
+
+    def _apply(self, tick: int) -> None:
+        outbox = self._outbox
+        assert outbox is not None
+        self._delivery.apply(tick, lambda: outbox.batches(tick))
+        self._ready = tick
+
+    def publish(self, tick: int) -> None:
+        if self._ready == tick:
+            self._delivery.finish(tick)
+            self._ready = None
+            if self._outbox is not None:
+                self._outbox.drop(tick)
+
+    def close(self) -> None:
+        self._delivery.close()
+
+
+# --- in tasks ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What a task on Spark knows of such a sink: the folder of its outbox."""
+
+    folder: str
+    key: tuple[str, ...] | None
+
+    def stage(self, sink: str, tick: int, name: str, rows: Rows, schema: Schema) -> str:
+        """Write a part of a tick; with a key, all rows of a key are in one task. The name to `assemble`."""
+        if self.key is not None:
+            rows = by_key(sink, schema, self.key, rows)
+        return changelog.stage_part(self.folder, tick, name, rows, schema)

@@ -1,0 +1,127 @@
+"""Where a PostgreSQL server is, from a URL; its password is shown nowhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from penstock.errors import BadInput, BadUri, UnwritableSink
+
+Tls: TypeAlias = Literal["disable", "prefer", "require", "verify-full"]
+_SECRET = re.compile(r"(//[^/@:?#\s]*):[^/?#\s]*@")
+
+
+def without_password(text: str) -> str:
+    """A text with a URL in it, with *** for the URL's password."""
+    hidden = _SECRET.sub(r"\1:***@", text)
+    return re.sub(r"([?&]password=)[^&\s'\"]*", r"\1***", hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A database. socket: the folder of the server's Unix socket, instead of host and port."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str | None = field(default=None, repr=False)
+    tls: Tls = "prefer"
+    socket: str | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"postgresql://{self.user}@{self.socket or f'{host}:{self.port}'}/{self.database}"
+
+    @classmethod
+    def of(cls, url: str) -> Server:
+        """The server of `postgresql://user:password@host:port/database?sslmode=...&host=/socket/folder`.
+
+        What is left out comes from PGHOST, PGPORT, PGDATABASE, PGUSER and PGPASSWORD. Raises `BadUri`.
+        """
+        shown = without_password(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+            options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        except ValueError:
+            raise BadUri(f"{shown!r} is no URL of a PostgreSQL server", fix=_FORM, uri=shown) from None
+        if parts.scheme not in ("postgres", "postgresql") or "\0" in url:
+            raise BadUri(f"{shown!r} is no URL of a PostgreSQL server", fix=_FORM, uri=shown)
+        given = os.environ.get
+        host = options.pop("host", None) or unquote(parts.hostname or "") or given("PGHOST") or "localhost"
+        tls: Any = options.pop("sslmode", "prefer")
+        if options or tls not in get_args(Tls):
+            wrong = f"the option {next(iter(options))!r}" if options else f"sslmode {tls!r}"
+            raise BadUri(
+                f"{shown!r} has {wrong}, which is none",
+                fix=f"there are host (a socket's folder) and sslmode: {', '.join(get_args(Tls))}",
+                uri=shown,
+            )
+        user = unquote(parts.username or "") or given("PGUSER") or given("USER") or "postgres"
+        password = given("PGPASSWORD") if parts.password is None else unquote(parts.password)
+        database = unquote(parts.path.lstrip("/")) or given("PGDATABASE") or user
+        number = port or int(given("PGPORT") or 5432)
+        socket = f"{host}/.s.PGSQL.{number}" if host.startswith("/") else None
+        return cls("localhost" if socket else host, number, database, user, password, tls, socket)
+
+
+_FORM = "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password better in PGPASSWORD"
+
+
+def connect(server: Server, sink: str) -> Any:
+    """A connection of pg8000. Raises `BadInput` where it is not installed, `UnwritableSink` for no server."""
+    try:
+        from pg8000.exceptions import DatabaseError, InterfaceError
+        from pg8000.native import Connection
+    except ImportError as error:
+        raise BadInput(
+            f"sink {sink!r} needs pg8000, which cannot be imported",
+            why=str(error),
+            fix="pip install 'penstock[postgres]'",
+        ) from error
+    try:
+        return Connection(
+            server.user,
+            host=server.host,
+            port=server.port,
+            database=server.database,
+            password=server.password,
+            unix_sock=server.socket,
+            ssl_context=False if server.socket else _ssl_context(server.tls),
+            timeout=None,
+            application_name="penstock",
+        )
+    except (InterfaceError, DatabaseError, OSError) as error:
+        raise UnwritableSink(
+            f"sink {sink!r} cannot connect to {server}",
+            why=without_password(reason(error)),
+            fix="start the server, or correct the URL",
+            sink=sink,
+        ) from None  # the frames below hold the password
+
+
+def _ssl_context(tls: Tls) -> Any:
+    import ssl
+
+    return {"disable": lambda: False, "prefer": lambda: None, "require": lambda: True}.get(
+        tls, ssl.create_default_context
+    )()
+
+
+def reason(error: BaseException) -> str:
+    """What a server said, or why it could not be asked, in a line or two."""
+    told = error.args[0] if error.args else None
+    if isinstance(told, dict):
+        parts: dict[str, str] = told  # pyright: ignore[reportUnknownVariableType]
+        detail = f"\n{parts['D']}" if parts.get("D") else ""
+        return f"{parts.get('M', 'no message')} (SQLSTATE {parts.get('C', '?')}){detail}"
+    return str(error) or type(error).__name__
+
+
+def sqlstate(error: BaseException) -> str | None:
+    told = error.args[0] if error.args else None
+    return told.get("C") if isinstance(told, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
