@@ -1,4 +1,4 @@
-"""Order, ticks and event time in shards: the same answers as in one process, under any cut and any way. No Spark."""
+"""Order, ticks and event time in shards: answers as in one process, under any cut and any way. No Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event time and order on Spark: files in the order of their names, ends of sources, windows left open for a later run."""
+"""Event time and order on Spark: files in order, ends of sources, windows left open for a later run."""
 
 from __future__ import annotations
 
