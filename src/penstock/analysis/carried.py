@@ -76,7 +76,7 @@ def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int
     taken_over = {node["state"] for node in described}
     lost = [node for node in old if node["state"] and node["inputs"]]
     if lost and not missing and not any(node["state"] in taken_over for node in lost):
-        missing = [f"state    of the {label_of(node)} would be used by nobody" for node in lost]
+        missing = [f"state    {label_of(node)}: it would be used by nobody" for node in lost]
     return Carried(described, then, tuple(missing))
 
 
@@ -147,7 +147,7 @@ def _sources(description: Sequence[Description], at: int) -> Iterator[str]:
 
 def _missed(node: Description, before: Description | None, sources: Sequence[str], tick: int) -> str:
     read = " and ".join(sorted(map(repr, sources)))
-    what = f"state    {label_of(node)}"
+    what = f"state    {label_of(node)}: its {' and '.join(slot for slot, _ in node['keeps'])}"
     if before is not None and before["keeps"]:
-        return f"{what} is kept in another form than before"
+        return f"{what} would be kept in another form than before"
     return f"{what} would lack what tick{f's 1 to {tick}' if tick > 1 else ' 1'} read of {read}"

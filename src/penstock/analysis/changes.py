@@ -116,4 +116,4 @@ def label_of(node: Description) -> str:
     """How a node is called where it changed: by kind, name and place, as far as it has them."""
     text = f"{node['kind']} {node['name']!r}" if node["name"] else f"{node['kind']} ({node['text']})"
     label = text if node["name"] or node["text"] else node["kind"]
-    return f"{label}, {node['place']}," if node.get("place") else label
+    return f"{label} at {node['place']}" if node.get("place") else label

@@ -1,0 +1,253 @@
+"""A checkpoint goes on with a flow that was changed, exactly where its state is still that of the flow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock import Change, Flow, col
+from penstock.errors import FlowChanged
+from penstock.io import Changelog, TableFiles
+
+
+class Bid(NamedTuple):
+    item: str
+    price: int
+
+
+class Item(NamedTuple):
+    item: str
+    owner: str
+
+
+BIDS = [Bid("ab"[n % 2], n) for n in range(1, 9)]
+ITEMS = [Item("a", "ann"), Item("b", "bob")]
+
+Build = Callable[[Flow], None]
+
+
+def flow_of(build: Build) -> Flow:
+    flow = Flow("bids")
+    build(flow)
+    return flow
+
+
+def best(flow: Flow, *, at_least: int = 0, name: str | None = None) -> Any:
+    bids = flow.source("bids", Bid).filter(col.price > at_least, name=name)
+    return bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count())
+
+
+def base(flow: Flow) -> None:
+    flow.sink("best", best(flow))
+
+
+def run(build: Build, folder: Path, rows: list[Bid], **more: Any) -> dict[str, Counter[Any]]:
+    """Run to the end of `rows`; the sums of the changes of this run, per sink."""
+    flow = flow_of(build)
+    sinks: dict[str, list[Change[Any]]] = {name: [] for name in flow.graph().sinks}
+    sources = {"bids": rows, "items": ITEMS} | more
+    used = {name: sources[name] for name in flow.graph().sources}
+    ps.run(flow, used, sinks, checkpoint=folder, tick_rows=2)
+    sums: dict[str, Counter[Any]] = {}
+    for name, changes in sinks.items():
+        total: Counter[Any] = Counter()
+        for row, weight in changes:
+            total[tuple(row)] += weight
+        sums[name] = Counter({row: n for row, n in total.items() if n})
+    return sums
+
+
+def goes_on(before: Build, after: Build, folder: Path, sink: str = "best") -> None:
+    """The changes of both runs together are those of one run of `after`."""
+    first = run(before, folder / "c", BIDS[:5])
+    second = run(after, folder / "c", BIDS)
+    whole = run(after, folder / "whole", BIDS)
+    total = Counter(first["best"])
+    total.update(second[sink])
+    assert {row: n for row, n in total.items() if n} == whole[sink]
+
+
+def with_another_sink(flow: Flow) -> None:
+    found = best(flow)
+    flow.sink("best", found)
+    flow.sink("high", found.filter(col.best > 3).select(col.item))
+
+
+def with_a_branch_before(flow: Flow) -> None:
+    flow.sink("prices", flow.source("items", Item).select(col.owner))
+    flow.sink("best", best(flow))
+
+
+def renamed(flow: Flow) -> None:
+    flow.sink("the best", best(flow, name="all"))
+
+
+def with_a_new_source_and_its_state(flow: Flow) -> None:
+    flow.sink("owners", flow.source("items", Item).group_by(col.owner).agg(number=ps.count()))
+    flow.sink("best", best(flow))
+
+
+@pytest.mark.parametrize(
+    ("after", "sink"),
+    [
+        (with_another_sink, "best"),
+        (with_a_branch_before, "best"),
+        (with_a_new_source_and_its_state, "best"),
+        (renamed, "the best"),
+    ],
+)
+def test_a_change_beside_the_state_goes_on_with_it(tmp_path: Path, after: Build, sink: str) -> None:
+    goes_on(base, after, tmp_path, sink)
+
+
+def two_sums(flow: Flow) -> None:
+    bids = flow.source("bids", Bid)
+    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
+    flow.sink("sum", bids.group_by(col.item).agg(sum=ps.sum(col.price)))
+
+
+def two_sums_turned_round(flow: Flow) -> None:
+    bids = flow.source("bids", Bid)
+    flow.sink("sum", bids.group_by(col.item).agg(sum=ps.sum(col.price)))
+    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
+
+
+def only_best(flow: Flow) -> None:
+    bids = flow.source("bids", Bid)
+    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
+
+
+@pytest.mark.parametrize("after", [two_sums_turned_round, only_best])
+def test_definitions_in_another_order_and_fewer_of_them_go_on(tmp_path: Path, after: Build) -> None:
+    goes_on(two_sums, after, tmp_path)
+
+
+def test_state_that_was_removed_does_not_come_back(tmp_path: Path) -> None:
+    run(two_sums, tmp_path, BIDS[:3])
+    run(only_best, tmp_path, BIDS[:6])
+    with pytest.raises(
+        FlowChanged, match=r"aggregate.*: its groups would lack what ticks 1 to \d read of 'bids'"
+    ):
+        run(two_sums, tmp_path, BIDS)
+
+
+def test_a_source_that_comes_back_is_read_from_its_beginning(tmp_path: Path) -> None:
+    def twice(flow: Flow) -> None:
+        with_a_branch_before(flow)
+
+    run(twice, tmp_path / "c", BIDS[:3])
+    run(base, tmp_path / "c", BIDS[:6])
+    again = run(twice, tmp_path / "c", BIDS)
+    assert again["prices"] == Counter({("ann",): 1, ("bob",): 1})
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_two_operators_that_do_the_same_keep_each_its_own_state(tmp_path: Path, number: int) -> None:
+    def build(flow: Flow) -> None:
+        bids = flow.source("bids", Bid)
+        for at in range(number):
+            flow.sink(f"{at}", bids.group_by(col.item).agg(best=ps.max(col.price)))
+
+    run(build, tmp_path, BIDS[:3])
+    assert run(build, tmp_path, BIDS)["0"] == Counter({("a", 8): 1, ("b", 7): 1, ("a", 2): -1, ("b", 3): -1})
+
+
+# -- refused ----------------------------------------------------------------------------------------
+
+
+def refused(before: Build, after: Build, folder: Path) -> str:
+    run(before, folder, BIDS[:5])
+    with pytest.raises(FlowChanged) as caught:
+        run(after, folder, BIDS)
+    # Nothing is spoilt by it.
+    run(before, folder, BIDS)
+    return str(caught.value)
+
+
+def test_an_edited_operator_before_state_is_told_with_place_old_and_new(tmp_path: Path) -> None:
+    def stricter(flow: Flow) -> None:
+        flow.sink("best", best(flow, at_least=2))
+
+    text = refused(base, stricter, tmp_path)
+    assert "changed  filter (price > 2) at test_changed_flows.py:" in text
+    assert ": was price > 0, is price > 2" in text
+    assert "state    aggregate (by (item): best=max(price), number=count()) at test_changed_flows.py:" in text
+    assert ": its groups would lack what ticks 1 to 3 read of 'bids'" in text
+
+
+def test_an_edited_operator_with_state_is_told(tmp_path: Path) -> None:
+    def other(flow: Flow) -> None:
+        flow.sink("best", flow.source("bids", Bid).group_by(col.item).agg(least=ps.min(col.price)))
+
+    text = refused(only_best, other, tmp_path)
+    assert "was by (item): best=max(price), number=count(), is by (item): least=min(price)" in text
+
+
+def test_new_state_over_a_source_that_was_read_is_refused(tmp_path: Path) -> None:
+    text = refused(only_best, two_sums, tmp_path)
+    assert "added    aggregate (by (item): sum=sum(price))" in text
+    assert "would lack what ticks 1 to 3 read of 'bids'" in text
+
+
+def test_a_join_of_an_old_source_and_a_new_one_is_refused(tmp_path: Path) -> None:
+    def joined(flow: Flow) -> None:
+        bids = flow.source("bids", Bid)
+        flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
+        flow.sink("owned", bids.join(flow.source("items", Item), on="item"))
+
+    assert "state    join" in refused(only_best, joined, tmp_path)
+
+
+def test_a_flow_that_has_no_use_for_the_state_is_refused(tmp_path: Path) -> None:
+    def prices(flow: Flow) -> None:
+        flow.sink("best", flow.source("bids", Bid).select(col.price))
+
+    assert "would be used by nobody" in refused(base, prices, tmp_path)
+
+
+def test_an_operator_that_was_read_by_nobody_has_no_state_to_go_on_with(tmp_path: Path) -> None:
+    def unread(flow: Flow) -> None:
+        bids = flow.source("bids", Bid)
+        bids.group_by(col.item).agg(sum=ps.sum(col.price))
+        flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
+
+    assert "would lack" in refused(unread, two_sums, tmp_path)
+
+
+# -- sinks ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [Changelog, TableFiles])
+def test_a_sink_that_was_left_out_for_a_while_is_refused(tmp_path: Path, target: Any) -> None:
+    sink = {"best": target(tmp_path / "out")}
+    for rows, sinks in ((BIDS[:3], sink), (BIDS[:5], None)):
+        ps.run(flow_of(base), {"bids": rows}, sinks, checkpoint=tmp_path / "c")
+    with pytest.raises(FlowChanged, match="'best' has missed 2 ticks"):
+        ps.run(flow_of(base), {"bids": BIDS}, sink, checkpoint=tmp_path / "c")
+
+
+def test_a_sink_may_be_renamed_where_its_place_stays(tmp_path: Path) -> None:
+    ps.run(
+        flow_of(base), {"bids": BIDS[:3]}, {"best": TableFiles(tmp_path / "out")}, checkpoint=tmp_path / "c"
+    )
+    ps.run(
+        flow_of(renamed), {"bids": BIDS}, {"the best": TableFiles(tmp_path / "out")},
+        checkpoint=tmp_path / "c",
+    )  # fmt: skip
+
+
+def test_a_sink_that_holds_what_was_not_filtered_is_not_gone_on_with(tmp_path: Path) -> None:
+    def filtered(flow: Flow) -> None:
+        flow.sink("best", best(flow).filter(col.best > 3))
+
+    sink = {"best": TableFiles(tmp_path / "out")}
+    ps.run(flow_of(base), {"bids": BIDS[:3]}, sink, checkpoint=tmp_path / "c")
+    with pytest.raises(FlowChanged, match="'best' reads something else than it has so far"):
+        ps.run(flow_of(filtered), {"bids": BIDS}, sink, checkpoint=tmp_path / "c")
+    # A list holds nothing, so nothing in it can be wrong.
+    ps.run(flow_of(filtered), {"bids": BIDS}, {"best": []}, checkpoint=tmp_path / "c")
