@@ -89,7 +89,7 @@ def penstock_ticks(spark: SparkSession, folder: Path, checkpoint: Path) -> tuple
         ways.append(str(progress.way))
 
     ps.spark.run(
-        q4(),
+        q4.flow(),
         spark,
         sources={name: io.JsonFiles(folder / name, files_per_tick=1) for name in SOURCES},
         sinks={"q4": io.Changelog(folder / "averages")},
