@@ -52,7 +52,7 @@ def batch_bags(spark: SparkSession, flow: Flow, inputs: Mapping[str, list[Change
         assert isinstance(operator, Source)
         frames[name] = frame_of(spark, operator.schema, inputs.get(name, []), weighted=not operator.append)
     with told_errors():
-        sinks = lower_flow(graph, frames)
+        sinks = lower_flow(graph, frames).sinks
         return {n: bag_of_frame(frame, graph.nodes[graph.sinks[n]].schema) for n, frame in sinks.items()}
 
 

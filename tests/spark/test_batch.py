@@ -355,7 +355,7 @@ def test_a_frame_is_checked_against_the_row_type(spark: SparkSession) -> None:
         lower_flow(graph, {"edges": spark.createDataFrame([("x",)], "a string")})
     more = spark.createDataFrame([(1, "y", "x")], "c int, b string, a string")
     schema = graph.nodes[0].schema
-    assert bag_of_frame(lower_flow(graph, {"edges": more})["out"], schema) == {("x", "y"): 1}
+    assert bag_of_frame(lower_flow(graph, {"edges": more}).sinks["out"], schema) == {("x", "y"): 1}
 
 
 def test_a_null_where_the_row_type_has_none_is_a_bad_row(spark: SparkSession) -> None:
@@ -363,7 +363,7 @@ def test_a_null_where_the_row_type_has_none_is_a_bad_row(spark: SparkSession) ->
     flow.sink("out", flow.source("edges", Edge))
     frame = spark.createDataFrame([("x", None)], "a string, b string")
     with pytest.raises(BadRow, match="column 'b' of its DataFrame is null"), told_errors():
-        lower_flow(flow.graph(), {"edges": frame})["out"].toArrow()
+        lower_flow(flow.graph(), {"edges": frame}).sinks["out"].toArrow()
 
 
 def test_the_plan_of_expressions_is_native(spark: SparkSession) -> None:
@@ -377,7 +377,7 @@ def test_the_plan_of_expressions_is_native(spark: SparkSession) -> None:
         n: frame_of(spark, items.schema, once(r), weighted=False)
         for n, r in [("items", ITEMS), ("others", OTHERS)]
     }
-    plan = lower_flow(flow.graph(), frames)["out"]._jdf.queryExecution().executedPlan().toString()
+    plan = lower_flow(flow.graph(), frames).sinks["out"]._jdf.queryExecution().executedPlan().toString()
     assert "SortMergeJoin" in plan or "HashJoin" in plan
     assert "Python" not in plan
     assert "MapInArrow" not in plan

@@ -6,16 +6,16 @@ made one at its border (`batch_sources`): the weights of equal rows are summed,
 and each row comes as often as its sum says. So every operator after it is
 plain relational algebra, and Catalyst sees the whole plan.
 
-Expressions are native columns. What is opaque (callables) and what goes round
-(loops) runs in the in-process engine, inside tasks (`batch_engine`).
+Expressions are native columns. What has no native form runs on the in-process engine,
+inside tasks: loops (`batch_engine`) and islands (`batch_plan`, `batch_islands`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.analysis import analyse
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
@@ -25,8 +25,10 @@ from penstock.flow.operators.union import Union
 from penstock.graph.order import components, is_cyclic, successors
 from penstock.spark import batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources
 from penstock.spark.batch_engine import run_loop
+from penstock.spark.batch_islands import run_island
 from penstock.spark.batch_operators import Site, lower
-from penstock.spark.refusals import check_runs_on_spark
+from penstock.spark.batch_plan import BatchPlan, Island, Loop, Native, plan_batch
+from penstock.spark.batch_refusals import check_runs_as_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,13 +39,19 @@ THEMES = (batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources)
 """The modules that say how each operator is lowered: they register with `lower`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bags:
+    """sinks: by name the rows that each holds. swallowed: what must be computed although no sink reads it."""
+
+    sinks: dict[str, DataFrame]
+    swallowed: tuple[DataFrame, ...]
+
+
 Share = Callable[["DataFrame"], "DataFrame"]
 
 
-def lower_flow(
-    graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share = lambda frame: frame
-) -> dict[str, DataFrame]:
-    """The rows of every sink, as DataFrames that are computed when they are read.
+def lower_flow(graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share = lambda frame: frame) -> Bags:
+    """The whole flow as DataFrames that are computed when they are read.
 
     frames: per source its rows, columns by name and of the types declared; further columns
             are left out. For a table source a column `weight`, a long, says how often a row
@@ -56,21 +64,37 @@ def lower_flow(
     `WrongType` where a frame is missing or does not fit. What rows raise, reading raises; under
     `penstock.spark.batch_errors.told_errors()` as errors of ours.
     """
-    analyse(graph)
-    check_runs_on_spark(graph)
-    after = successors(len(graph.nodes), ((e.source, e.target) for e in graph.edges()))
+    check_runs_as_batch(graph)
+    return lower_plan(plan_batch(graph), frames, share)
+
+
+def lower_plan(plan: BatchPlan, frames: Mapping[str, DataFrame], share: Share) -> Bags:
+    """`lower_flow` of a flow that is divided already.
+
+    frames: those of the sources whose order the plan reads may have the columns of
+            `penstock.spark.batch_ordinals`; else Spark's order is taken.
+    """
+    graph = plan.graph
+    after = successors(len(graph.nodes), ((i, n) for n, r in plan.reads.items() for i in r if i is not None))
     forks = costly_forks(graph, after)
     made: dict[int, DataFrame] = {}
-    for group in reversed(components(after)):
-        if is_cyclic(group, after):
-            made.update(run_loop(graph, group, made, share))
-            continue
-        node = graph.nodes[group[0]]
-        inputs = tuple(made[i] for i in node.inputs)
-        schemas = tuple(graph.nodes[i].schema for i in node.inputs)
-        frame = lower(node.operator, Site(node, inputs, schemas, frames))
-        made[node.id] = share(frame) if node.id in forks else frame
-    return {name: made[node] for name, node in graph.sinks.items()}
+    for unit in plan.units:
+        match unit:
+            case Native(n):
+                node, read = graph.nodes[n], [i for i in plan.reads[n] if i is not None]
+                inputs, schemas = tuple(made[i] for i in read), tuple(graph.nodes[i].schema for i in read)
+                frame = lower(node.operator, Site(node, inputs, schemas, frames))
+                made[n] = share(frame) if n in forks else frame
+            case Loop(nodes):
+                made |= run_loop(graph, nodes, made, share)
+            case Island():
+                answers = run_island(plan, unit, made, frames, share)
+                alone = len(answers) == 1
+                made |= {n: share(a) if alone and n in forks else a for n, a in answers.items()}
+    swallowed = (
+        made[i] for n in plan.reads if graph.nodes[n].operator.ends_streams for i in graph.nodes[n].inputs
+    )
+    return Bags({name: made[n] for name, n in graph.sinks.items()}, tuple(swallowed))
 
 
 _CHEAP = (DeferTick, Filter, Select, Sink, Source, Union)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import NotOnSpark
 from penstock.expr.types import Schema
 from penstock.flow.operators.join import How, Join
+from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.spark.batch_operators import Site, lower, named, renamed
 from penstock.spark.columns import to_column
 
@@ -40,6 +41,12 @@ def _(operator: Join, site: Site) -> DataFrame:
         joined = left.crossJoin(right)
     kept = [*names[:width], *(names[width + at] for at in operator.kept_right)]
     return renamed(joined.select(*(named(name) for name in kept)), site.node.schema.names)
+
+
+@lower.register(JoinOnTime)
+def _(operator: JoinOnTime, site: Site) -> DataFrame:
+    # Time tells it what to forget, and a batch forgets nothing.
+    return lower(operator.join, site)
 
 
 def _and(one: Column, other: Column) -> Column:

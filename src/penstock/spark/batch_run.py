@@ -29,10 +29,13 @@ from penstock.flow.operators.source import Source
 from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from penstock.io.source import WEIGHT, BadRecord
 from penstock.io.table_files import TableFiles
-from penstock.spark.batch import lower_flow
+from penstock.spark.batch import lower_plan
 from penstock.spark.batch_errors import Task, told, told_errors
 from penstock.spark.batch_operators import named
-from penstock.spark.drain import is_written_by_tasks, write_changes
+from penstock.spark.batch_ordinals import ORDINAL
+from penstock.spark.batch_plan import plan_batch
+from penstock.spark.batch_refusals import check_runs_as_batch
+from penstock.spark.drain import bucket_route, task_target, write_changes
 from penstock.spark.intake import Taken, read_inputs
 from penstock.spark.messages import SCHEMA, results_of, to_batches
 from penstock.spark.outcome import gathered
@@ -75,15 +78,20 @@ def run_batch(
     with ExitStack() as closing, told_errors():
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="penstock-batch-")))
         run = _Run(flow, spark, folder, closing)
-        read = {name: run.read(name, source) for name, source in sources.items()}
+        check_runs_as_batch(flow.graph())
+        plan = plan_batch(flow.graph())
+        in_order = {name for name, node in flow.graph().sources.items() if node in plan.order.read}
+        read = {name: run.read(name, source, name in in_order) for name, source in sources.items()}
         outlets = open_outlets(flow.graph(), sinks, folder, 0, False, closing)
         letters = {n: d for n, s in sources.items() if (d := dead_letters_of(n, s, False)) is not None}
         for name, dead_letters in letters.items():
             closing.callback(dead_letters.close)
             dead_letters.recover(0)
             dead_letters.prepare(_TICK, read[name].bad)
-        bags = lower_flow(flow.graph(), {name: r.frame for name, r in read.items()}, run.kept)
-        changes = sum(run.write(outlet, as_sink(sinks[name]), bags[name]) for name, outlet in outlets.items())
+        bags = lower_plan(plan, {name: r.frame for name, r in read.items()}, run.kept)
+        changes = sum(run.write(o, as_sink(sinks[name]), bags.sinks[name]) for name, o in outlets.items())
+        for bag in bags.swallowed:
+            bag.write.format("noop").mode("overwrite").save()
         for ready in (*outlets.values(), *letters.values()):
             ready.publish(_TICK)
     rows, bad = sum(r.rows for r in read.values()), sum(len(r.bad) for r in read.values())
@@ -108,7 +116,8 @@ class _Run:
         self._closing.callback(persisted.unpersist)
         return persisted
 
-    def read(self, name: str, source: Any) -> Read:
+    def read(self, name: str, source: Any, in_order: bool) -> Read:
+        """A source, with ordinals where the order of its rows is read."""
         operator = cast("Source", self._graph.nodes[self._graph.sources[name]].operator)
         if isinstance(source, Frame):
             if source.frame.isStreaming:
@@ -128,7 +137,8 @@ class _Run:
         found = self.kept(opened.frame.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
         bad = found.filter(named("bad").isNotNull()).select("bad").toArrow().column("bad").to_pylist()
         rows = found.filter(named("bad").isNull())
-        frame = rows.select(*(named("row").getField(n).alias(n) for n in schema.names))
+        ordinal = [named(name) for name in ORDINAL] if in_order else []
+        frame = rows.select(*(named("row").getField(n).alias(n) for n in schema.names), *ordinal)
         return Read(frame, rows.count(), tuple(pickle.loads(b) for b in bad))
 
     def write(self, outlet: Outlet, target: object, bag: DataFrame) -> int:
@@ -136,10 +146,14 @@ class _Run:
         schema = self._graph.nodes[self._graph.sinks[outlet.name]].schema
         names = schema.names
         changes = bag.groupBy(*(named(n) for n in names)).agg(f.count(f.lit(1)).alias(WEIGHT))
+        if not names:  # of a group of everything there is a count, also where there is nothing
+            changes = changes.filter(named(WEIGHT) > 0)
         if isinstance(target, TableFiles):
             # Each bucket of a table is one file: one task makes all of them.
             changes = changes.repartition(1)
-        output = Output(outlet.name, schema, target if is_written_by_tasks(target) else None)
+        elif (route := bucket_route(target)) is not None and route.columns:
+            changes = changes.repartition(*(named(name) for name in route.columns))
+        output = Output(outlet.name, schema, task_target(target, outlet.name, self._folder))
         outcome = gathered(results_of(changes.mapInArrow(_writing(output), SCHEMA).toArrow()))
         outlet.prepare(_TICK, outcome.files.get(outlet.name, []), outcome.rows.get(outlet.name, []))
         return outcome.changes.get(outlet.name, 0)
@@ -154,28 +168,37 @@ def _as_read(schema: Schema, append: bool) -> Schema:
 
 
 def _read_type(schema: Schema) -> Any:
-    from pyspark.sql.types import BinaryType, StructField, StructType
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-    return StructType([StructField("row", spark_schema(schema)), StructField("bad", BinaryType())])
+    ordinal = [StructField(name, LongType()) for name in ORDINAL]
+    return StructType([StructField("row", spark_schema(schema)), StructField("bad", BinaryType()), *ordinal])
 
 
 def _reading(source: Input, schema: Schema) -> Task:
     """Paths to rows; what cannot be read comes beside them."""
-    shipped = pickled(source)
+    shipped = pickled((source, schema))
 
     @told
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow
 
-        inputs: tuple[Input, ...] = (pickle.loads(shipped),)
+        source, schema = pickle.loads(shipped)
         kind = pyarrow.struct(list(arrow_schema(schema)))
+        names = ["row", "bad", *ORDINAL]
         taken = Taken()
-        for piece in read_inputs(batches, inputs, taken):
+        for piece in read_inputs(batches, (source,), taken):
+            place = 0
             for batch in rows_to_table(piece.rows, schema).to_batches(max_chunksize=10_000):
                 none = pyarrow.nulls(len(batch), pyarrow.binary())
-                yield pyarrow.RecordBatch.from_arrays([batch.to_struct_array(), none], names=["row", "bad"])
+                parts = pyarrow.array([piece.place] * len(batch), pyarrow.int64())
+                places = pyarrow.array(range(place, place + len(batch)), pyarrow.int64())
+                arrays = [batch.to_struct_array(), none, parts, places]
+                yield pyarrow.RecordBatch.from_arrays(arrays, names=names)
+                place += len(batch)
         bad = pyarrow.array([pickle.dumps(record) for _, record in taken.bad], pyarrow.binary())
-        yield pyarrow.RecordBatch.from_arrays([pyarrow.nulls(len(bad), kind), bad], names=["row", "bad"])
+        none = pyarrow.nulls(len(bad), pyarrow.int64())
+        row = pyarrow.nulls(len(bad), kind)
+        yield pyarrow.RecordBatch.from_arrays([row, bad, none, none], names=names)
 
     return task
 

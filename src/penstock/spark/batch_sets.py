@@ -10,19 +10,24 @@ from pyspark.sql import functions as f
 
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.top_k import TopK
+from penstock.flow.operators.unique import Unique
 from penstock.spark.batch_operators import Site, lower, named, renamed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from penstock.expr.tree import Ordering
+    from penstock.graph.node import Operator
 
 _RANK = "__rank"
 
 
 @lower.register(Distinct)
-def _(operator: Distinct, site: Site) -> DataFrame:
+@lower.register(DistinctOnTime)
+@lower.register(Unique)
+def _(operator: Operator, site: Site) -> DataFrame:
     return site.inputs[0].distinct()
 
 

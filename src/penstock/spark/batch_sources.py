@@ -13,24 +13,38 @@ from penstock.spark.batch_operators import Site, lower, named
 from penstock.spark.types import spark_type
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame
 
     from penstock.expr.types import Field
+    from penstock.graph.node import Node
 
 _COPIES = "__copies"
 
 
 @lower.register(Source)
 def _(operator: Source, site: Site) -> DataFrame:
-    frame = site.frames.get(operator.name)
-    if frame is None:
-        raise BadInput(
-            f"nothing is given for source {operator.name!r}", where=[site.node.place], source=operator.name
-        )
-    columns = [_checked(field, frame, operator) for field in operator.schema.fields]
+    frame = frame_of_source(operator, site.node, site.frames)
+    columns = checked_columns(operator, frame)
     if operator.append or WEIGHT not in frame.columns:
         return frame.select(*columns)
     return _bag(frame.select(*columns, named(WEIGHT).cast("long").alias(_COPIES)), operator)
+
+
+def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The DataFrame that is given for a source. Raises `BadInput` where none is."""
+    frame = frames.get(operator.name)
+    if frame is None:
+        raise BadInput(
+            f"nothing is given for source {operator.name!r}", where=[node.place], source=operator.name
+        )
+    return frame
+
+
+def checked_columns(operator: Source, frame: DataFrame) -> list[Column]:
+    """The columns that a source declares. Raises `WrongType`; a null that must not be is raised by tasks."""
+    return [_checked(field, frame, operator) for field in operator.schema.fields]
 
 
 def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
