@@ -1,4 +1,4 @@
-"""Is this machine fit for Spark: Python, packages, Java, memory, disk, sockets. Of these only `java` is run."""
+"""Is this machine fit for Spark: Python, packages, Java, memory, disk, sockets. Nothing but `java` is run."""
 
 from __future__ import annotations
 
