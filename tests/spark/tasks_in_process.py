@@ -16,9 +16,12 @@ from penstock.spark import task
 from penstock.spark.combining import combined
 from penstock.spark.event_time import Ends
 from penstock.spark.intake import ENDED, Spooled
-from penstock.spark.messages import TO_DRIVER, from_batches, results_of, to_batches
+from penstock.spark.messages import TO_DRIVER, Result, from_batches, results_of, to_batches
 from penstock.spark.outcome import Outcome, gathered
 from penstock.spark.plan import Input, Output, Plan, ShippedPlan, compiled
+from penstock.spark.rounds_files import Sent
+from penstock.spark.rounds_jobs import run_in_jobs
+from penstock.spark.rounds_plan import LoopStages
 from penstock.spark.stages import cut
 from penstock.spark.task import TickOrder
 from penstock.state.chain import Chain
@@ -32,11 +35,15 @@ class InProcessTasks:
 
     way: "one task", or "stages": then the input comes in `parts` partitions, its pieces of rows
          shuffled among them.
+    rounds: loops are cut by key. few: rows of a round that one task runs, where the way is "stages".
     """
 
-    def __init__(self, flow: Flow, shards: int, folder: Path, way: str, parts: int = 2) -> None:
+    def __init__(
+        self, flow: Flow, shards: int, folder: Path, way: str, parts: int = 2, *, rounds: bool = False,
+        few: int = 0,
+    ) -> None:  # fmt: skip
         self.engine = Engine(flow)
-        self.flow, self.folder, self.way, self.parts = flow, folder, way, parts
+        self.flow, self.folder, self.way, self.parts, self.few = flow, folder, way, parts, few
         graph = flow.graph()
         inputs = []
         for name, node in graph.sources.items():
@@ -45,7 +52,7 @@ class InProcessTasks:
             append = self.engine.program.source_append[name]
             inputs.append(Input(name, operator.schema, append, Spooled()))
         outputs = {name: Output(name, graph.nodes[node].schema, None) for name, node in graph.sinks.items()}
-        self.stages = cut(combined(graph), shards)
+        self.stages = cut(combined(graph), shards, rounds=rounds)
         plan = Plan(self.stages, tuple(inputs), outputs, str(folder), False)
         self.shipped = ShippedPlan.of(plan)
         self.plan = compiled(plan)
@@ -75,13 +82,12 @@ class InProcessTasks:
         if self.way == "one task":
             whole = [batch for part in partitions for batch in part]
             return gathered(results_of(_table(list(task.whole_tick(order)(whole)))))
-        messages = [m for part in partitions for m in from_batches(task.scatter(order)(part))]
-        for number in range(1, len(self.stages.stages)):
-            messages = self._shuffled(task.stage(order, number), messages)
-        assert all(m[0] == TO_DRIVER for m in messages)
-        return gathered(results_of(_table(list(to_batches(messages)))))
+        jobs = InProcessJobs(self, partitions)
+        if self.stages.loops:
+            return run_in_jobs(self.stages, order, jobs, str(self.folder / "sent"))
+        return gathered(jobs.enter(order, self.stages.depth - 1))
 
-    def _shuffled(self, run: Any, messages: list[Any]) -> list[Any]:
+    def shuffled(self, run: Any, messages: list[Any]) -> list[Any]:
         out: list[Any] = []
         for shard in range(self.stages.shards):
             here = SimpleNamespace(partitionId=lambda shard=shard: shard)
@@ -114,6 +120,34 @@ class InProcessTasks:
             ]
             for n in range(self.parts)
         ]
+
+
+class InProcessJobs:
+    """The jobs of a tick, one task after the other."""
+
+    def __init__(self, tasks: InProcessTasks, partitions: list[list[pa.RecordBatch]]) -> None:
+        self.tasks, self.partitions = tasks, partitions
+
+    def enter(self, order: TickOrder, last: int) -> list[Result]:
+        messages = [m for part in self.partitions for m in from_batches(task.scatter(order)(part))]
+        return self._through(messages, order, 1, last)
+
+    def go_on(self, order: TickOrder, sent: Sequence[Sent], first: int, last: int) -> list[Result]:
+        return self._through([m.message() for m in sent], order, first, last)
+
+    def small_rounds(
+        self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
+    ) -> list[Result] | None:
+        if sum(m.rows for m in sent) > self.tasks.few:
+            return None
+        batches = to_batches(m.message() for m in sent)
+        return results_of(_table(list(task.rounds(order, loop, self.tasks.few, before)(batches))))
+
+    def _through(self, messages: list[Any], order: TickOrder, first: int, last: int) -> list[Result]:
+        for number in range(first, last + 1):
+            messages = self.tasks.shuffled(task.stage(order, number), messages)
+        assert all(m[0] == TO_DRIVER for m in messages)
+        return results_of(_table(list(to_batches(messages))))
 
 
 def _table(batches: list[pa.RecordBatch]) -> pa.Table:

@@ -6,7 +6,8 @@ Cells are numbered stage x shards + shard; that is how a commit knows them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -52,25 +53,44 @@ def run_stateless(of: CompiledStage, inputs: Mapping[str, Rows], send: Send) -> 
 
 
 def run_cell(
-    plan: Compiled, stage: int, shard: int, inputs: Mapping[str, Rows], chain: Chain, tick: int, attempt: str,
-    send: Send,
+    plan: Compiled, stage: int, shard: int, inputs: Mapping[str, Rows], chain: Chain, tick: int, version: int,
+    attempt: str, send: Send,
 ) -> CellOutcome:  # fmt: skip
-    """Run a stage on a shard for one tick, from the state of `chain`."""
+    """Run a stage on a shard for one tick, from the state of `chain`. version: of what it makes."""
     of = plan.stages[stage]
     if not of.slots:
         return CellOutcome(chain, False, False, run_stateless(of, inputs, send))
-    number = cell_number(stage, shard, plan.plan.stages.shards)
-    thaws = {of.slots[slot.name]: slot.thaw for slot in of.program.slots}
-    with ShardState(plan.folder, work_folder(plan.folder), number, chain, thaws) as state:
-        machine = Machine(
-            of.program, {local: state.slots[name] for local, name in of.slots.items()}, at_home=shard == 0
-        )
-        machine.moment.tick = tick - 1
-        sinks = _pass_on(of, machine.tick(inputs), send)
-        clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in of.clocks)
+    with closing(OpenCell(plan, stage, shard, chain, tick)) as cell:
+        sinks = cell.run(inputs, send)
+        return replace(cell.finish(version, attempt), sinks=sinks)
+
+
+class OpenCell:
+    """A cell with state at work: it runs, once or several times, and is then finished."""
+
+    def __init__(self, plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> None:
+        self._of = of = plan.stages[stage]
+        number = cell_number(stage, shard, plan.plan.stages.shards)
+        thaws = {of.slots[slot.name]: slot.thaw for slot in of.program.slots}
+        self._state = ShardState(plan.folder, work_folder(plan.folder), number, chain, thaws)
+        slots = {local: self._state.slots[name] for local, name in of.slots.items()}
+        self._machine = Machine(of.program, slots, at_home=shard == 0)
+        self._machine.moment.tick = tick - 1
+
+    def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+        """Run the stage on some rows; what its sinks get, with weights."""
+        return _pass_on(self._of, self._machine.tick(inputs), send)
+
+    def finish(self, version: int, attempt: str) -> CellOutcome:
+        """Write what changed."""
+        state, machine = self._state, self._machine
+        clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting
-        chain = state.finish(tick, attempt)
-        return CellOutcome(chain, pending, waiting, sinks, tuple(state.written), clocks)
+        chain = state.finish(version, attempt)
+        return CellOutcome(chain, pending, waiting, {}, tuple(state.written), clocks)
+
+    def close(self) -> None:
+        self._state.close()
 
 
 def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:

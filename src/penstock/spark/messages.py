@@ -20,7 +20,7 @@ from penstock.state.codec import decode, value_encoder
 
 SCHEMA = "stage int, shard int, port int, place bigint, body binary"
 TO_DRIVER = -1
-_ARROW = pa.schema(
+ARROW = pa.schema(
     [
         ("stage", pa.int32()),
         ("shard", pa.int32()),
@@ -90,5 +90,5 @@ def results_of(table: pa.Table) -> list[Result]:
 
 def _batch(messages: list[Message]) -> pa.RecordBatch:
     columns = zip(*messages, strict=True)
-    arrays = [pa.array(list(c), type=f.type) for c, f in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    arrays = [pa.array(list(c), type=f.type) for c, f in zip(columns, ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW)

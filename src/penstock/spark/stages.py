@@ -5,15 +5,16 @@ what crosses a cut leaves one stage by a sink and enters a later one by a
 source, both called after the *exchange*. Stage 0 runs wherever rows come in and
 keeps no state; stages from 1 on run on the shards. Operators are put into the
 earliest stage in which their rows can be together, so consecutive ones share a
-stage wherever the spread of their rows allows it (`levels`). All of a loop runs on one shard.
+stage wherever the spread of their rows allows it (`levels`). All of a loop runs on one shard,
+unless it is cut by key, too (`rounds_levels`).
 
 Pure data; nothing here needs Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
@@ -23,6 +24,8 @@ from penstock.graph.node import FlowGraph, Node
 from penstock.spark.levels import Levels
 from penstock.spark.placement import ByBucket, Route
 from penstock.spark.refusals import check_runs_on_spark
+from penstock.spark.rounds_levels import RoundsLevels
+from penstock.spark.rounds_plan import LoopStages, Span, loop_stages
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
@@ -67,27 +70,46 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """The stages in order, stage 0 first."""
+    """The stages in order, stage 0 first. loops: those that are cut by key and run in rounds."""
 
     stages: tuple[Stage, ...]
     shards: int
     exchanges: tuple[Exchange, ...] = ()
+    loops: tuple[LoopStages, ...] = ()
 
     @property
     def depth(self) -> int:
         return len(self.stages)
 
+    def spans(self) -> Iterator[Span]:
+        """All stages behind stage 0, in order: those of each loop, and what lies between."""
+        at = 1
+        for loop in self.loops:
+            if at < loop.first:
+                yield Span(at, loop.first - 1, None)
+            yield Span(loop.first, loop.last, loop)
+            at = loop.last + 1
+        if at < len(self.stages):
+            yield Span(at, len(self.stages) - 1, None)
 
-def cut(graph: FlowGraph, shards: int, tables: Mapping[str, ByBucket] | None = None) -> StagePlan:
+
+def cut(
+    graph: FlowGraph, shards: int, tables: Mapping[str, ByBucket] | None = None, *, rounds: bool = False
+) -> StagePlan:
     """Cut a flow into stages for `shards` shards.
 
     tables: per sink that keeps a table in buckets, how its rows get to the owner of their bucket.
+    rounds: whether loops are cut by key where they can be; else each runs on one shard.
 
     Raises what the analysis of the flow raises, and `NotOnSpark` for what does not run there.
     """
     check_runs_on_spark(graph)
     facts = analyse(graph).facts
-    return _Cutter(graph, shards, facts, Levels(graph, shards, tables or {}, facts)).plan()
+    if not rounds:
+        return _Cutter(graph, shards, facts, Levels(graph, shards, tables or {}, facts)).plan()
+    levels = RoundsLevels(graph, shards, tables or {}, facts)
+    plan = _Cutter(graph, shards, facts, levels).plan()
+    return replace(plan, loops=loop_stages(graph, levels, plan.exchanges))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,18 @@ from penstock.errors import PenstockError
 from penstock.spark.cell import by_source, cell_number, run_cell, run_stateless
 from penstock.spark.drain import write_changes
 from penstock.spark.intake import Taken, read_inputs
-from penstock.spark.messages import Message, Result, from_batches, messages_of, rows_of, to_batches
+from penstock.spark.messages import Message, Result, from_batches, rows_of, to_batches
 from penstock.spark.outcome import bad_result, chain_result, error_result
 from penstock.spark.plan import Compiled, ShippedPlan
+from penstock.spark.rounds_files import fetched
+from penstock.spark.rounds_task import Leg, posted, run_rounds, version_number
 from penstock.state.chain import Chain
 from penstock.state.files import make_durable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from penstock.spark.rounds_plan import LoopStages
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 _Address: TypeAlias = tuple[int, int, int, int]
@@ -34,12 +38,16 @@ Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class TickOrder:
-    """What the tasks of a tick are told. due: cells that run though nothing reaches them."""
+    """What the tasks of a tick are told.
+
+    due: cells that run though nothing reaches them. leg: of a tick that is several jobs.
+    """
 
     shipped: ShippedPlan
     tick: int
     chains: Mapping[int, Chain]
     due: frozenset[int]
+    leg: Leg | None = None
 
 
 @dataclass(slots=True)
@@ -54,9 +62,13 @@ class Outbox:
         place = self.place if self.plan.plan.stages.exchanges[exchange].ordered else 0
         self._rows.setdefault((stage, shard, exchange, place), []).extend(rows)
 
-    def messages(self) -> Iterator[Message]:
-        for (stage, shard, exchange, place), rows in self._rows.items():
-            yield from messages_of(stage, shard, exchange, place, rows)
+    def pieces(self) -> Iterable[tuple[_Address, Rows]]:
+        return self._rows.items()
+
+    def put(self, message: Message) -> None:
+        """What came as a message, as if it had been sent here."""
+        stage, shard, exchange, place, body = message
+        self._rows.setdefault((stage, shard, exchange, place), []).extend(rows_of(body))
 
     def take(self, stage: int, shard: int) -> list[tuple[int, int, Rows]]:
         """What was sent to a cell: exchange, place, rows."""
@@ -68,7 +80,7 @@ def scatter(order: TickOrder) -> Task:
     """Stage 0: from what came in to messages for the shards."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return to_batches(_guarded(_Attempt(order), 0, lambda attempt: _scatter(attempt, batches)))
+        return to_batches(_guarded(Attempt(order), 0, lambda attempt: _scatter(attempt, batches)))
 
     return task
 
@@ -77,7 +89,7 @@ def stage(order: TickOrder, number: int) -> Task:
     """A later stage on the shard that has the partition's number."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return to_batches(_guarded(_Attempt(order), number, lambda attempt: _stage(attempt, number, batches)))
+        return to_batches(_guarded(Attempt(order), number, lambda attempt: _stage(attempt, number, batches)))
 
     return task
 
@@ -86,13 +98,26 @@ def whole_tick(order: TickOrder) -> Task:
     """All stages of a small tick, shard by shard, without a shuffle."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return to_batches(_guarded(_Attempt(order), 0, lambda attempt: _whole_tick(attempt, batches)))
+        return to_batches(_guarded(Attempt(order), 0, lambda attempt: _whole_tick(attempt, batches)))
+
+    return task
+
+
+def rounds(order: TickOrder, loop: LoopStages, most: int, before: int) -> Task:
+    """The rounds of a loop on all shards, as long as none has more than `most` rows; `before` have been."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return to_batches(
+            _guarded(
+                Attempt(order), loop.first, lambda attempt: _rounds(attempt, loop, most, before, batches)
+            )
+        )
 
     return task
 
 
 @dataclass(slots=True)
-class _Attempt:
+class Attempt:
     """One attempt of one task: its files have its name."""
 
     order: TickOrder
@@ -107,6 +132,12 @@ class _Attempt:
         self.sinks = defaultdict(list)
         self.files = []
 
+    @property
+    def version(self) -> int:
+        """The number of the versions that its cells make."""
+        order = self.order
+        return version_number(order.tick, order.leg) if self.plan.plan.stages.loops else order.tick
+
     def keep(self, sinks: Mapping[str, Rows]) -> None:
         for name, rows in sinks.items():
             if name in self.plan.plan.outputs:
@@ -119,7 +150,9 @@ class _Attempt:
             return
         chain = self.order.chains.get(number, Chain())
         out.place = shard
-        done = run_cell(self.plan, stage, shard, inputs, chain, self.order.tick, self.name, out.send)
+        done = run_cell(
+            self.plan, stage, shard, inputs, chain, self.order.tick, self.version, self.name, out.send
+        )
         self.keep(done.sinks)
         self.files.extend(done.files)
         yield chain_result(number, done.chain, done.pending, done.waiting)
@@ -137,7 +170,7 @@ class _Attempt:
 
 
 def _guarded(
-    attempt: _Attempt, stage: int, run: Callable[[_Attempt], Iterator[Message | Result]]
+    attempt: Attempt, stage: int, run: Callable[[Attempt], Iterator[Message | Result]]
 ) -> Iterator[Message]:
     # An error of ours is the same whenever the task is run again: it is told, not retried.
     try:
@@ -147,7 +180,7 @@ def _guarded(
         yield error_result(stage, error).message(0)
 
 
-def _read(attempt: _Attempt, batches: Iterable[pa.RecordBatch], out: Outbox) -> Iterator[Result]:
+def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: Outbox) -> Iterator[Result]:
     taken = Taken()
     of = attempt.plan.stages[0]
     for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition()):
@@ -159,17 +192,17 @@ def _read(attempt: _Attempt, batches: Iterable[pa.RecordBatch], out: Outbox) -> 
     yield from (bad_result(source, record) for source, record in taken.bad)
 
 
-def _scatter(attempt: _Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+def _scatter(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
     out = Outbox(attempt.plan)
     yield from _read(attempt, batches, out)
-    yield from out.messages()
+    yield from posted(out, 0, attempt.order.leg, attempt.name)
     yield from attempt.written()
 
 
-def _stage(attempt: _Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+def _stage(attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
     shard = _partition()
     arrived: list[tuple[int, int, Rows]] = []
-    for message in from_batches(batches):
+    for message in fetched(from_batches(batches), number):
         if message[0] == number:
             assert message[1] == shard, "rows came to the wrong shard"
             arrived.append((message[2], message[3], rows_of(message[4])))
@@ -177,7 +210,7 @@ def _stage(attempt: _Attempt, number: int, batches: Iterable[pa.RecordBatch]) ->
             yield message
     out = Outbox(attempt.plan)
     yield from attempt.cell(number, shard, by_source(attempt.plan, arrived), out)
-    yield from out.messages()
+    yield from posted(out, number, attempt.order.leg, attempt.name)
     yield from attempt.written()
 
 
@@ -188,15 +221,30 @@ def _partition() -> int:
     return 0 if context is None else context.partitionId()
 
 
-def _whole_tick(attempt: _Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
     out = Outbox(attempt.plan)
     yield from _read(attempt, batches, out)
     stages = attempt.plan.plan.stages
-    for number in range(1, len(stages.stages)):
-        for shard in range(stages.shards):
-            inputs = by_source(attempt.plan, out.take(number, shard))
-            yield from attempt.cell(number, shard, inputs, out)
+    for span in stages.spans():
+        if span.loop is not None:
+            yield from run_rounds(attempt, span.loop, out)
+            continue
+        for number in range(span.first, span.last + 1):
+            for shard in range(stages.shards):
+                inputs = by_source(attempt.plan, out.take(number, shard))
+                yield from attempt.cell(number, shard, inputs, out)
     yield from attempt.written()
 
 
-__all__ = ["TickOrder", "scatter", "stage", "whole_tick"]
+def _rounds(
+    attempt: Attempt, loop: LoopStages, most: int, before: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[Message | Result]:
+    out = Outbox(attempt.plan)
+    for message in fetched(from_batches(batches)):
+        out.put(message)
+    yield from run_rounds(attempt, loop, out, most, before)
+    yield from posted(out, loop.last, attempt.order.leg, attempt.name)
+    yield from attempt.written()
+
+
+__all__ = ["Attempt", "Outbox", "TickOrder", "rounds", "scatter", "stage", "whole_tick"]
