@@ -71,5 +71,6 @@ def q9(site: Site) -> AnyStream:
     return best.select(
         "id", "item", "description", "initial_bid", "reserve",
         date_time=col.date_time_of_auction, expires=col.expires, seller=col.seller, category=col.category,
-        auction=col.auction, bidder=col.bidder, price=col.price, date_time_of_bid=col.date_time, extra=col.extra,
+        auction=col.auction, bidder=col.bidder, price=col.price, date_time_of_bid=col.date_time,
+        extra=col.extra,
     )  # fmt: skip
