@@ -22,6 +22,7 @@ from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.explain import explain
 from penstock.cli.run import run
+from penstock.cli.state import state
 from penstock.cli.trace import trace
 from penstock.errors import PenstockError
 
@@ -61,6 +62,7 @@ app.command()(draw)
 app.command()(doctor)
 app.command()(conform)
 app.command()(trace)
+app.command()(state)
 
 
 @app.callback()

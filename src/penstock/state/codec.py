@@ -9,7 +9,7 @@ here give `CheckpointDamaged`; nothing in them is ever executed.
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _msgpack: Any = msgpack
-_BIG_INT, _DECIMAL, _DATE, _TIMESTAMP, _SET, _EXACTLY = 1, 2, 3, 4, 5, 6
+_BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY = 1, 2, 3, 5, 6
 _EXACT = Context(prec=1000)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _NAN = b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"
 _NEGATIVE_NAN = b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00"
 
@@ -38,8 +36,8 @@ def _extension(value: object) -> Any:
         case Decimal():
             return _msgpack.ExtType(_DECIMAL, str(value).encode())
         case datetime() if value.tzinfo is not None:
-            micros = (value - _EPOCH) // _MICROSECOND
-            return _msgpack.ExtType(_TIMESTAMP, micros.to_bytes(8, "big", signed=True))
+            # Of a subclass: the packer itself takes plain ones.
+            return _msgpack.Timestamp.from_datetime(value)
         case date() if not isinstance(value, datetime):
             return _msgpack.ExtType(_DATE, value.toordinal().to_bytes(4, "big"))
         case frozenset():
@@ -78,8 +76,6 @@ def _value_of(code: int, data: bytes) -> object:
         return int.from_bytes(data, "big", signed=True)
     if code == _DECIMAL:
         return Decimal(data.decode("ascii"))
-    if code == _TIMESTAMP:
-        return _EPOCH + int.from_bytes(data, "big", signed=True) * _MICROSECOND
     if code == _DATE:
         return date.fromordinal(int.from_bytes(data, "big"))
     if code == _SET:
@@ -99,7 +95,9 @@ _UNPACKING: dict[str, Any] = {
     "strict_map_key": False,
     "ext_hook": _value_of,
     "unicode_errors": "surrogatepass",
+    "timestamp": 3,
 }
+"""Timestamps are the format's own: they become datetimes in C, at a tenth of the cost of an extension."""
 
 
 def value_encoder() -> Callable[[object], bytes]:
@@ -117,7 +115,7 @@ def key_encoder() -> Callable[[object], bytes]:
 
 
 def _pack(extension: Callable[[object], Any]) -> Callable[[object], bytes]:
-    packer = _msgpack.Packer(default=extension, unicode_errors="surrogatepass")
+    packer = _msgpack.Packer(default=extension, unicode_errors="surrogatepass", datetime=True)
     return cast("Callable[[object], bytes]", packer.pack)
 
 

@@ -1,0 +1,186 @@
+"""`penstock state`: what a checkpoint holds, also while its flow runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from penstock.state.inspection import CheckpointHeld, Found
+
+Folder = Annotated[Path, typer.Argument(help="The folder of a checkpoint.")]
+
+
+def state(
+    folder: Folder,
+    operator: Annotated[
+        str | None, typer.Option("--operator", "-o", help="Only this operator, shard by shard.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", "-k", help="Show what it holds for a key: '\"a\"', 7, '[\"a\", 7]' (JSON)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Say what a checkpoint holds: operators, shards, keys, bytes, ticks, positions. It changes nothing.
+
+    Exit code 1 where a file of it is damaged.
+    """
+    from penstock.state.inspection import inspect, rows_of_key
+
+    if key is not None:
+        if operator is None:
+            raise BadInput("--key needs --operator", fix="say which operator's state: --operator NAME")
+        _tell_rows(rows_of_key(folder, operator, _parsed(key)), as_json)
+        return
+    held = inspect(folder)
+    if operator is not None:
+        held = _only(held, operator)
+    if as_json:
+        typer.echo(json.dumps(_as_json(held), indent=2))
+    else:
+        _tell(held, by_shard=operator is not None)
+    if held.damage:
+        raise typer.Exit(1)
+
+
+def _parsed(key: str) -> Any:
+    try:
+        return json.loads(key)
+    except ValueError as error:
+        raise BadInput(
+            f"the key {key!r} is not JSON",
+            why=str(error),
+            fix="write text in quotes, '\"a\"', and several columns as a list, '[\"a\", 7]'",
+        ) from error
+
+
+def _only(held: CheckpointHeld, operator: str) -> CheckpointHeld:
+    from dataclasses import replace
+
+    slots = tuple(s for s in held.slots if operator in (s.name, s.operator, s.called))
+    if not slots:
+        known = sorted({repr(s.called or s.name) for s in held.slots})
+        raise BadInput(
+            f"no operator {operator!r} has state in the checkpoint {held.folder}",
+            fix=f"one of {', '.join(known)}" if known else "it holds no state at all",
+            operator=operator,
+        )
+    return replace(held, slots=slots)
+
+
+def _as_json(held: CheckpointHeld) -> dict[str, Any]:
+    body = asdict(held)
+    body["folder"] = str(held.folder)
+    for slot, whole in zip(body["slots"], held.slots, strict=True):
+        slot |= {"keys": whole.whole.keys, "bytes": whole.whole.bytes}
+    return body
+
+
+def _tell_rows(found: list[Found], as_json: bool) -> None:
+    from penstock.state.inspection import plain
+
+    if as_json:
+        rows = [
+            {
+                "operator": f.operator,
+                "slot": f.what,
+                "shard": f.shard,
+                "key": plain(f.key),
+                "value": plain(f.value),
+            }
+            for f in found
+        ]
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = _table("operator", "slot", ">shard", "value")
+    for f in found:
+        for number, line in enumerate(_lines(f.value)):
+            first = (f.operator or "", f.what, str(f.shard)) if not number else ("", "", "")
+            table.add_row(*first, line)
+    _console().print(table if found else "nothing is held for this key")
+
+
+def _lines(value: Any) -> list[str]:
+    """A row a line, where the value is rows."""
+    from penstock.state.inspection import plain
+
+    if isinstance(value, dict):
+        return [f"{_short(plain(k))}: {_short(plain(v))}" for k, v in value.items()] or ["nothing"]
+    if isinstance(value, tuple | list) and value and all(isinstance(v, tuple | list) for v in value):
+        return [_short(plain(v)) for v in value]
+    return [_short(plain(value))]
+
+
+def _short(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _tell(held: CheckpointHeld, *, by_shard: bool) -> None:
+    console = _console()
+    console.print(f"checkpoint {held.folder}, of a run on {held.on}", highlight=False, soft_wrap=True)
+    shards = f"{held.shards} shard{'s' * (held.shards != 1)}"
+    ticks = f"tick {held.tick}" + (f" (back to {held.oldest})" if held.oldest < held.tick else "")
+    console.print(
+        f"{ticks}, {shards}, {held.files} files, {_size(held.bytes)}", highlight=False, soft_wrap=True
+    )
+    for name, position in held.positions.items():
+        console.print(f"read of {name}: {_position(position)}", highlight=False, soft_wrap=True)
+    for name, mark in held.watermarks.items():
+        console.print(f"watermark of {name}: {mark}", highlight=False, soft_wrap=True)
+    for damage in held.damage:
+        console.print(f"[red]damaged[/]: {damage}", highlight=False, soft_wrap=True)
+    if held.damage:
+        return
+    table = _table("name", "operator", "at", "slot", ">shard" if by_shard else ">shards", ">keys", ">bytes")
+    for slot in held.slots:
+        first = (slot.called or slot.name, slot.operator or "removed", slot.place or "", slot.what)
+        if by_shard:
+            for shard, part in sorted(slot.shards.items()):
+                table.add_row(*first, str(shard), f"{part.keys:,}", f"{part.bytes:,}")
+        else:
+            table.add_row(*first, str(len(slot.shards)), f"{slot.whole.keys:,}", f"{slot.whole.bytes:,}")
+    console.print(table if held.slots else "it holds no state")
+
+
+def _position(position: Any) -> str:
+    if not isinstance(position, dict):
+        return str(position)
+    if len(position) > 3:
+        return f"{len(position):,} parts, the last is {max(position)}"
+    return ", ".join(f"{name} {value}" for name, value in position.items())
+
+
+def _size(number: int) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if number < 10_000:
+            return f"{number:,} {unit}"
+        number //= 1000
+    return f"{number:,} GB"
+
+
+def _table(*columns: str) -> Any:
+    """columns: their heads; one that begins with > stands to the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column[0] == ">" else "left")
+    return table
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # What is not read on a screen is not cut to one.
+    return Console(width=None if sys.stdout.isatty() else 200)

@@ -1,0 +1,250 @@
+"""What a checkpoint holds, without running its flow and without stopping who does.
+
+Reads what the last commit names, and takes no lease. A run that goes on meanwhile may
+remove files that were still to be read; then its newer commit is read instead.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock.errors import BadInput, CheckpointDamaged
+from penstock.state.chain import Chain, merge
+from penstock.state.codec import decode, key_encoder
+from penstock.state.commit import Commit, CommitLog
+from penstock.state.files import check_file, read_entries
+from penstock.state.manifest import Manifest, as_it_is
+
+T = TypeVar("T")
+_ATTEMPTS = 10
+POSITIONS, CLOCK = "positions", "clock"
+"""Slots that are shown for what they mean: how far a source was read, where a watermark stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How much a part of the state is. bytes: of keys and values, encoded."""
+
+    keys: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Held) -> Held:
+        return Held(self.keys + other.keys, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotHeld:
+    """A slot of an operator.
+
+    operator: what it is and what it does; None for one that the flow no longer has.
+    called:   the user's name for it, if there is one. place: the user's line.
+    name:     of its state. what: the slot. shards: those that hold some of it.
+    """
+
+    operator: str | None
+    called: str | None
+    place: str | None
+    name: str
+    what: str
+    shards: dict[int, Held]
+
+    @property
+    def whole(self) -> Held:
+        return sum(self.shards.values(), Held())
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointHeld:
+    """A checkpoint as of a tick.
+
+    on:         "one process" or "Spark". shards: in how many parts the state is.
+    oldest:     the first tick that one can go back to. tick: the last.
+    positions:  per source, or for all, how far they were read.
+    watermarks: per operator.
+    files, bytes: that the last commit names.
+    damage:     what cannot be read, a sentence per file.
+    """
+
+    folder: Path
+    id: str
+    on: str
+    shards: int
+    oldest: int
+    tick: int
+    positions: dict[str, Any]
+    watermarks: dict[str, Any]
+    files: int
+    bytes: int
+    slots: tuple[SlotHeld, ...]
+    damage: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The value of a key in a slot, as it is stored."""
+
+    operator: str | None
+    what: str
+    shard: int
+    key: Any
+    value: Any
+
+
+def inspect(folder: str | Path) -> CheckpointHeld:
+    """What the last commit of a checkpoint holds; damage is told, and does not end it.
+
+    Raises `CheckpointDamaged` where commit or manifest cannot be read, `FlowChanged` where there is neither.
+    """
+    return _steadily(Path(folder), _held)
+
+
+def rows_of_key(folder: str | Path, operator: str, key: Any) -> list[Found]:
+    """What all slots of an operator hold for a key.
+
+    operator: its name, or the name of its state. key: as JSON has it: a list for several columns,
+    text for what JSON cannot say (dates, decimals), as `plain` shows it.
+
+    Raises `CheckpointDamaged`; `BadInput` for an operator that has no state.
+    """
+    return _steadily(Path(folder), lambda path, last: _rows(path, last, operator, key))
+
+
+def _steadily(folder: Path, read: Callable[[Path, Commit], T]) -> T:
+    log = CommitLog(folder)
+    for _ in range(_ATTEMPTS):
+        last = log.last()
+        if last is None:
+            as_it_is(folder, None, 0)
+            raise AssertionError("it has said that there is nothing")
+        try:
+            return read(folder, last)
+        except CheckpointDamaged:
+            if last.tick in log.ticks():
+                raise
+    raise BadInput(
+        f"the checkpoint {folder} changes faster than it can be read",
+        fix="try again, or run it with a larger keep_ticks",
+    )
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def _held(folder: Path, last: Commit) -> CheckpointHeld:
+    manifest = Manifest.read(folder, last.manifest)
+    shards: defaultdict[tuple[str, str], defaultdict[int, Held]] = defaultdict(lambda: defaultdict(Held))
+    positions: dict[str, Any] = dict(last.counters.get("arrivals", {}))
+    watermarks: dict[str, Any] = dict(last.counters.get("watermarks", {}))
+    labels = {node["state"]: node for node in manifest.description if node["state"]}
+    damage = _damage(folder, last)
+    for number, chain in sorted(last.chains.items()) if not damage else ():
+        shard = number % manifest.shards
+        for slot, key, value in _entries(folder, chain):
+            name, _, what = slot.rpartition(".")
+            shards[name, what][shard] += Held(1, len(key) + len(value))
+            if name in labels and what in (POSITIONS, CLOCK):
+                _note(labels[name]["name"] or name, what, key, value, positions, watermarks)
+    if isinstance(last.positions, dict) and "batch" in last.positions:
+        positions["batch"] = last.positions["batch"]
+    held = [
+        _slot_held(labels.get(name), name, what, dict(found))
+        for (name, what), found in shards.items()
+        if what != POSITIONS
+    ]
+    order = {name: at for at, name in enumerate(labels)}
+    held.sort(key=lambda slot: (order.get(slot.name, len(order)), slot.name, slot.what))
+    files = {f.name: f.size for f in last.files()}
+    return CheckpointHeld(
+        folder, manifest.id, manifest.layout["on"], manifest.shards, last.oldest, last.tick,
+        dict(sorted(positions.items())), dict(sorted(watermarks.items())),
+        len(files), sum(files.values()), tuple(held), tuple(damage),
+    )  # fmt: skip
+
+
+def _slot_held(node: Any, name: str, what: str, shards: dict[int, Held]) -> SlotHeld:
+    if node is None:
+        return SlotHeld(None, None, None, name, what, shards)
+    return SlotHeld(operator_label(node), node["name"], node["place"], name, what, shards)
+
+
+def operator_label(node: dict[str, Any]) -> str:
+    """How users call an operator of a description."""
+    if node["name"]:
+        return f"{node['kind']} {node['name']!r}"
+    return f"{node['kind']} ({node['text']})" if node["text"] else str(node["kind"])
+
+
+def _note(
+    name: str, what: str, key: bytes, value: bytes, positions: dict[str, Any], watermarks: dict[str, Any]
+) -> None:
+    if what == POSITIONS:
+        positions.setdefault(name, {})[str(plain(decode(key)))] = plain(decode(value))
+    else:
+        watermarks[name] = plain(decode(value)[1])
+
+
+def _entries(folder: Path, chain: Chain) -> Iterator[tuple[str, bytes, bytes]]:
+    """The entries of a shard as of a chain."""
+    layers = [read_entries(folder, link.file) for link in chain.links]
+    for slot, key, value in merge(layers, whole=True):
+        assert value is not None, "what was removed is left out"
+        yield slot, key, value
+
+
+def _damage(folder: Path, last: Commit) -> list[str]:
+    found: list[str] = []
+    for ref in {file.name: file for file in last.files()}.values():
+        try:
+            check_file(folder / ref.name, ref)
+        except CheckpointDamaged as damage:
+            found.append(damage.why)
+    if found and last.tick not in CommitLog(folder).ticks():
+        raise CheckpointDamaged("the commit that was read is no longer there", file=None)
+    return found
+
+
+def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
+    manifest = Manifest.read(folder, last.manifest)
+    nodes = [
+        node
+        for node in manifest.description
+        if node["state"] and operator in (node["name"], node["state"], operator_label(node))
+    ]
+    if not nodes:
+        known = [repr(node["name"] or node["state"]) for node in manifest.description if node["state"]]
+        raise BadInput(
+            f"no operator {operator!r} has state in the checkpoint {folder}",
+            fix=f"one of {', '.join(known)}" if known else "its flow keeps no state at all",
+            operator=operator,
+        )
+    labels = {node["state"]: operator_label(node) for node in nodes}
+    found: list[Found] = []
+    for number, chain in sorted(last.chains.items()):
+        for slot, encoded, value in _entries(folder, chain):
+            name, _, what = slot.rpartition(".")
+            if name in labels and _is_key(encoded, key):
+                shard = number % manifest.shards
+                found.append(Found(labels[name], what, shard, decode(encoded), decode(value)))
+    return found
+
+
+def _is_key(encoded: bytes, key: Any) -> bool:
+    return encoded == key_encoder()(key) or plain(decode(encoded)) == key
+
+
+def plain(value: Any) -> Any:
+    """A stored value as JSON has it: dicts as pairs of key and value, what it does not know as text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list | frozenset):
+        return [plain(part) for part in value]
+    if isinstance(value, dict):
+        return [[plain(k), plain(v)] for k, v in value.items()]
+    return str(value)
+
+
+__all__ = ["CheckpointHeld", "Found", "Held", "SlotHeld", "inspect", "plain", "rows_of_key"]

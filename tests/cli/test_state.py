@@ -1,0 +1,142 @@
+"""`penstock state` shows what a checkpoint holds, and what of it is damaged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+typer = pytest.importorskip("typer")
+from typer.testing import CliRunner
+
+import penstock as ps
+from penstock import Flow, col
+from penstock.cli.main import app
+from penstock.state.inspection import inspect
+
+
+class Bid(NamedTuple):
+    item: str
+    price: int
+
+
+class Item(NamedTuple):
+    item: str
+    owner: str
+
+
+def flow() -> Flow:
+    flow = Flow("owned")
+    bids = flow.source("bids", Bid)
+    joined = bids.join(flow.source("items", Item), on="item", name="owned")
+    flow.sink("best", joined.group_by(col.owner).agg(best=ps.max(col.price)))
+    return flow
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    bids = [Bid("ab"[n % 2], n) for n in range(10)]
+    items = [Item("a", "ann"), Item("b", "bob")]
+    ps.run(flow(), {"bids": bids, "items": items}, checkpoint=tmp_path / "c", tick_rows=3)
+    return tmp_path / "c"
+
+
+def told(*arguments: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["state", *map(str, arguments)])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_a_checkpoint_is_told_operator_by_operator(checkpoint: Path) -> None:
+    lines = [" ".join(line.split()) for line in told(checkpoint).replace(str(checkpoint), "C").splitlines()]
+    shown = [re.sub(r"\b[0-9a-f]{8}\b", "NAME", re.sub(r"py:\d+", "py:N", line)) for line in lines]
+    assert [re.sub(r"files, [\d,]+ bytes", "files, N bytes", line.strip("─")) for line in shown] == [
+        "checkpoint C, of a run on one process",
+        "tick 4 (back to 2), 1 shard, 5 files, N bytes",
+        "read of bids: rows 10",
+        "read of items: rows 2",
+        "name operator at slot shards keys bytes",
+        "",
+        "owned join 'owned' test_state.py:N left 1 2 46",
+        "owned join 'owned' test_state.py:N right 1 2 20",
+        "NAME aggregate (by (owner): best=max(price)) test_state.py:N groups 1 2 26",
+    ]
+
+
+def test_json_says_the_same(checkpoint: Path) -> None:
+    body = json.loads(told(checkpoint, "--json"))
+    assert (body["tick"], body["oldest"], body["shards"], body["on"]) == (4, 2, 1, "one process")
+    assert body["positions"] == {"bids": {"rows": 10}, "items": {"rows": 2}}
+    assert [(slot["called"], slot["what"], slot["keys"]) for slot in body["slots"]] == [
+        ("owned", "left", 2),
+        ("owned", "right", 2),
+        (None, "groups", 2),
+    ]
+    assert body["damage"] == []
+
+
+def test_the_rows_of_one_key_are_told(checkpoint: Path) -> None:
+    rows = json.loads(told(checkpoint, "--operator", "owned", "--key", '"a"', "--json"))
+    assert [(row["slot"], row["value"]) for row in rows] == [
+        ("left", [["a", n] for n in range(0, 10, 2)]),
+        ("right", [["a", "ann"]]),
+    ]
+    text = told(checkpoint, "-o", "owned", "-k", '"b"')
+    assert '["b", 9]' in text
+    assert '["b", "bob"]' in text
+    assert "nothing is held" in told(checkpoint, "-o", "owned", "-k", '"c"')
+
+
+def test_an_operator_is_found_by_name_and_by_the_name_of_its_state(checkpoint: Path) -> None:
+    name = inspect(checkpoint).slots[-1].name
+    assert "groups" in told(checkpoint, "--operator", name)
+    assert "left" not in told(checkpoint, "--operator", name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--operator", "nothing"], "no operator 'nothing' has state"),
+        (["--operator", "owned", "--key", "a"], "is not JSON"),
+        (["--key", "1"], "--key needs --operator"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(checkpoint: Path, arguments: list[str], text: str) -> None:
+    assert text in told(checkpoint, *arguments, code=2)
+
+
+def test_a_folder_without_ticks_is_no_checkpoint(tmp_path: Path) -> None:
+    assert "has no ticks" in told(tmp_path / "nothing", code=2)
+    assert not (tmp_path / "nothing").exists()
+
+
+def damage_deleted(path: Path) -> None:
+    path.unlink()
+
+
+def damage_altered(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [damage_deleted, damage_altered])
+def test_damage_is_told_by_file(checkpoint: Path, damage: Callable[[Path], Any]) -> None:
+    victim = min(checkpoint.glob("state/*/*"))
+    damage(victim)
+    assert f"damaged: {victim}" in told(checkpoint, code=1).replace("\n", "")
+
+
+def test_a_checkpoint_in_use_can_be_read(checkpoint: Path) -> None:
+    seen: list[str] = []
+    bids = [Bid("ab"[n % 2], n) for n in range(20)]
+    items = [Item("a", "ann"), Item("b", "bob")]
+    ps.run(
+        flow(), {"bids": bids, "items": items}, checkpoint=checkpoint, tick_rows=3,
+        on_tick=lambda _: seen.append(told(checkpoint).splitlines()[1]),
+    )  # fmt: skip
+    assert [line.split()[1] for line in seen] == ["5", "6", "7", "8"]
