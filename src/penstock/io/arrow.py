@@ -12,6 +12,7 @@ from functools import singledispatch
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.expr.runtime import NAN
 from penstock.expr.types import (
@@ -32,6 +33,7 @@ from penstock.expr.types import (
 )
 from penstock.io.source import WEIGHT
 
+_compute: Any = pc  # its functions are made when it is imported; type checkers know none of them
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # --- types -------------------------------------------------------------------------
@@ -115,7 +117,7 @@ def _(data_type: Float64Type) -> Restore | None:
 
 @restore.register
 def _(data_type: TimestampType) -> Restore | None:
-    return lambda micros: _EPOCH + timedelta(microseconds=micros)
+    return lambda micros: _EPOCH + timedelta(0, 0, micros)
 
 
 @restore.register
@@ -156,9 +158,32 @@ def column_to_values(column: pa.Array | pa.ChunkedArray, data_type: DataType) ->
     epoch = _epoch_type(column.type)
     if epoch != column.type:
         column = column.cast(epoch)
+    whole = None if column.null_count else whole_column(data_type, column)
+    if whole is not None:
+        return whole
     values = column.to_pylist()
     convert = nullable_restore(data_type)
     return values if convert is None else map(convert, values)
+
+
+@singledispatch
+def whole_column(data_type: DataType, column: Any) -> Iterable[Any] | None:
+    """Internal values of a column without nulls, made of all at once; None where there is no such way."""
+    return None
+
+
+@whole_column.register
+def _(data_type: Float64Type, column: Any) -> Iterable[Any] | None:
+    return None if _compute.any(_compute.is_nan(column)).as_py() else column.to_pylist()
+
+
+@whole_column.register
+def _(data_type: TimestampType, column: Any) -> Iterable[Any] | None:
+    try:
+        spans = column.to_numpy().astype("timedelta64[us]").astype(object)
+    except ImportError:
+        return None
+    return map(_EPOCH.__add__, spans)
 
 
 def table_to_rows(

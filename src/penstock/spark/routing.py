@@ -49,12 +49,14 @@ def _(route: ByKey, schema: Schema, shards: int, weighted: bool) -> Divide:
 
     def divide(rows: Rows) -> dict[int, Rows]:
         parts: dict[int, Rows] = {}
+        # Many rows have few keys: a look at those seen costs a fifth of the way to the shard.
+        ways: dict[Any, Callable[[Any], None]] = {}
         for row, found in zip(rows, keys_of(rows), strict=True):
-            shard = crc32(encode(found)) % shards
-            if shard in parts:
-                parts[shard].append(row)
-            else:
-                parts[shard] = [row]
+            way = ways.get(found)
+            if way is None:
+                part = parts.setdefault(crc32(encode(found)) % shards, [])
+                way = ways[found] = part.append
+            way(row)
         return parts
 
     return divide
