@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.where import Where
 from penstock.errors import BadInput, BadUri
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ class Options:
     end: bool | None
     shards: int | None
     metrics: str | None
-
-
-class Where(Enum):
-    HERE = "here"
-    SPARK = "spark"
 
 
 def run(

@@ -58,7 +58,7 @@ def session(
     leaves on disk is removed at exit. Raises `SparkUnavailable` where PySpark or Java is missing, or
     where the JVM does not start.
     """
-    _need_pyspark()
+    need_pyspark()
     there = _session_that_is_there()
     if there is not None:
         return there
@@ -74,7 +74,7 @@ def session(
     return _start(options, settings, folder, python or sys.executable, class_archive)
 
 
-def _need_pyspark() -> None:
+def need_pyspark() -> None:
     try:
         import pyspark.sql  # noqa: F401
     except ImportError as error:

@@ -1,0 +1,266 @@
+"""A flow as it runs on Spark, in plain text: stages, how rows get to them, what is native, where state is."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.analysis import analyse
+from penstock.analysis.names import label
+from penstock.engine.partials import PartialAggregate
+from penstock.engine.program import compile_program
+from penstock.errors import NotOnSpark
+from penstock.flow.operators.end_of_input import EndOfInput
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.graph.order import components, is_cyclic, successors
+from penstock.io.guarantee import guarantee_of
+from penstock.spark.combining import combined, combined_nodes
+from penstock.spark.drain import bucket_route
+from penstock.spark.native import native_parts
+from penstock.spark.order import whose_order_is_read
+from penstock.spark.placement import ByBucket, ByKey, ToAll, ToOne
+from penstock.spark.refusals import check_runs_on_spark
+from penstock.spark.stages import Exchange, Stage, StagePlan, cut
+
+if TYPE_CHECKING:
+    from penstock.graph.node import FlowGraph, Node
+
+_WIDTH, _INDENT = 100, "    "
+
+SHARDS = 2
+"""For the picture; any number above one gives the same stages."""
+
+
+def explain_on_spark(
+    graph: FlowGraph, *, shards: int = SHARDS, sinks: Mapping[str, object] | None = None
+) -> str:
+    """How `graph` runs on Spark, ticks first, then as a batch.
+
+    shards: parts of the state; with one there is nothing to exchange.
+    sinks:  where the sinks go, for what they promise. A table in files has a say in the exchanges.
+
+    Raises what the analysis of the flow raises, and `NotOnSpark` for what does not run in ticks.
+    """
+    targets = dict(sinks or {})
+    whole = combined(graph)
+    told = _Told(graph, whole, cut(whole, shards, tables_of(targets)))
+    parts = [told.title(), *told.stages(), _promises(graph, targets), _batch(graph)]
+    return "\n\n".join(parts) + "\n"
+
+
+def tables_of(sinks: Mapping[str, object]) -> dict[str, ByBucket]:
+    """The sinks that keep a table in buckets, with how rows get there."""
+    return {name: route for name, target in sinks.items() if (route := bucket_route(target)) is not None}
+
+
+@dataclass(slots=True)
+class _Told:
+    """graph: as the user wrote it. whole: with the partial operators that are put before exchanges."""
+
+    graph: FlowGraph
+    whole: FlowGraph
+    plan: StagePlan
+    native: set[int] = field(init=False)
+    summed: set[int] = field(init=False)
+    ordered: frozenset[int] = field(init=False)
+    loops: set[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        chains = native_parts(self.graph, self.graph.sources)
+        self.native = {node.id for chain in chains.values() for node in chain[1:]}
+        self.summed = set(combined_nodes(self.graph))
+        self.ordered = whose_order_is_read(self.whole, analyse(self.whole).facts)
+        after = successors(len(self.whole.nodes), ((e.source, e.target) for e in self.whole.edges()))
+        self.loops = {n for group in components(after) if is_cyclic(group, after) for n in group}
+
+    def title(self) -> str:
+        counts = (
+            (len(self.plan.stages), "stage"),
+            (len(self.plan.exchanges), "exchange"),
+            (self.plan.shards, "shard"),
+        )
+        return "On Spark, tick by tick: " + ", ".join(f"{n} {word}{'s' * (n != 1)}" for n, word in counts)
+
+    def stages(self) -> Iterator[str]:
+        for stage in self.plan.stages:
+            lines = [f"Stage {stage.number}: {self._where(stage)}"]
+            lines += [f"  {line}" for exchange in stage.arriving for line in self._arriving(exchange)]
+            lines += [f"  {line}" for line in self._operators(stage)]
+            yield "\n".join(lines)
+
+    def _where(self, stage: Stage) -> str:
+        loop = next(
+            (span.loop for span in self.plan.spans() if span.first == stage.number and span.loop), None
+        )
+        rounds = "; a loop begins, round by round until no shard has news" if loop is not None else ""
+        if stage.number == 0:
+            return "wherever rows come in, without state"
+        return f"on {self.plan.shards} shard{'s' * (self.plan.shards != 1)}{rounds}"
+
+    def _arriving(self, exchange: Exchange) -> Iterator[str]:
+        sent = self._name(exchange.node)
+        kind = "rows" if exchange.append else "changes"
+        order = ", in their order" if exchange.ordered and exchange.node in self.ordered else ""
+        broadcast = " (broadcast)" if isinstance(exchange.route, ToAll) else ""
+        yield f"<- {kind} of {sent}, {self._route(exchange)}{broadcast}{order}"
+
+    def _route(self, exchange: Exchange) -> str:
+        sender = self.whole.nodes[exchange.node].operator
+        if isinstance(sender, PartialAggregate) and isinstance(exchange.route, ByKey):
+            # It has the keys in columns that no user has named.
+            return f"by {', '.join(name for name, _ in sender.of.keys)}"
+        return str(exchange.route)
+
+    def _name(self, node: int) -> str:
+        """How a node is called; a partial operator after the one that it is a part of."""
+        found = self.whole.nodes[node]
+        if node < len(self.graph.nodes):
+            return label(self.graph, self.graph.nodes[node])
+        (reader,) = (edge.target for edge in self.whole.consumers()[node])
+        return f"{found.operator.kind} of {label(self.graph, self.graph.nodes[reader])}"
+
+    def _operators(self, stage: Stage) -> Iterator[str]:
+        # What stage 0 is told, the driver remembers.
+        state = _state_of(stage) if stage.number else {}
+        alone = _on_one_shard(stage, self.plan.shards)
+        rows: list[tuple[str, str]] = []
+        for node, origin in zip(stage.graph.nodes, stage.origins, strict=True):
+            if origin is None:
+                continue
+            said = [*self._how(node, origin, stage, state.get(node.id, []))]
+            if node.id in alone and self.plan.shards > 1:
+                said.append(f"on one shard: {self._why_one(origin)}")
+            rows.append((self._name(origin), "; ".join(said)))
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, text in rows:
+            yield f"{name:<{width}}  {text}".rstrip()
+
+    def _how(self, node: Node, origin: int, stage: Stage, state: list[str]) -> Iterator[str]:
+        operator = node.operator
+        if isinstance(operator, Source | Sink):
+            return
+        if isinstance(operator, EndOfInput):
+            yield "told by the driver when its sources end"
+            return
+        functions = [_shown(function) for _, function in operator.callables()]
+        if origin in self.native:
+            yield "native columns where the source is a DataFrame, else Python"
+        elif functions:
+            yield f"Python: calls {', '.join(functions)}"
+        elif state:
+            yield "Python, for its state"
+        elif stage.number == 0:
+            yield "Python: its rows are read by several, or made by Python"
+        else:
+            yield "Python: behind an exchange"
+        if state:
+            yield f"keeps {', '.join(state)}"
+        if origin in self.summed:
+            yield "its rows are combined before they travel"
+
+    def _why_one(self, origin: int) -> str:
+        node = self.whole.nodes[origin]
+        if origin in self.loops:
+            return "a loop"
+        if any(need.fact == "ordered" for need in node.operator.needs()):
+            return "it reads the order of rows"
+        if node.operator.placement().whole:
+            return "all its rows meet"
+        if origin in self.ordered:
+            return "its order is read behind it"
+        return "its rows are there already"
+
+
+def _state_of(stage: Stage) -> dict[int, list[str]]:
+    """Per node of a stage the names of its state."""
+    found: dict[int, list[str]] = {}
+    for slot in compile_program(stage.graph).slots:
+        node, _, what = slot.name.partition(".")
+        found.setdefault(int(node), []).append(what)
+    return {node: sorted(names) for node, names in found.items()}
+
+
+def _on_one_shard(stage: Stage, shards: int) -> set[int]:
+    """The nodes of a stage whose rows are all on one shard."""
+    routes = {stage.graph.sources[e.name]: e.route for e in stage.arriving}
+    alone = {node for node, route in routes.items() if isinstance(route, ToOne)}
+    # Operators are in the order of writing, but for what closes a loop: until nothing is added.
+    while True:
+        found = {
+            node.id
+            for node in stage.graph.nodes
+            if node.id not in routes
+            and (inputs := [i for i in node.inputs if not isinstance(routes.get(i), ToAll)])
+            and all(i in alone or i >= node.id for i in inputs)
+            and any(i in alone for i in inputs)
+        }
+        if found <= alone:
+            return alone
+        alone |= found
+
+
+def _shown(function: Callable[..., object]) -> str:
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    code = getattr(function, "__code__", None)
+    return name if code is None else f"{name} ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
+def _promises(graph: FlowGraph, targets: Mapping[str, object]) -> str:
+    """What becomes of the last tick at each sink after a crash."""
+    width = max(len(name) for name in graph.sinks)
+    lines = ["Sinks"]
+    for name in graph.sinks:
+        target = targets.get(name)
+        said = (
+            "as its target promises (name one with --sink)" if target is None else str(guarantee_of(target))
+        )
+        lines.append(f"  {name:<{width}}  {said}")
+    return "\n".join(lines)
+
+
+def _batch(graph: FlowGraph) -> str:
+    """In which form each operator runs where all input is there at once."""
+    # The modules that it knows register which operators have native forms.
+    from penstock.spark import batch  # noqa: F401
+
+    try:
+        check_runs_on_spark(graph, "batch")
+    except NotOnSpark as error:
+        return f"As a batch: refused\n  {error.what}\n  {error.why}"
+    lines = ["As a batch, in this order"]
+    for names, how in _forms(graph):
+        lines.append(f"  {how}")
+        lines += textwrap.wrap(names, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
+    return "\n".join(lines)
+
+
+def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
+    """Operators that run alike, one after the other, and how."""
+    from penstock.spark.batch_forms import form
+    from penstock.spark.batch_places import meeting
+    from penstock.spark.batch_plan import Island, Loop, Native, plan_batch
+
+    plan = plan_batch(graph)
+    before: list[str] = []
+    how_before = ""
+    for unit in plan.units:
+        match unit:
+            case Native(node):
+                names = [label(graph, graph.nodes[node])]
+                found = form(graph.nodes[node].operator, graph.nodes[node], graph)
+                how = "native columns" if found.value == "native" else f"Python, {found.value}"
+            case Loop(nodes):
+                names = [label(graph, graph.nodes[n]) for n in nodes]
+                how = "a loop, on the in-process engine in one task"
+            case Island(nodes):
+                names = [label(graph, graph.nodes[n]) for n in nodes]
+                how = f"on the in-process engine, {meeting(plan, unit)}"
+        if before and (how != how_before or not isinstance(unit, Native)):
+            yield ", ".join(before), how_before
+            before = []
+        before, how_before = [*before, *names], how
+    if before:
+        yield ", ".join(before), how_before

@@ -1,0 +1,69 @@
+"""Spark's own plan of a tick's job, as text: what Catalyst makes of native part, stages and shuffles."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from penstock.engine.engine import Engine
+from penstock.flow.operators.source import Source
+from penstock.spark import task
+from penstock.spark.combining import combined
+from penstock.spark.explanation import tables_of
+from penstock.spark.messages import SCHEMA
+from penstock.spark.native import native_parts, without_native
+from penstock.spark.plan import Plan, ShippedPlan
+from penstock.spark.sources import Frame, Opening, open_on_spark, shape_of, union_of
+from penstock.spark.stages import StagePlan, cut
+from penstock.spark.task import TickOrder
+from penstock.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.flow.flow import Flow
+
+
+def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mapping[str, object]) -> str:
+    """The physical plan of a tick of `flow` that runs stage by stage. Nothing is run.
+
+    Its sources are taken to be DataFrames, so that the native part shows.
+    """
+    with tempfile.TemporaryDirectory(prefix="penstock-explain-") as folder:
+        job = _job(flow, spark, cut(combined(flow.graph()), shards, tables_of(sinks)), Path(folder))
+        shown = io.StringIO()
+        # The public way to the text: it is printed.
+        with contextlib.redirect_stdout(shown):
+            job.explain("formatted")
+    return shown.getvalue().strip() + "\n"
+
+
+def _job(flow: Flow, spark: SparkSession, whole: StagePlan, folder: Path) -> DataFrame:
+    graph = flow.graph()
+    native = native_parts(graph, graph.sources)
+    stages = without_native(whole, native)
+    engine = Engine(flow)
+    opened = [
+        open_on_spark(
+            Frame(spark.createDataFrame([], spark_schema(graph.nodes[node].schema))),
+            Opening(
+                spark, engine, name, cast("Source", graph.nodes[node].operator), tag, folder, False,
+                native[name],
+            ),
+        )
+        for tag, (name, node) in enumerate(graph.sources.items())
+    ]  # fmt: skip
+    rows = union_of((source.frame for source in opened), shape_of(opened))
+    assert rows is not None, "a flow has a source"
+    plan = Plan(stages, tuple(source.input for source in opened), {}, str(folder), False)
+    order = TickOrder(ShippedPlan.of(plan), 1, {}, frozenset())
+    messages = rows.mapInArrow(task.scatter(order), SCHEMA)
+    for number in range(1, len(stages.stages)):
+        placed = messages.repartitionById(stages.shards, messages.shard)
+        messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
+    return messages
