@@ -10,6 +10,7 @@ from penstock.io.call import Call
 from penstock.io.change_data import ChangeData, Debezium, DeltaChanges, Operations
 from penstock.io.changelog import Changelog
 from penstock.io.csv_files import CsvFiles
+from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.guarantee import Guarantee, guarantee_of
 from penstock.io.json_files import JsonFiles
 from penstock.io.memory import Memory
@@ -45,7 +46,10 @@ __all__ = [
     "Changelog",
     "CsvFiles",
     "Debezium",
+    "DeltaChangelog",
     "DeltaChanges",
+    "DeltaRows",
+    "DeltaTable",
     "Drain",
     "Feed",
     "Guarantee",

@@ -34,7 +34,7 @@ from penstock.expr.types import Schema
 from penstock.io.arrow_needed import need_arrow
 from penstock.io.guarantee import Guarantee
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder
-from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
+from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 from penstock.io.source import WEIGHT
 from penstock.io.untyped import refuse_untyped
 
@@ -145,7 +145,7 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 # --- in one process ------------------------------------------------------------------
 
 
-class ChangelogWriter(Writer):
+class ChangelogWriter(PartsWriter):
     def __init__(self, target: Changelog, drain: Drain) -> None:
         need_arrow(f"sink {drain.name!r}")
         check_columns(drain.name, drain.schema)
@@ -161,8 +161,12 @@ class ChangelogWriter(Writer):
     def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
         if rows:
             durable = self._drain.durable
-            part = stage_part(self._path, tick, "0.parquet", rows, self._drain.schema, durable=durable)
-            assemble(self._path, tick, [part], durable=durable)
+            self.assemble(
+                tick, [stage_part(self._path, tick, "0.parquet", rows, self._drain.schema, durable=durable)]
+            )
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        assemble(self._path, tick, names, durable=self._drain.durable)
 
     def publish(self, tick: int) -> None:
         publish(self._path, tick, durable=self._drain.durable)

@@ -1,4 +1,4 @@
-"""Changes of a tick, netted by key: per key at most one row that goes and one that comes."""
+"""Changes of a tick, netted by key: what becomes of each key, in one row."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from penstock.expr.types import Schema
 from penstock.io.bucketing import bucketing
 
 Rows: TypeAlias = list[tuple[Any, ...]]
+
+GOES, COMES, REPLACES = -1, 1, 2
+"""What stands behind a netted row, where a change has its weight."""
 
 
 def key_of(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
@@ -29,22 +32,28 @@ def key_of(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def by_key(sink: str, schema: Schema, key: tuple[str, ...], rows: Rows) -> Rows:
-    """The same changes without those that undo each other. Raises `BadInput` where a key gets two rows."""
+    """For each key that changes one row: the one that goes, comes, or replaces another.
+
+    rows: all changes of these keys. Raises `BadInput` where a key gets two rows.
+    """
     weights: dict[tuple[Any, ...], int] = {}
     for *values, weight in rows:
         row = tuple(values)
         weights[row] = weights.get(row, 0) + weight
     columns = bucketing(sink, schema, key, 1)
+    going: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     coming: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    netted: Rows = []
     for row, weight in weights.items():
-        if weight > 0:
+        if weight < 0:
+            going[columns.key(row)] = row
+        elif weight > 0:
             other = coming.setdefault(columns.key(row), row)
             if other is not row or weight > 1:
                 raise two_rows(sink, key, other, row)
-        if weight:
-            netted.append((*row, weight))
-    return netted
+    return [
+        *((*row, GOES) for found, row in going.items() if found not in coming),
+        *((*row, REPLACES if found in going else COMES) for found, row in coming.items()),
+    ]
 
 
 def two_rows(sink: str, key: tuple[str, ...], one: object, other: object) -> BadInput:

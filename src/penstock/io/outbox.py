@@ -27,7 +27,7 @@ from penstock.io import changelog
 from penstock.io.arrow_needed import need_arrow
 from penstock.io.keyed import by_key
 from penstock.io.publish import STAGING, remove
-from penstock.io.sink import Drain, SinkTarget, Writer, refuse_later_ticks, refuse_new
+from penstock.io.sink import Drain, PartsWriter, SinkTarget, refuse_later_ticks, refuse_new
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Batches: TypeAlias = Callable[[], Iterator[Rows]]
@@ -112,7 +112,7 @@ class Outbox:
         remove(self.folder / STAGING)
 
 
-class DeliveryWriter(Writer):
+class DeliveryWriter(PartsWriter):
     """Writes ticks to a delivery, by way of an outbox where there is a checkpoint.
 
     key: rows are netted by it, see `by_key`.
@@ -151,7 +151,6 @@ class DeliveryWriter(Writer):
             self._ready = tick
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
-        """As `prepare`, with parts that tasks have staged."""
         assert self._outbox is not None, "tasks stage in an outbox"
         self._outbox.assemble(tick, names)
         self._apply(tick)

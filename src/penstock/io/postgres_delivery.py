@@ -15,14 +15,14 @@ from pg8000.exceptions import DatabaseError, InterfaceError
 
 from penstock.errors import PenstockError, UnwritableSink
 from penstock.expr.types import Schema
-from penstock.io.keyed import two_rows
+from penstock.io.keyed import COMES, GOES, two_rows
 from penstock.io.outbox import Batches, Delivery
 from penstock.io.postgres_server import Server, connect, reason
 from penstock.io.postgres_types import column_definition, copy_line, quoted
 
 _TICKS = "penstock_ticks"
 _CHANGES = "pg_temp.penstock_changes"
-_WEIGHT = '"penstock weight"'
+_OPERATION = '"penstock operation"'
 _LOCK_TIMEOUT = "60s"
 """How long another transaction on the same table may hold us up."""
 
@@ -185,24 +185,21 @@ class TableDelivery(PostgresDelivery):
         names, table = ", ".join(self._names), self._table
         self._run(
             f"create temporary table penstock_changes on commit drop as "
-            f"select {names}, 0::bigint as {_WEIGHT} from {table} with no data"
+            f"select {names}, 0::bigint as {_OPERATION} from {table} with no data"
         )
-        self._copy(_CHANGES, [*self._names, _WEIGHT], batches)
-        goes = f"exists (select from {_CHANGES} o where o.{_WEIGHT} < 0 and {self._same('o', 'c')})"
-        comes = f"exists (select from {_CHANGES} o where o.{_WEIGHT} > 0 and {self._same('o', 'c')})"
-        twice = self._run(
-            f"select {', '.join(f't.{name}::text' for name in self._key)} from {_CHANGES} c "
-            f"join {table} t on {self._same('t', 'c')} where c.{_WEIGHT} > 0 and not {goes} limit 1"
-        )
+        self._copy(_CHANGES, [*self._names, _OPERATION], batches)
+        there = f"join {table} t on {self._same('t', 'c')} where c.{_OPERATION} = {COMES} limit 1"
+        shown = ", ".join(f"t.{name}::text" for name in self._key)
+        twice = self._run(f"select {shown} from {_CHANGES} c {there}")
         if twice:
             raise two_rows(self._sink, self._key_names, twice[0], f"a row that is in {self.place}")
         self._run(
             f"delete from {table} t using {_CHANGES} c "
-            f"where c.{_WEIGHT} < 0 and {self._same('t', 'c')} and not {comes}"
+            f"where c.{_OPERATION} = {GOES} and {self._same('t', 'c')}"
         )
         others = [name for name in self._names if name not in self._key]
         change = f"update set {', '.join(f'{n} = excluded.{n}' for n in others)}" if others else "nothing"
         self._run(
-            f"insert into {table} ({names}) select {names} from {_CHANGES} c where c.{_WEIGHT} > 0 "
+            f"insert into {table} ({names}) select {names} from {_CHANGES} c where c.{_OPERATION} > 0 "
             f"on conflict ({', '.join(self._key)}) do {change}"
         )

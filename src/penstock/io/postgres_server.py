@@ -28,7 +28,7 @@ class Server:
     port: int
     database: str
     user: str
-    password: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False, compare=False)
     tls: Tls = "prefer"
     socket: str | None = None
 

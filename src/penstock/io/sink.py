@@ -18,7 +18,7 @@ there the last tick may come twice after a crash, with the same number.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
@@ -75,6 +75,14 @@ class Writer(ABC):
     def close(self) -> None:
         """Nothing more will come."""
         return
+
+
+class PartsWriter(Writer):
+    """A writer that also takes a tick as parts that tasks have staged."""
+
+    @abstractmethod
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        """As `prepare`, of exactly the parts of these names; repeating it is harmless."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from penstock.io.bucketing import Bucketing, bucketing
 from penstock.io.changelog import published_ticks, tick_folder
 from penstock.io.guarantee import Guarantee
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
-from penstock.io.sink import Drain, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
+from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 from penstock.io.untyped import refuse_untyped
 
 VERSIONS = "versions"
@@ -234,7 +234,7 @@ def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) ->
 # --- in one process ------------------------------------------------------------------
 
 
-class TableWriter(Writer):
+class TableWriter(PartsWriter):
     def __init__(self, target: TableFiles, drain: Drain) -> None:
         need_arrow(f"sink {drain.name!r}")
         self._target = target
@@ -262,7 +262,10 @@ class TableWriter(Writer):
             stage_bucket(drain.name, self._target, tick, bucket, "0", part, drain.schema, durable=durable)
             for bucket, part in parts.items()
         ]
-        assemble(self._target.path, tick, names, durable=durable)
+        self.assemble(tick, names)
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        assemble(self._target.path, tick, names, durable=self._drain.durable)
 
     def publish(self, tick: int) -> None:
         publish(self._target.path, tick, durable=self._drain.durable)

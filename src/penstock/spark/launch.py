@@ -21,7 +21,7 @@ from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.spark.combining import combined
-from penstock.spark.drain import bucket_route, is_written_by_tasks
+from penstock.spark.drain import bucket_route, task_target
 from penstock.spark.going_on import GoingOnSpark
 from penstock.spark.native import Chain, native_parts, without_native
 from penstock.spark.outlet import open_outlets
@@ -186,7 +186,7 @@ class _Run:
 
     def _output(self, name: str, target: object) -> Output:
         schema = self._graph.nodes[self._graph.sinks[name]].schema
-        return Output(name, schema, target if is_written_by_tasks(target) else None)
+        return Output(name, schema, task_target(target, name, self._folder))
 
     def _checkpoint(self, going_on: GoingOnSpark, keep_ticks: int) -> Checkpoint:
         checkpoint = Checkpoint.open(self._folder, going_on, keep_ticks=keep_ticks, durable=self._durable)

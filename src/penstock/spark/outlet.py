@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import singledispatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.change import Changes
 from penstock.engine.ends import as_sink
 from penstock.expr.rows import to_user
-from penstock.io import Writer, changelog, open_sink, table_files
-from penstock.io.changelog import Changelog
-from penstock.io.sink import Drain
-from penstock.io.table_files import TableFiles
+from penstock.io import Writer, open_sink
+from penstock.io.outbox import Delivered
+from penstock.io.sink import Drain, PartsWriter
+from penstock.spark.drain import outbox_of
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
@@ -25,38 +24,22 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Outlet:
-    """An open sink of a run. target: data of `penstock.io`; durable: it must survive a power cut."""
+    """An open sink of a run. target: data of `penstock.io`."""
 
     name: str
     target: object
     writer: Writer
-    durable: bool
 
     def prepare(self, tick: int, files: list[str], rows: Rows) -> None:
         """Have the tick's output ready, where nobody looks: files of tasks, or rows."""
         if files:
-            assemble(self.target, tick, files, self.durable)
+            assert isinstance(self.writer, PartsWriter), "tasks write only for writers of parts"
+            self.writer.assemble(tick, files)
         elif rows:
             self.writer.prepare(tick, rows)
 
     def publish(self, tick: int) -> None:
         self.writer.publish(tick)
-
-
-@singledispatch
-def assemble(target: object, tick: int, files: list[str], durable: bool) -> None:
-    """Make one unpublished tick of files that tasks have staged."""
-    raise NotImplementedError(type(target))
-
-
-@assemble.register
-def _(target: Changelog, tick: int, files: list[str], durable: bool) -> None:
-    changelog.assemble(target.path, tick, files, durable=durable)
-
-
-@assemble.register
-def _(target: TableFiles, tick: int, files: list[str], durable: bool) -> None:
-    table_files.assemble(target.path, tick, files, durable=durable)
 
 
 def open_outlets(
@@ -71,10 +54,10 @@ def open_outlets(
         target = as_sink(sink)
         schema = graph.nodes[graph.sinks[name]].schema
         user = to_user(schema)
-        spool = folder / "outbox" / name if durable else None
+        spool = outbox_of(folder, name) if durable or isinstance(target, Delivered) else None
         drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user))
         writer = open_sink(target, drain)
         closing.callback(writer.close)
         writer.recover(tick)
-        outlets[name] = Outlet(name, target, writer, durable)
+        outlets[name] = Outlet(name, target, writer)
     return outlets

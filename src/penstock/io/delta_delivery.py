@@ -1,0 +1,167 @@
+"""The version of a Delta table that a tick makes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from penstock.errors import UnwritableSink
+from penstock.expr.types import INT64, Field, Schema
+from penstock.io.arrow import arrow_schema, rows_to_table
+from penstock.io.changelog import TICK
+from penstock.io.outbox import Batches, Delivery
+from penstock.io.source import WEIGHT
+
+_OPERATION = "penstock operation"
+
+
+class DeltaDelivery(Delivery):
+    """What both forms have in common: the table, and the number of the tick in its log."""
+
+    feed = False
+
+    def __init__(self, sink: str, path: str, app: str, options: Mapping[str, str], rows: Schema) -> None:
+        self.place = path
+        self._sink = sink
+        self._app = app
+        self._options = dict(options)
+        self._rows = rows
+        self._ready: tuple[int, Batches] | None = None
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except (DeltaError, pa.ArrowException, OSError, ValueError) as error:
+            raise UnwritableSink(
+                f"sink {self._sink!r}: the Delta table at {self.place} {what}",
+                why=str(error),
+                fix="correct the table, or give another path",
+                sink=self._sink,
+                path=self.place,
+            ) from error
+
+    def _table(self) -> deltalake.DeltaTable:
+        return deltalake.DeltaTable(self.place, storage_options=self._options)
+
+    def last_tick(self) -> int | None:
+        with self._told("cannot be read"):
+            if not deltalake.DeltaTable.is_deltatable(self.place, storage_options=self._options):
+                return None
+            return self._table().transaction_version(self._app)
+
+    def begin(self) -> None:
+        schema = arrow_schema(self.columns())
+        with self._told("cannot be made"):
+            if not deltalake.DeltaTable.is_deltatable(self.place, storage_options=self._options):
+                deltalake.DeltaTable.create(
+                    self.place,
+                    schema=deltalake.Schema.from_arrow(schema),
+                    configuration={"delta.enableChangeDataFeed": "true"} if self.feed else None,
+                    storage_options=self._options,
+                    commit_properties=self._properties(0),
+                )
+                return
+            found = pa.schema(self._table().schema().to_arrow())
+        self._check(schema, found)
+        if self.last_tick() is None:
+            with self._told("cannot be changed"):
+                self._append(0, schema, iter(()))
+
+    def _check(self, wanted: pa.Schema, found: pa.Schema) -> None:
+        def kinds(schema: pa.Schema) -> dict[str, str]:
+            return {
+                f.name: str(deltalake.Schema.from_arrow(pa.schema([f.with_nullable(True)]))) for f in schema
+            }
+
+        if kinds(wanted) != kinds(found):
+            raise UnwritableSink(
+                f"sink {self._sink!r}: the Delta table at {self.place} has other columns",
+                why=f"it has {', '.join(f'{f.name}: {f.type}' for f in found)}; "
+                f"the sink has {', '.join(f'{f.name}: {f.type}' for f in wanted)}",
+                fix="give another path, or select the table's columns before the sink",
+                sink=self._sink,
+                path=self.place,
+            )
+
+    def apply(self, tick: int, batches: Batches) -> None:
+        # The package has no transaction that stays open; the rows wait in the outbox.
+        self._ready = tick, batches
+
+    def finish(self, tick: int) -> None:
+        if self._ready is not None and self._ready[0] == tick:
+            with self._told("refuses a tick"):
+                if (self.last_tick() or 0) < tick:
+                    self._change(tick, self._ready[1])
+            self._ready = None
+
+    def close(self) -> None:
+        self._ready = None
+
+    def _properties(self, tick: int) -> CommitProperties:
+        return CommitProperties(app_transactions=[Transaction(self._app, tick)])
+
+    def _append(self, tick: int, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        write_deltalake(
+            self._table(),
+            pa.RecordBatchReader.from_batches(schema, batches),
+            mode="append",
+            commit_properties=self._properties(tick),
+        )
+
+    def columns(self) -> Schema:
+        """Those of the table."""
+        return self._rows
+
+    @abstractmethod
+    def _change(self, tick: int, batches: Batches) -> None:
+        """Make the version of the tick."""
+
+
+class ChangelogDelivery(DeltaDelivery):
+    def columns(self) -> Schema:
+        return Schema((*self._rows.fields, Field(WEIGHT, INT64), Field(TICK, INT64)))
+
+    def _change(self, tick: int, batches: Batches) -> None:
+        columns = self.columns()
+        made = (
+            batch
+            for rows in batches()
+            for batch in rows_to_table([(*row, tick) for row in rows], columns).to_batches()
+        )
+        self._append(tick, arrow_schema(columns), made)
+
+
+class TableDelivery(DeltaDelivery):
+    def __init__(self, *where: Any, key: tuple[str, ...], feed: bool) -> None:
+        super().__init__(*where)
+        self._key = key
+        self.feed = feed
+
+    def _change(self, tick: int, batches: Batches) -> None:
+        columns = Schema((*self._rows.fields, Field(_OPERATION, INT64)))
+        made = (batch for rows in batches() for batch in rows_to_table(rows, columns).to_batches())
+        operation = f"s.{quoted(_OPERATION)}"
+        values = {quoted(name): f"s.{quoted(name)}" for name in self._rows.names}
+        merge = self._table().merge(
+            source=pa.RecordBatchReader.from_batches(arrow_schema(columns), made),
+            predicate=" and ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self._key),
+            source_alias="s",
+            target_alias="t",
+            commit_properties=self._properties(tick),
+        )
+        merge = merge.when_matched_delete(f"{operation} < 0")
+        merge = merge.when_matched_update(values, f"{operation} > 0")
+        merge.when_not_matched_insert(values, f"{operation} > 0").execute()
+
+
+def quoted(name: str) -> str:
+    """A column's name as SQL, whatever it holds."""
+    return '"' + name.replace('"', '""') + '"'
