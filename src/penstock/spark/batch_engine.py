@@ -18,6 +18,7 @@ from penstock.spark.batch_errors import told
 from penstock.spark.batch_machine import machine_for, program_of, until_quiet
 from penstock.spark.batch_ports import Ports, of_port
 from penstock.spark.plan import pickled
+from penstock.spark.rounds_batch import LoopBound, run_in_rounds, why_in_one_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,11 +43,14 @@ def run_loop(
     group: Sequence[int],
     made: Mapping[int, DataFrame],
     share: Callable[[DataFrame], DataFrame],
+    bound: LoopBound | None = None,
 ) -> dict[int, DataFrame]:
     """The bags of the nodes of a loop that are read outside of it.
 
-    share: applied to what the loop answers where more than one of its nodes is read.
-    All rows that enter the loop come to one task, whose memory must hold them with what follows from them.
+    share: applied to what the loop answers where more than one of its nodes is read, and to what
+           enters it where that is counted.
+    bound: how many rows one task may have; more are counted, and go round in parts, at once. Without
+           it all that enters comes to one task, whose memory must hold it with what follows from it.
     """
     part = cut_out(graph, group)
     entering, leaving = (
@@ -55,9 +59,15 @@ def run_loop(
     streams = [entering.tagged(made[node], port, {}) for port, node in enumerate(part.entries)]
     assert streams, "a loop that nothing enters has no rows"
     whole = reduce(lambda one, other: one.unionAll(other), streams)
-    answer = whole.repartition(1).mapInArrow(_loop_task(part, entering, leaving), leaving.type())
-    if len(part.exits) > 1:
-        answer = share(answer)
+    parts = 0
+    if bound is not None and not why_in_one_task(part.graph):
+        whole = share(whole)
+        parts = bound.parts(whole.count(), whole.sparkSession.sparkContext.defaultParallelism)
+    if bound is not None and parts:
+        answer = run_in_rounds(part.graph, entering, leaving, whole, bound, parts)
+    else:
+        answer = whole.repartition(1).mapInArrow(_loop_task(part, entering, leaving), leaving.type())
+        answer = share(answer) if len(part.exits) > 1 else answer
     return {node: of_port(answer, port, graph.nodes[node].schema) for port, node in enumerate(part.exits)}
 
 

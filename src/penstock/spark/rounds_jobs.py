@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from penstock.spark.task import TickOrder
 
 
+FEW_ROWS = 20_000
+"""A round of at most so many rows is left to one task, where tasks share a machine."""
+
+
 class Jobs(Protocol):
     """How the jobs of a tick are run; each gives what its tasks told."""
 
@@ -111,6 +115,12 @@ def _until_quiet(tick: _Tick, jobs: Jobs, loop: LoopStages) -> None:
 
 
 # --- on Spark -----------------------------------------------------------------------------
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether all tasks run on this machine, in one JVM."""
+    master = spark.sparkContext.master or ""
+    return master == "local" or master.startswith("local[")
 
 
 @dataclass(frozen=True, slots=True)
