@@ -1,7 +1,7 @@
 """The queries of Nexmark, in this process, against SQL over all input so far."""
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +11,15 @@ import penstock as ps
 from examples.nexmark.events import SOURCES
 from examples.nexmark.files import Format, write_chunks
 from examples.nexmark.generator import Generator, Parameters, side_input
-from examples.nexmark.oracle import Database, Rows
+from examples.nexmark.log import Log
+from examples.nexmark.oracle import Database
 from examples.nexmark.queries import QUERIES, Query, flow_of
 from penstock import io
+from tests.examples.nexmark_answers import EVENTS, PARAMETERS, WINDOWS, WITH_LATE_ONES, expected, rows_on_time
 from tests.examples.recomputation import Kept, add
 
-# 80 seconds over midnight, up to 2 seconds late: windows of all sizes close, and nothing is too late.
-PARAMETERS = Parameters(
-    seed=11,
-    start=datetime(2015, 7, 14, 23, 59, 20, tzinfo=UTC),
-    inter_event_delay=timedelta(milliseconds=20),
-    disorder=100,
-)
-EVENTS = 4_000
-FORGETFUL = ("q5", "q7", "q11", "q12")
-"""Answer when a window closes or a tick ends: later than others."""
-
-ALL = [pytest.param(query, id=name) for name, query in QUERIES.items()]
-
-
-def expected(
-    queries: list[Query], size: int = EVENTS, parameters: Parameters = PARAMETERS
-) -> dict[str, Rows]:
-    """What the database answers to all events, where `size` of them came in a tick."""
-    database, generator = Database(), Generator(parameters)
-    for tick, start in enumerate(range(0, EVENTS, size)):
-        for kind in SOURCES:
-            database.add(kind, tick, generator.table(kind, start, min(start + size, EVENTS)))
-    return {query.name: database.answer(query) for query in queries}
+WHEN_IT_IS_OVER = ("q5", "q7", "q11", "q12")
+"""Answer when a window closes or a tick ends, not for all events so far."""
 
 
 def batches(flow: ps.Flow, size: int, parameters: Parameters = PARAMETERS) -> dict[str, Any]:
@@ -51,24 +32,23 @@ def batches(flow: ps.Flow, size: int, parameters: Parameters = PARAMETERS) -> di
 
 @pytest.mark.parametrize("size", [83, 700, EVENTS])
 def test_all_queries_answer_as_the_database_however_the_events_are_cut(size: int) -> None:
-    queries = list(QUERIES.values())
-    flow = flow_of(queries, "all of nexmark")
+    flow = flow_of(QUERIES.values(), "all of nexmark")
     kept = {name: Kept() for name in QUERIES}
     ps.run(flow, sources=batches(flow, size), sinks=kept)
-    for name, answer in expected(queries, size).items():
+    for name, answer in expected(QUERIES.values(), size=size).items():
         assert kept[name].rows == answer, name
         assert answer, f"the input is too small to show anything of {name}"
 
 
-@pytest.mark.parametrize("query", ALL)
+@pytest.mark.parametrize("query", [pytest.param(query, id=name) for name, query in QUERIES.items()])
 def test_a_query_by_itself_answers_as_among_others(query: Query) -> None:
     flow, kept = query.flow(), Kept()
     ps.run(flow, sources=batches(flow, 500), sinks={query.name: kept})
-    assert kept.rows == expected([query], 500)[query.name]
+    assert kept.rows == expected([query], size=500)[query.name]
 
 
 def test_after_every_tick_the_answer_is_that_of_all_events_so_far() -> None:
-    queries = [query for name, query in QUERIES.items() if name not in FORGETFUL]
+    queries = [query for name, query in QUERIES.items() if name not in WHEN_IT_IS_OVER]
     flow, database, generator = flow_of(queries, "prefixes"), Database(), Generator(PARAMETERS)
     engine = ps.Engine(flow)
     answers: dict[str, Counter[Any]] = {query.name: Counter() for query in queries}
@@ -80,6 +60,30 @@ def test_after_every_tick_the_answer_is_that_of_all_events_so_far() -> None:
         for query in queries:
             add(answers[query.name], changes[query.name].raw)
             assert answers[query.name] == database.answer(query), query.name
+
+
+@pytest.mark.parametrize("size", [61, 1_000])
+def test_windows_pass_over_late_rows_and_are_right_for_all_others(size: int) -> None:
+    late = {kind: Generator(WITH_LATE_ONES).table(kind, 0, EVENTS).num_rows for kind in SOURCES}
+    for kind in SOURCES:
+        late[kind] -= rows_on_time(kind, Generator(WITH_LATE_ONES)).num_rows
+    assert all(late.values())
+    queries = [QUERIES[name] for name in WINDOWS]
+    flow, kept = flow_of(queries, "late rows"), {query.name: Kept() for query in queries}
+    engine = ps.Engine(flow)
+    for tick, rows in enumerate(Generator(WITH_LATE_ONES).ticks(EVENTS, size)):
+        for name, changes in engine.tick(**rows).items():
+            kept[name](tick, changes)
+    for name, changes in engine.end().items():
+        kept[name](EVENTS, changes)
+    assert sorted(engine.late_rows.values()) == sorted(late.values())
+    right = expected(queries, parameters=WITH_LATE_ONES)
+    assert {name: each.rows for name, each in kept.items()} == right
+    with_all_rows = Database()
+    for kind in SOURCES:
+        with_all_rows.add(kind, 0, Generator(WITH_LATE_ONES).table(kind, 0, EVENTS))
+    for query in queries:
+        assert right[query.name] != with_all_rows.answer(query), "the late rows would make no difference"
 
 
 def test_times_of_day_have_the_same_names_as_in_the_database() -> None:
@@ -102,3 +106,25 @@ def test_arriving_files_give_the_same_answers(format: Format, tmp_path: Path) ->
     ps.run(flow, sources=sources, sinks=kept)
     assert kept["q4"].ticks == 8
     assert {name: each.rows for name, each in kept.items()} == expected(queries)
+
+
+def test_the_log_has_a_folder_for_each_minute_and_each_bid_once_though_a_tick_is_told_again(
+    tmp_path: Path,
+) -> None:
+    import duckdb
+
+    flow, log = QUERIES["q10"].flow(), Log(tmp_path)
+
+    def told_twice(tick: int, changes: Any) -> None:
+        listed = list(changes)
+        log(tick, listed)
+        log(tick, listed)
+
+    ps.run(flow, sources=batches(flow, 500), sinks={"q10": told_twice})
+    folders = {str(file.parent.relative_to(tmp_path)) for file in tmp_path.glob("*/*/*.parquet")}
+    assert folders == {"dt=2015-07-14/hm=23%3A59", "dt=2015-07-15/hm=00%3A00"}
+    database = duckdb.connect()
+    database.execute("SET TimeZone = 'UTC'")
+    found = database.sql(f"SELECT * FROM read_parquet('{tmp_path}/*/*/*.parquet', hive_partitioning=true)")
+    rows = Counter((*row[:5], str(row[5]), str(row[6])) for row in found.fetchall())
+    assert rows == expected([QUERIES["q10"]])["q10"]

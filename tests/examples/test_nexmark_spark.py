@@ -1,0 +1,80 @@
+"""The queries of Nexmark on Spark, all in one flow, against SQL; and the generator as a source of Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+import penstock as ps
+from examples.nexmark.events import SOURCES
+from examples.nexmark.generator import Generator, Parameters, side_input
+from examples.nexmark.queries import QUERIES, flow_of
+from tests.examples.nexmark_answers import EVENTS, PARAMETERS, WITH_LATE_ONES, expected
+from tests.examples.recomputation import Kept
+
+pytestmark = pytest.mark.spark
+
+Answers = dict[str, Kept]
+
+
+def sources(spark: Any, parameters: Parameters, ticks: int | None) -> dict[str, Any]:
+    from examples.nexmark.spark_source import nexmark_events
+
+    events = nexmark_events(spark, EVENTS, ticks=ticks, parameters=parameters)
+    return {**{kind: ps.spark.Frame(frame) for kind, frame in events.items()}, "side_input": side_input()}
+
+
+@pytest.mark.parametrize(
+    ("ticks", "way", "parameters"),
+    [
+        pytest.param(2, "one task", PARAMETERS, id="2 ticks in one task"),
+        pytest.param(5, "auto", WITH_LATE_ONES, id="5 ticks with late rows"),
+        pytest.param(3, "stages", PARAMETERS, id="3 ticks by stages"),
+    ],
+)
+def test_a_stream_gives_the_answers_of_the_database_however_it_is_cut(
+    ticks: int, way: Literal["auto", "one task", "stages"], parameters: Parameters, tmp_path: Path, spark: Any
+) -> None:
+    flow, kept = flow_of(QUERIES.values(), "all of nexmark"), {name: Kept() for name in QUERIES}
+    given = sources(spark, parameters, ticks)
+    ps.spark.run(flow, spark, sources=given, sinks=kept, way=way)
+    size = -(-EVENTS // ticks)
+    for name, answer in expected(QUERIES.values(), size=size, parameters=parameters).items():
+        assert kept[name].rows == answer, name
+
+
+def test_a_batch_gives_the_answers_of_the_database(spark: Any) -> None:
+    flow, kept = flow_of(QUERIES.values(), "all of nexmark"), {name: Kept() for name in QUERIES}
+    ps.spark.run(flow, spark, sources=sources(spark, PARAMETERS, None), sinks=kept, mode="batch")
+    for name, answer in expected(QUERIES.values()).items():
+        assert kept[name].rows == answer, name
+
+
+def test_spark_generates_the_same_events_in_the_same_order(spark: Any) -> None:
+    from examples.nexmark.spark_source import nexmark_events
+
+    parameters = Parameters(seed=5, disorder=30)
+    frames = nexmark_events(spark, 1_000, partitions=3, parameters=parameters)
+    for kind in SOURCES:
+        table = Generator(parameters).table(kind, 0, 1_000)
+        assert frames[kind].toArrow().cast(table.schema).equals(table)
+
+
+def test_a_stream_of_events_gives_as_many_in_each_micro_batch_and_then_ends(
+    tmp_path: Path, spark: Any
+) -> None:
+    from examples.nexmark.spark_source import nexmark_events
+
+    found: dict[int, list[Any]] = {}
+
+    def keep(frame: Any, number: int) -> None:
+        found[number] = frame.toArrow()["date_time"].to_pylist()
+
+    bids = nexmark_events(spark, 1_000, ticks=4)["bids"]
+    writer = bids.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert list(found) == [0, 1, 2, 3]
+    for number, times in found.items():
+        assert times == [bid.date_time for bid in Generator().rows("bids", number * 250, number * 250 + 250)]
