@@ -290,6 +290,12 @@ class NotOnSpark(PenstockError):
     code = "P402"
 
 
+class SparkProcessDied(PenstockError):
+    """The JVM, an executor or a Python worker of Spark died, and no repetition helped."""
+
+    code = "P403"
+
+
 # --- pull-streams: P5xx -----------------------------------------------------------------------
 
 

@@ -68,6 +68,9 @@ appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
 
+# What every JVM of Spark says first, whatever its log level.
+_GREETINGS = ("Setting default log level to", "To adjust logging level use")
+
 
 def classpath(spark_home: Path) -> list[str]:
     """Spark's jars, in one order always: a class archive fits only the class path it was made with."""
@@ -82,7 +85,7 @@ def start_jvm(
     python: str,
     environment: Mapping[str, str] | None = None,
 ) -> Any:
-    """A gateway to a new JVM, whose process is its attribute `proc`.
+    """A gateway to a new JVM, whose process is its attribute `proc`, the path of its log `log`.
 
     options:  of the JVM, such as `-Xmx1g`.
     settings: of Spark, known to the JVM before a context exists.
@@ -129,7 +132,9 @@ def start_jvm(
         )
     try:
         port, secret = _await(address, process, log, java)
-        return _connect(port, secret, process)
+        gateway = _connect(port, secret, process)
+        gateway.log = log
+        return gateway
     except BaseException:
         process.kill()
         process.communicate()
@@ -150,6 +155,7 @@ def last_lines(log: Path, count: int = 15) -> str:
         lines = log.read_text(errors="replace").strip().splitlines()
     except OSError:
         lines = []
+    lines = [line for line in lines if not line.startswith(_GREETINGS)]
     return "\n".join(f"  {line}" for line in lines[-count:]) or "  (it wrote nothing)"
 
 

@@ -21,6 +21,7 @@ from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.spark.combining import combined
+from penstock.spark.deaths import told_deaths
 from penstock.spark.drain import bucket_route, task_target
 from penstock.spark.going_on import GoingOnSpark
 from penstock.spark.native import Chain, native_parts, without_native
@@ -83,8 +84,8 @@ def run(
     Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one acts at once.
 
     Raises what the analysis of the flow raises; `BadInput`, `BadRow`, `UnreadableSource` for
-    input; `FlowChanged`, `CheckpointDamaged`, `CheckpointInUse` for the checkpoint; and what
-    fails within a tick, nothing of which is then committed or published.
+    input; `FlowChanged`, `CheckpointDamaged`, `CheckpointInUse` for the checkpoint;
+    `SparkProcessDied`; and what fails within a tick, nothing of which is then committed or published.
     """
     graph = flow.graph()
     check_names(graph, sources, sinks or {})
@@ -96,19 +97,22 @@ def run(
             )
         from penstock.spark.batch_run import run_batch
 
-        with exported(metrics, flow.name) as told:
+        spark = _session(spark)
+        with exported(metrics, flow.name) as told, told_deaths(spark, lambda: None):
             heard = observing(on_tick, told)
-            return run_batch(flow, _session(spark), sources=sources, sinks=sinks or {}, on_tick=heard)
+            return run_batch(flow, spark, sources=sources, sinks=sinks or {}, on_tick=heard)
     with ExitStack() as closing:
         told = closing.enter_context(exported(metrics, flow.name))
         on_tick = observing(on_tick, told)
         folder = _checkpoint_folder(checkpoint, closing)
-        running = _Run(flow, _session(spark), folder, closing, durable=checkpoint is not None)
+        spark = _session(spark)
+        running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
         ticker, query = running.open(sources, sinks or {}, shards, follow, on_tick, way, ends, keep_ticks)
         ticker.metrics = told
         interrupt = closing.enter_context(Interrupt())
-        query.until_done(interrupt)
+        with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
+            query.until_done(interrupt)
         return RunResult(ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal)
 
 
