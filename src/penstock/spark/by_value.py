@@ -1,0 +1,60 @@
+"""Which modules are the user's own: a worker's interpreter cannot import them, so they travel by value."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_NEVER = ("penstock", "pyspark", "py4j")
+
+
+def users_modules() -> list[types.ModuleType]:
+    """The modules of this process that are neither Penstock's nor installed."""
+    return [m for m in list(sys.modules.values()) if is_users(m)]
+
+
+def is_users(module: object) -> bool:
+    if not isinstance(module, types.ModuleType) or module.__name__ == "__main__":
+        return False
+    file = getattr(module, "__file__", None)
+    if not file or sys.modules.get(module.__name__) is not module:
+        return False
+    if module.__name__.split(".")[0] in _NEVER or str(file).startswith(_INSTALLED):
+        return False
+    return not _holds_packages(root_of(module))
+
+
+def root_of(module: types.ModuleType) -> Path:
+    """The folder (or archive) that a module was imported from: where its name begins."""
+    file = Path(cast("str", module.__file__))
+    depth = module.__name__.count(".") + (file.stem == "__init__")
+    return file.parents[depth]
+
+
+@functools.cache
+def _holds_packages(folder: Path) -> bool:
+    """Whether packages were installed into a folder, though it is not this interpreter's own."""
+    return any(folder.glob("*.dist-info"))
+
+
+@contextmanager
+def by_value(cloudpickle: Any) -> Iterator[None]:
+    """While entered, what is defined in the user's modules is pickled whole."""
+    register: Callable[[types.ModuleType], None] = cloudpickle.register_pickle_by_value
+    unregister: Callable[[types.ModuleType], None] = cloudpickle.unregister_pickle_by_value
+    known: set[str] = set(cloudpickle.list_registry_pickle_by_value())
+    modules = [m for m in users_modules() if m.__name__ not in known]
+    for module in modules:
+        register(module)
+    try:
+        yield
+    finally:
+        for module in modules:
+            unregister(module)
