@@ -5,9 +5,6 @@ Pickled once by the driver; each worker process compiles it once and keeps it.
 
 from __future__ import annotations
 
-import sys
-import sysconfig
-import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +15,7 @@ from typing import Any, cast
 from penstock.engine.program import Program, compile_program
 from penstock.expr.types import Schema
 from penstock.flow.operators.on_time import OnTime
+from penstock.spark.by_value import by_value
 from penstock.spark.routing import Divide, divider
 from penstock.spark.stages import Exchange, Stage, StagePlan
 
@@ -167,32 +165,6 @@ def pickled(value: object) -> bytes:
     """Pickle for a worker: what its interpreter cannot import (the user's own modules) goes by value."""
     from pyspark import cloudpickle
 
-    with _by_value(cloudpickle):
+    with by_value(cloudpickle):
         return cast("bytes", cloudpickle.dumps(value))
 
-
-@contextmanager
-def _by_value(cloudpickle: Any) -> Iterator[None]:
-    register: Callable[[types.ModuleType], None] = cloudpickle.register_pickle_by_value
-    unregister: Callable[[types.ModuleType], None] = cloudpickle.unregister_pickle_by_value
-    known: set[str] = set(cloudpickle.list_registry_pickle_by_value())
-    modules = [m for m in list(sys.modules.values()) if _is_users(m) and m.__name__ not in known]
-    for module in modules:
-        register(module)
-    try:
-        yield
-    finally:
-        for module in modules:
-            unregister(module)
-
-
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-
-
-def _is_users(module: object) -> bool:
-    if not isinstance(module, types.ModuleType) or module.__name__ == "__main__":
-        return False
-    file = getattr(module, "__file__", None)
-    is_ours = module.__name__.split(".")[0] == "penstock"
-    is_named = sys.modules.get(module.__name__) is module
-    return bool(file) and is_named and not is_ours and not str(file).startswith(_INSTALLED)
