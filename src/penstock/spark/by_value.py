@@ -35,7 +35,8 @@ def root_of(module: types.ModuleType) -> Path:
     """The folder (or archive) that a module was imported from: where its name begins."""
     file = Path(cast("str", module.__file__))
     depth = module.__name__.count(".") + (file.stem == "__init__")
-    return file.parents[depth]
+    # Some modules make up their names; then it is as far up as there is something.
+    return file.parents[min(depth, len(file.parents) - 1)]
 
 
 @functools.cache
