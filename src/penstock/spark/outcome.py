@@ -28,7 +28,10 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 
 @dataclass(slots=True)
 class Outcome:
-    """All that the tasks of a tick told."""
+    """All that the tasks of a tick told.
+
+    passing: state files that only later jobs of the same tick needed.
+    """
 
     chains: dict[int, Chain] = field(default_factory=dict[int, Chain])
     pending: set[int] = field(default_factory=set[int])
@@ -40,6 +43,7 @@ class Outcome:
     arrivals: dict[str, int] = field(default_factory=dict[str, int])
     bad: dict[str, list[BadRecord]] = field(default_factory=dict[str, list[BadRecord]])
     clocks: dict[str, tuple[Any, int]] = field(default_factory=dict[str, tuple[Any, int]])
+    passing: set[str] = field(default_factory=set[str])
 
 
 def chain_result(cell: int, chain: Chain, pending: bool, waiting: bool) -> Result:

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 
-LOOP_ROWS = 2_000_000
-"""How many rows may enter a loop of a batch in one task, where nothing else is said."""
-
 _ROWS_AT_ONCE = 100_000
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.spark.rounds_plan import LoopStages
     from penstock.spark.stages import StagePlan
     from penstock.spark.task import TickOrder
+    from penstock.state.chain import Chain
 
 
 FEW_ROWS = 20_000
@@ -56,6 +57,7 @@ class _Tick:
     folder: str
     results: list[Result] = field(default_factory=list[Result])
     waiting: list[Sent] = field(default_factory=list[Sent])
+    written: set[str] = field(default_factory=set[str])
     legs: int = 0
 
     def begin(self, last: int) -> TickOrder:
@@ -69,7 +71,9 @@ class _Tick:
         sent, others = sent_of(told)
         self.waiting += sent
         self.results += others
-        self.order = replace(self.order, chains={**self.order.chains, **gathered(others).chains})
+        chains = gathered(others).chains
+        self.written |= files_of(chains)
+        self.order = replace(self.order, chains={**self.order.chains, **chains})
 
     def take(self, first: int, last: int) -> list[Sent]:
         """What waits for some stages."""
@@ -91,7 +95,13 @@ def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) ->
         at = loop.last + 1
     if at < stages.depth and (tick.waiting or order.due):
         _go_on(tick, jobs, at, stages.depth - 1)
-    return gathered(tick.results)
+    outcome = gathered(tick.results)
+    outcome.passing = tick.written - files_of(outcome.chains) - files_of(order.chains)
+    return outcome
+
+
+def files_of(chains: Mapping[int, Chain]) -> set[str]:
+    return {file.name for chain in chains.values() for file in chain.files()}
 
 
 def _go_on(tick: _Tick, jobs: Jobs, first: int, last: int) -> None:

@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.analysis import analyse
+from penstock.errors import NotOnSpark
 from penstock.expr.tree import Column, columns_of
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.difference import Difference
@@ -32,7 +34,7 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.union import Union
 from penstock.graph.order import successors, topological_order
-from penstock.spark.levels import Levels
+from penstock.spark.levels import Levels, units
 from penstock.spark.placement import ANYHOW, ByKey, Keys, own_keys, whole_row, with_names
 
 if TYPE_CHECKING:
@@ -58,6 +60,24 @@ def why_whole(graph: FlowGraph, loop: Sequence[int], facts: Sequence[Facts]) -> 
         if not facts[node.id].append:
             return f"Rows of {node.name!r} in it may be taken back."
     return ""
+
+
+def check_loops_run_in_rounds(graph: FlowGraph) -> None:
+    """Raises `NotOnSpark` for the first loop that cannot be cut by key."""
+    facts = analyse(graph).facts
+    for loop in units(graph):
+        why = why_whole(graph, loop, facts) if len(loop) > 1 else ""
+        if why:
+            feedback = next(
+                n for n in map(graph.nodes.__getitem__, loop) if isinstance(n.operator, _FEEDBACKS)
+            )
+            raise NotOnSpark(
+                f"the loop of {feedback.name!r} cannot run in rounds over all shards",
+                where=[feedback.place],
+                why=why,
+                fix='run with loops="one shard", or change the loop so that it can be cut by key',
+                operator=feedback.name,
+            )
 
 
 @dataclass(frozen=True, slots=True)

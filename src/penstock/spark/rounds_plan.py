@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from penstock.spark.rounds_levels import RoundsLevels
     from penstock.spark.stages import Exchange
 
+LOOP_ROWS = 2_000_000
+"""How many rows may enter a loop of a batch in one task, where nothing else is said."""
+
 _SHOWN_ROUNDS = 8
 """Of how many of the last rounds the error of a loop without end tells."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from penstock.spark.lag import Lag
 from penstock.spark.messages import SCHEMA, results_of
 from penstock.spark.outcome import Outcome, gathered
 from penstock.spark.plan import Compiled, ShippedPlan
+from penstock.spark.rounds_jobs import FEW_ROWS, SparkJobs, run_in_jobs
 from penstock.spark.task import TickOrder
 
 if TYPE_CHECKING:
@@ -111,6 +113,8 @@ class Ticker:
                 **self._clocks(outcome),
             },
         )
+        for name in outcome.passing:
+            (self.plan.folder / name).unlink(missing_ok=True)
         for outlet in self.outlets.values():
             outlet.publish(tick)
         for letters in self.dead_letters.values():
@@ -165,6 +169,8 @@ class Ticker:
     def _job(self, rows: DataFrame, tick: int, way: Way) -> Outcome:
         last = self.checkpoint.last
         order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self._due)
+        if way != "one task" and self.plan.plan.stages.loops:
+            return self._in_jobs(rows, order)
         if way == "one task":
             messages = rows.coalesce(1).mapInArrow(task.whole_tick(order), SCHEMA)
         else:
@@ -176,3 +182,15 @@ class Ticker:
         with told_errors():
             table = messages.toArrow()
         return gathered(results_of(table))
+
+    def _in_jobs(self, rows: DataFrame, order: TickOrder) -> Outcome:
+        def scattered(order: TickOrder) -> DataFrame:
+            return rows.mapInArrow(task.scatter(order), SCHEMA)
+
+        stages, sent = self.plan.plan.stages, self.plan.folder / "sent"
+        few = FEW_ROWS if self.local else 0
+        try:
+            jobs = SparkJobs(rows.sparkSession, stages.shards, scattered, few)
+            return run_in_jobs(stages, order, jobs, str(sent))
+        finally:
+            shutil.rmtree(sent, ignore_errors=True)
