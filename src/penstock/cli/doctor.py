@@ -82,7 +82,7 @@ def settings_of(texts: Sequence[str]) -> dict[str, str]:
 
 def connect(master: str, settings: dict[str, str]) -> SparkSession:
     """A session on `master`: ours if it is local, else as Spark itself makes one."""
-    if master == "local" or master.startswith("local["):
+    if master.startswith("local"):
         from penstock.spark.session import session
 
         return session(master=master, config=settings)

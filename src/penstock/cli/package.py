@@ -1,0 +1,165 @@
+"""`penstock package`: what `spark-submit` needs to run a flow on a cluster, and the line to type."""
+
+from __future__ import annotations
+
+import pprint
+import shlex
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.errors import BadInput
+
+_MAIN = '''\
+"""Runs {flow!r} on Spark. Made by `penstock package`; change what stands here as you like."""
+
+import sys
+
+from penstock.cli.submitted import environment_of, run_submitted
+
+environment = environment_of(__file__)
+sys.exit(
+    run_submitted(
+        {flow!r},
+        sources={sources},
+        sinks={sinks},
+        checkpoint={checkpoint!r},
+        follow={follow!r},
+        end={end!r},
+        shards={shards!r},
+        environment=environment,
+    )
+)
+'''
+
+
+class Cluster(Enum):
+    YARN = "yarn"
+    KUBERNETES = "kubernetes"
+    STANDALONE = "standalone"
+
+
+_MASTERS = {
+    Cluster.YARN: ("--master yarn --deploy-mode cluster",),
+    Cluster.KUBERNETES: (
+        "--master k8s://https://HOST:6443 --deploy-mode cluster",
+        "--conf spark.kubernetes.container.image=IMAGE",
+        "--conf spark.kubernetes.file.upload.path=s3a://BUCKET/FOLDER",
+    ),
+    Cluster.STANDALONE: ("--master spark://HOST:7077",),
+}
+
+
+def package(
+    flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
+    out: Annotated[Path, typer.Option(help="A folder for what is made.")] = Path("package"),
+    source: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=URI", help="As for `penstock run`.")
+    ] = None,
+    sink: Annotated[list[str] | None, typer.Option(metavar="NAME=URI", help="As for `penstock run`.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="A folder on a file system that all hosts mount.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow/--once", help="Run for ever, or until all is read.")
+    ] = False,
+    end: Annotated[
+        bool | None, typer.Option("--end/--keep-open", help="As for `penstock run`.", show_default=False)
+    ] = None,
+    shards: Annotated[int | None, typer.Option(min=1, help="Parts of the state.")] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="PACKAGE", help="An installed package that the flow needs; several."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--without", metavar="PACKAGE", help="One that the cluster has already (pyarrow, say)."),
+    ] = None,
+    cluster: Annotated[
+        Cluster | None, typer.Option(help="Say the line for this kind of cluster only.", show_default=False)
+    ] = None,
+) -> None:
+    """Make main.py, code.zip and env.tar.gz, and say the line that submits them.
+
+    code.zip has the flow's modules and Penstock; env.tar.gz has packages with compiled code. The
+    cluster needs Spark, and a Python of the same minor version on the same kind of machine.
+    """
+    from penstock.cli.load import load_flow
+    from penstock.cli.packing import NEEDED, pack_code, pack_environment, python_version
+    from penstock.cli.run import named
+    from penstock.engine.ends import check_names
+    from penstock.io import parse_sink, parse_source
+
+    loaded = load_flow(flow)
+    sources, sinks = named("source", source or ()), named("sink", sink or ())
+    ends = {name: parse_source(uri) for name, uri in sources.items()}
+    check_names(loaded.graph(), ends, {name: parse_sink(uri) for name, uri in sinks.items()})
+    if not sinks:
+        raise BadInput(
+            "a flow that is submitted needs a sink: nobody sees what a driver prints",
+            fix="--sink NAME=changelog:PATH, or --sink NAME=table:PATH?key=COLUMN",
+        )
+    if follow and checkpoint is None:
+        raise BadInput("a run that follows needs a checkpoint to go on from", fix="add --checkpoint PATH")
+    out.mkdir(parents=True, exist_ok=True)
+    modules = pack_code(out / "code.zip")
+    without = {name.lower() for name in exclude or ()}
+    packages = [name for name in (*NEEDED, *(include or ())) if name.lower() not in without]
+    shipped = pack_environment(out / "env", out / "env.tar.gz", packages)
+    (out / "main.py").write_text(
+        _MAIN.format(
+            flow=shipped_name(flow),
+            sources=_literal(sources),
+            sinks=_literal(sinks),
+            checkpoint=checkpoint,
+            follow=follow,
+            end=end,
+            shards=shards,
+        )
+    )
+    typer.echo(f"{out / 'main.py'}     runs {loaded.graph().name!r}")
+    typer.echo(f"{out / 'code.zip'}    penstock, {', '.join(modules)}")
+    typer.echo(f"{out / 'env.tar.gz'}  {', '.join(shipped)}; for Python {python_version()}")
+    for line in _lines(out, cluster, python_version()):
+        typer.echo(line)
+    for said in _relative({**sources, **sinks}, checkpoint):
+        typer.echo(said, err=True)
+
+
+def shipped_name(flow: str) -> str:
+    """The name of a flow where its modules are imported from a zip.
+
+    >>> shipped_name("flows/sales.py:totals"), shipped_name("sales.flows:totals"), shipped_name("sales.py")
+    ('sales:totals', 'sales.flows:totals', 'sales')
+    """
+    where, colon, attribute = flow.partition(":")
+    return f"{Path(where).stem if where.endswith('.py') else where}{colon}{attribute}"
+
+
+def _literal(named: Mapping[str, str]) -> str:
+    return pprint.pformat(dict(named), sort_dicts=False).replace("\n", "\n        ")
+
+
+def _lines(out: Path, cluster: Cluster | None, python: str) -> Iterator[str]:
+    for kind in Cluster if cluster is None else (cluster,):
+        yield f"\nOn {kind.value}:\n"
+        pieces = (
+            *_MASTERS[kind],
+            f"--conf spark.pyspark.python=python{python}",
+            f"--py-files {shlex.quote(str(out / 'code.zip'))}",
+            f"--archives {shlex.quote(str(out / 'env.tar.gz'))}#env",
+            shlex.quote(str(out / "main.py")),
+        )
+        yield "  spark-submit " + " \\\n    ".join(pieces)
+
+
+def _relative(named: Mapping[str, str], checkpoint: str | None) -> Iterator[str]:
+    """A word on paths that mean another folder on each host."""
+    paths = {name: uri.partition(":")[2].partition("?")[0] for name, uri in named.items() if ":" in uri}
+    paths |= {} if checkpoint is None else {"checkpoint": checkpoint}
+    for name, path in paths.items():
+        if path and not path.startswith("/") and "://" not in path:
+            yield f"{name}: {path} is relative: each host would take a folder of its own"

@@ -1,0 +1,98 @@
+"""A flow run by `spark-submit`: what the `main.py` of `penstock package` calls. Needs nothing of the command line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli.exit_codes import exit_code, signal_code
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# As `penstock.spark.session` sets them, and for its reasons; what concerns one machine is left alone.
+_SETTINGS = {
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.ReorderAssociativeOperator"
+    ),
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+
+def run_submitted(
+    flow: str,
+    *,
+    sources: Mapping[str, str],
+    sinks: Mapping[str, str],
+    checkpoint: str | None,
+    follow: bool,
+    end: bool | None,
+    shards: int | None,
+    environment: Sequence[str],
+) -> int:
+    """Run a flow with ends that are given as URIs; the exit code.
+
+    flow:        module:flow, to be found in what was shipped.
+    environment: folders of packages for workers; those that a host does not have count for nothing.
+    """
+    from penstock.cli.load import load_flow
+    from penstock.cli.progress import SECONDS_BETWEEN_LINES, Lines
+    from penstock.io import parse_sink, parse_source
+    from penstock.spark import run
+
+    try:
+        loaded = load_flow(flow)
+        spark = _session(loaded.graph().name, environment)
+        result = run(
+            loaded,
+            spark,
+            sources={name: parse_source(uri) for name, uri in sources.items()},
+            sinks={name: parse_sink(uri) for name, uri in sinks.items()},
+            checkpoint=checkpoint,
+            follow=follow,
+            end=end,
+            shards=shards,
+            on_tick=Lines(sys.stderr, SECONDS_BETWEEN_LINES),
+        )
+    except PenstockError as error:
+        sys.stderr.write(f"{error}\n")
+        return exit_code(error)
+    sys.stderr.write(
+        f"{result.ticks:,} ticks up to {result.last_tick:,}: "
+        f"{result.rows_in:,} rows in, {result.changes_out:,} changes out\n"
+    )
+    return 0 if result.stopped_by is None else signal_code(result.stopped_by)
+
+
+def _session(name: str, environment: Sequence[str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    for key, value in _SETTINGS.items():
+        builder = builder.config(key, value)
+    if environment:
+        builder = builder.config("spark.executorEnv.PYTHONPATH", os.pathsep.join(environment))
+    return builder.getOrCreate()
+
+
+def environment_of(main: str) -> list[str]:
+    """Where the packages of `env.tar.gz` may be: below the working folder, where Spark unpacks
+    archives, or beside `main.py`. Put on this process's path, too."""
+    beside = Path(main).resolve().parent / "env"
+    places = ["env", str(beside)]
+    for place in places:
+        if Path(place).is_dir():
+            sys.path.insert(1, str(Path(place).resolve()))
+            break
+    return places
