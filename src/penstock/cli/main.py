@@ -21,6 +21,7 @@ from penstock.cli.doctor import doctor
 from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.explain import explain
+from penstock.cli.package import package
 from penstock.cli.run import run
 from penstock.cli.state import state
 from penstock.cli.trace import trace
@@ -60,6 +61,7 @@ app.command()(explain)
 app.command()(check)
 app.command()(draw)
 app.command()(doctor)
+app.command()(package)
 app.command()(conform)
 app.command()(trace)
 app.command()(state)
