@@ -23,12 +23,16 @@ from penstock.flow.operators.source import Source as SourceOperator
 from penstock.spark.combining import combined
 from penstock.spark.deaths import told_deaths
 from penstock.spark.drain import bucket_route, task_target
-from penstock.spark.going_on import GoingOnSpark
+from penstock.spark.going_on import GoingOnSpark, Loops
 from penstock.spark.native import Chain, native_parts, without_native
 from penstock.spark.outlet import open_outlets
 from penstock.spark.plan import Output, Plan, compiled
 from penstock.spark.query import Query
-from penstock.spark.sources import Frame, Opened, Opening, open_on_spark
+from penstock.spark.rounds_jobs import is_local
+from penstock.spark.rounds_levels import check_loops_run_in_rounds
+from penstock.spark.rounds_plan import LOOP_ROWS
+from penstock.spark.source_names import source_names
+from penstock.spark.sources import Frame, Opened, Opening, has_own_name, open_on_spark
 from penstock.spark.stages import cut
 from penstock.spark.tick import Ticker, Way
 from penstock.state.checkpoint import Checkpoint
@@ -54,6 +58,8 @@ def run(
     on_tick: Callable[[Progress], object] | None = None,
     metrics: Metrics | None = None,
     way: Way | Literal["auto"] = "auto",
+    loops: Loops | None = None,
+    loop_rows: int = LOOP_ROWS,
     end: bool | None = None,
     keep_ticks: int = KEEP_TICKS,
 ) -> RunResult:
@@ -75,6 +81,10 @@ def run(
                 "HOST:PORT", or a `prometheus_client.CollectorRegistry` that is served elsewhere.
     way:        how a tick is run: in "one task", by "stages" with shuffles between them, or
                 "auto": by the number of rows of the tick before. The answers are the same.
+    loops:      where a loop runs: on "one shard" (the default), which must hold what it has found, or
+                cut by key in "rounds" over all shards, which takes rows that are never taken
+                back. Fixed for the life of a checkpoint. A batch chooses by `loop_rows`.
+    loop_rows:  how many rows may enter a loop of a batch in one task; beyond that it runs in rounds.
     end:        whether a source that is done has ended for good, so that windows of event time
                 close. By default so without a checkpoint, as nothing can go on then. A later
                 run of an ended source must not bring more rows. In a batch all sources end.
@@ -100,7 +110,9 @@ def run(
         spark = _session(spark)
         with exported(metrics, flow.name) as told, told_deaths(spark, lambda: None):
             heard = observing(on_tick, told)
-            return run_batch(flow, spark, sources=sources, sinks=sinks or {}, on_tick=heard)
+            return run_batch(
+                flow, spark, sources=sources, sinks=sinks or {}, on_tick=heard, loop_rows=loop_rows
+            )
     with ExitStack() as closing:
         told = closing.enter_context(exported(metrics, flow.name))
         on_tick = observing(on_tick, told)
@@ -108,7 +120,9 @@ def run(
         spark = _session(spark)
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
-        ticker, query = running.open(sources, sinks or {}, shards, follow, on_tick, way, ends, keep_ticks)
+        ticker, query = running.open(
+            sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
+        )
         ticker.metrics = told
         interrupt = closing.enter_context(Interrupt())
         with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
@@ -157,6 +171,7 @@ class _Run:
         sources: Mapping[str, Any],
         sinks: Mapping[str, Any],
         shards: int | None,
+        loops: Loops | None,
         follow: bool,
         on_tick: Callable[[Progress], object] | None,
         way: Way | Literal["auto"],
@@ -164,27 +179,32 @@ class _Run:
         keep_ticks: int,
     ) -> tuple[Ticker, Query]:
         default = self._spark.sparkContext.defaultParallelism
-        going_on = GoingOnSpark(self._graph, partial(self._plan, sinks), sinks, shards, default)
+        named = not any(map(has_own_name, sources.values()))
+        plan_for = partial(self._plan, sinks)
+        going_on = GoingOnSpark(self._graph, plan_for, sinks, shards, default, loops, named)
         checkpoint = self._checkpoint(going_on, keep_ticks)
         plan = going_on.plan
         frames = [name for name, source in sources.items() if isinstance(source, Frame)]
-        native = native_parts(self._graph, frames)
-        opened = self._open_sources(sources, checkpoint.manifest.layout["sources"], follow, native)
+        native = native_parts(combined(self._graph), frames)
+        named = bool(checkpoint.manifest.layout.get("named"))
+        with source_names(self._spark, named):
+            opened = self._open_sources(sources, checkpoint.manifest.layout["sources"], follow, native, named)
         inputs = tuple(source.input for source in opened)
         ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
         letters = self._open_dead_letters(sources, checkpoint.tick)
         outlets = open_outlets(
             self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing
         )
-        master = self._spark.sparkContext.master or ""
-        local = master == "local" or master.startswith("local[")
-        ticker = Ticker(ready, checkpoint, outlets, letters, way, local, on_tick)
-        return ticker, Query(self._spark, ticker, opened, follow, end)
+        ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick)
+        return ticker, Query(self._spark, ticker, opened, follow, end, named)
 
-    def _plan(self, sinks: Mapping[str, Any], shards: int) -> Plan:
+    def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> Plan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}
         tables = {name: route for name, t in targets.items() if (route := bucket_route(t)) is not None}
-        stages = cut(combined(self._graph), shards, tables)
+        graph = combined(self._graph)
+        if loops == "rounds":
+            check_loops_run_in_rounds(graph)
+        stages = cut(graph, shards, tables, rounds=loops == "rounds")
         outputs = {name: self._output(name, target) for name, target in targets.items()}
         return Plan(stages, (), outputs, str(self._folder), self._durable)
 
@@ -202,14 +222,19 @@ class _Run:
         return checkpoint
 
     def _open_sources(
-        self, sources: Mapping[str, Any], order: Sequence[str], follow: bool, native: Mapping[str, Chain]
+        self,
+        sources: Mapping[str, Any],
+        order: Sequence[str],
+        follow: bool,
+        native: Mapping[str, Chain],
+        named: bool,
     ) -> list[Opened]:
         opened: list[Opened] = []
         for tag, name in enumerate(order):
             operator = cast("SourceOperator", self._graph.nodes[self._graph.sources[name]].operator)
             spool = self._folder / "arrived" / name
             opening = Opening(
-                self._spark, self._engine, name, operator, tag, spool, follow, native.get(name, ())
+                self._spark, self._engine, name, operator, tag, spool, follow, native.get(name, ()), named
             )
             opened.append(open_on_spark(sources[name], opening))
         return opened

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import CheckpointDamaged
 from penstock.spark.lag import Arrivals, Lag
 from penstock.spark.listener import listening
+from penstock.spark.source_names import source_names
 from penstock.spark.sources import Opened, ended, nothing, shape_of, union_of
 from penstock.spark.tick import Ticker
 
@@ -35,7 +36,7 @@ class Query:
     """The sources of a run as a sequence of ticks."""
 
     def __init__(
-        self, spark: SparkSession, ticker: Ticker, opened: list[Opened], follow: bool, end: bool
+        self, spark: SparkSession, ticker: Ticker, opened: list[Opened], follow: bool, end: bool, named: bool
     ) -> None:
         self._spark = spark
         self._ticker = ticker
@@ -48,6 +49,7 @@ class Query:
         self._static_names = frozenset(s.input.name for s in opened if s.static)
         self._names = frozenset(s.input.name for s in opened)
         self._end = end
+        self._named = named
         self._drained = self._arriving is None
         spool = ticker.plan.folder / "arrived"
         arriving = (s.input.name for s in opened if not s.static and s.input.reading is not None)
@@ -105,7 +107,8 @@ class Query:
         else:
             writer = writer.trigger(availableNow=True)
         with self._told_once():
-            query = writer.start()
+            with source_names(self._spark, self._named):
+                query = writer.start()
             self._ticker.lag.query = query
             try:
                 with listening(self._spark, query, self._ticker.metrics):

@@ -18,18 +18,22 @@ from penstock.errors import BadInput, WrongType
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Rows as GivenRows
 from penstock.io import Source
+from penstock.io.change_data import ChangeData
 from penstock.io.files import Files
 from penstock.io.listing import Listing, finished
 from penstock.io.source import WEIGHT
 from penstock.spark.arrivals import Tickets, spool_batches
 from penstock.spark.intake import ENDED, NOTHING, Spooled, Ticketed
-from penstock.spark.native import Chain, computed
+from penstock.spark.native import Chain, computed, grouping_behind
 from penstock.spark.plan import Input
+from penstock.spark.source_names import spark_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from penstock.engine.engine import Engine
+    from penstock.expr.types import Schema
 
 _GLOB = re.compile(r"([\\*?\[\]{}])")
 
@@ -69,6 +73,7 @@ class Opening:
 
     spool:  the folder of the source's arrivals.
     native: for a DataFrame, the source's node and those behind it that Spark does.
+    named:  streaming sources of this checkpoint have names.
     """
 
     spark: SparkSession
@@ -79,6 +84,12 @@ class Opening:
     spool: Path
     follow: bool
     native: Chain = ()
+    named: bool = False
+
+    def reader(self) -> DataStreamReader:
+        """What reads a stream of this source."""
+        reader = self.spark.readStream
+        return reader.name(spark_name(self.name)) if self.named else reader
 
     @property
     def append(self) -> bool:
@@ -96,8 +107,48 @@ class Opening:
 
 
 @singledispatch
+def has_own_name(source: object) -> bool:
+    """Whether a source is a stream that was made elsewhere, and named there or not."""
+    return False
+
+
+@has_own_name.register
+def _(source: Frame) -> bool:
+    return source.frame.isStreaming
+
+
+@has_own_name.register
+def _(source: ChangeData) -> bool:
+    return has_own_name(source.records)
+
+
+@singledispatch
+def sends_rows(source: object) -> bool:
+    """Whether Spark reads a source itself, so that its rows come as a DataFrame."""
+    return False
+
+
+@singledispatch
+def frame_of(source: object, opening: Opening, schema: Schema) -> DataFrame:
+    """The DataFrame of a source that sends rows, with at least the columns of `schema`."""
+    raise NotImplementedError(type(source))
+
+
+@sends_rows.register
+def _(source: Frame) -> bool:
+    return True
+
+
+@frame_of.register
+def _(source: Frame, opening: Opening, schema: Schema) -> DataFrame:
+    return source.frame
+
+
+@singledispatch
 def open_on_spark(source: object, opening: Opening) -> Opened:
     """A source as a DataFrame. Raises `BadInput` for what is no source, `UnreadableSource` early."""
+    if sends_rows(source):
+        return open_frame(frame_of(source, opening, opening.operator.schema), opening)
     raise BadInput(
         f"source {opening.name!r} is {type(source).__name__}, which is no source on Spark",
         fix="give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Frame(dataframe), Rows(...) or rows",
@@ -139,16 +190,22 @@ def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
 
 @open_on_spark.register
 def _(source: Frame, opening: Opening) -> Opened:
+    return open_frame(source.frame, opening)
+
+
+def open_frame(found: DataFrame, opening: Opening) -> Opened:
+    """A DataFrame in the form of the union. Raises `WrongType` for columns that do not fit."""
     from pyspark.sql import functions as f
 
-    checked = source.frame.select(*_checked_columns(source.frame, opening))
+    checked = found.select(*_checked_columns(found, opening))
     made = computed(checked, opening.native, weighted=not opening.append)
     row = f.struct(*(made[name] for name in made.columns)).alias(f"row_{opening.tag}")
     tag, none = f.lit(opening.tag).alias("tag"), f.lit(None)
     frame = made.select(tag, none.cast("string").alias("path"), none.cast("long").alias("place"), row)
-    schema = opening.native[-1].schema
-    sent = Input(opening.name, schema, opening.append, None)
-    return Opened(sent, frame, static=not source.frame.isStreaming)
+    grouping = grouping_behind(opening.native)
+    schema = opening.native[-1].schema if grouping is None else grouping.rows
+    sent = Input(opening.name, schema, opening.append, None, grouping)
+    return Opened(sent, frame, static=not found.isStreaming)
 
 
 def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
@@ -193,7 +250,7 @@ def _never_null(column: Any, source: str, name: str) -> Any:
 
 
 def _arriving(opening: Opening, files_per_tick: int | None) -> DataFrame:
-    reader = opening.spark.readStream.format("binaryFile").schema(_LISTED)
+    reader = opening.reader().format("binaryFile").schema(_LISTED)
     if files_per_tick is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_tick)
     return opening.listed(reader.load(str(opening.spool)))

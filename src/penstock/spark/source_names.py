@@ -1,0 +1,47 @@
+"""Names of streaming sources: with them Spark lets sources be added to a query, or left out, across restarts.
+
+Without names it knows sources by their position and refuses any other number of them. Spark
+wants names for all sources or for none, and a DataFrame of the user's has the name that the
+user gave it, or none: so a checkpoint has names where all of its sources are Penstock's own.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS = {
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.offsetLog.formatVersion": "2",
+}
+
+
+@contextmanager
+def source_names(spark: SparkSession, named: bool) -> Iterator[None]:
+    """Let streaming sources that are opened, and a query that starts, have names; then all is as before."""
+    if not named:
+        yield
+        return
+    before = {key: spark.conf.get(key, None) for key in _SETTINGS}
+    for key, value in _SETTINGS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, value)
+
+
+def spark_name(source: str) -> str:
+    """A name that Spark takes, another one for every name of a source."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", source)
+    return source if plain == source else f"{plain}_{zlib.crc32(source.encode()):08x}"
