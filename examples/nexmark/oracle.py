@@ -39,3 +39,7 @@ class Database:
     def answer(self, query: Query) -> Rows:
         """The answer to all rows that were added."""
         return Counter(self._database.sql(query.sql).fetchall())
+
+    def columns(self, query: Query) -> list[str]:
+        """The names of the columns of an answer."""
+        return list(self._database.sql(query.sql).columns)

@@ -46,7 +46,7 @@ def expected(
 
 
 def rows_on_time(kind: Kind, generator: Generator, events: int = EVENTS) -> pa.Table:
-    """The rule of watermarks: a row is late that is older than the latest before it by more than is allowed."""
+    """The rule of watermarks: late is a row that is older than the latest before it by more than allowed."""
     table = generator.table(kind, 0, events)
     times = table["date_time"].to_numpy()
     return table.filter(pa.array(times >= np.maximum.accumulate(times) - LATENESS))

@@ -19,6 +19,24 @@ def where(condition: ps.Expr, value: object) -> ps.Expr:
     return ps.when(condition, value).otherwise(None)
 
 
+BIDS = {
+    "total_bids": ps.count(),
+    "rank1_bids": ps.count(where(LOW, 1)),
+    "rank2_bids": ps.count(where(MIDDLE, 1)),
+    "rank3_bids": ps.count(where(HIGH, 1)),
+}
+BIDDERS_AND_AUCTIONS = {
+    "total_bidders": ps.count_distinct(col.bidder),
+    "rank1_bidders": ps.count_distinct(where(LOW, col.bidder)),
+    "rank2_bidders": ps.count_distinct(where(MIDDLE, col.bidder)),
+    "rank3_bidders": ps.count_distinct(where(HIGH, col.bidder)),
+    "total_auctions": ps.count_distinct(col.auction),
+    "rank1_auctions": ps.count_distinct(where(LOW, col.auction)),
+    "rank2_auctions": ps.count_distinct(where(MIDDLE, col.auction)),
+    "rank3_auctions": ps.count_distinct(where(HIGH, col.auction)),
+}
+
+
 @query(
     "Bids, bidders and auctions of each day, in all and by how much was bid.",
     sql="""
@@ -40,20 +58,7 @@ GROUP BY day
 """,
 )
 def q15(site: Site) -> AnyStream:
-    return site.bids.group_by(day=DAY).agg(
-        total_bids=ps.count(),
-        rank1_bids=ps.count(where(LOW, 1)),
-        rank2_bids=ps.count(where(MIDDLE, 1)),
-        rank3_bids=ps.count(where(HIGH, 1)),
-        total_bidders=ps.count_distinct(col.bidder),
-        rank1_bidders=ps.count_distinct(where(LOW, col.bidder)),
-        rank2_bidders=ps.count_distinct(where(MIDDLE, col.bidder)),
-        rank3_bidders=ps.count_distinct(where(HIGH, col.bidder)),
-        total_auctions=ps.count_distinct(col.auction),
-        rank1_auctions=ps.count_distinct(where(LOW, col.auction)),
-        rank2_auctions=ps.count_distinct(where(MIDDLE, col.auction)),
-        rank3_auctions=ps.count_distinct(where(HIGH, col.auction)),
-    )
+    return site.bids.group_by(day=DAY).agg(**BIDS, **BIDDERS_AND_AUCTIONS)
 
 
 @query(
@@ -78,21 +83,7 @@ GROUP BY channel, day
 """,
 )
 def q16(site: Site) -> AnyStream:
-    return site.bids.group_by("channel", day=DAY).agg(
-        minute=ps.max(MINUTE),
-        total_bids=ps.count(),
-        rank1_bids=ps.count(where(LOW, 1)),
-        rank2_bids=ps.count(where(MIDDLE, 1)),
-        rank3_bids=ps.count(where(HIGH, 1)),
-        total_bidders=ps.count_distinct(col.bidder),
-        rank1_bidders=ps.count_distinct(where(LOW, col.bidder)),
-        rank2_bidders=ps.count_distinct(where(MIDDLE, col.bidder)),
-        rank3_bidders=ps.count_distinct(where(HIGH, col.bidder)),
-        total_auctions=ps.count_distinct(col.auction),
-        rank1_auctions=ps.count_distinct(where(LOW, col.auction)),
-        rank2_auctions=ps.count_distinct(where(MIDDLE, col.auction)),
-        rank3_auctions=ps.count_distinct(where(HIGH, col.auction)),
-    )
+    return site.bids.group_by("channel", day=DAY).agg(minute=ps.max(MINUTE), **BIDS, **BIDDERS_AND_AUCTIONS)
 
 
 @query(
@@ -111,10 +102,7 @@ GROUP BY auction, day
 )
 def q17(site: Site) -> AnyStream:
     return site.bids.group_by("auction", day=DAY).agg(
-        total_bids=ps.count(),
-        rank1_bids=ps.count(where(LOW, 1)),
-        rank2_bids=ps.count(where(MIDDLE, 1)),
-        rank3_bids=ps.count(where(HIGH, 1)),
+        **BIDS,
         min_price=ps.min(col.price),
         max_price=ps.max(col.price),
         avg_price=ps.mean(col.price),
