@@ -1,4 +1,4 @@
-"""What `spark-submit` ships: the user's modules and Penstock in a zip, packages with compiled code in an archive.
+"""What `spark-submit` ships: modules in a zip, packages with compiled code in an archive.
 
 A zip on Python's path cannot hold compiled modules, and Penstock needs some (msgpack, pyarrow). So
 packages go as installed folders in `env.tar.gz`, which Spark unpacks as `env` beside each worker.

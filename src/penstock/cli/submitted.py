@@ -1,4 +1,4 @@
-"""A flow run by `spark-submit`: what the `main.py` of `penstock package` calls. Needs nothing of the command line."""
+"""A flow run by `spark-submit`: what the `main.py` of `penstock package` calls. Needs no command line."""
 
 from __future__ import annotations
 
