@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as f
+
 from penstock.engine.change import Change
+from penstock.engine.engine import Engine, TickOutput
 from penstock.expr.rows import from_user
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
@@ -43,17 +48,49 @@ def bag_of_frame(frame: DataFrame, schema: Schema) -> Bag:
     return Counter(table_to_rows(frame.toArrow(), schema))
 
 
-def batch_bags(spark: SparkSession, flow: Flow, inputs: Mapping[str, list[Change[Any]]]) -> dict[str, Bag]:
-    """What every sink holds, by batch mode."""
-    graph = flow.graph()
-    frames: dict[str, DataFrame] = {}
+def frames_of(
+    spark: SparkSession, flow: Flow, inputs: Mapping[str, list[Change[Any]]]
+) -> dict[str, DataFrame]:
+    """The input of each source."""
+    graph, frames = flow.graph(), dict[str, "DataFrame"]()
     for name, node in graph.sources.items():
         operator = graph.nodes[node].operator
         assert isinstance(operator, Source)
         frames[name] = frame_of(spark, operator.schema, inputs.get(name, []), weighted=not operator.append)
+    return frames
+
+
+def batch_bags(spark: SparkSession, flow: Flow, inputs: Mapping[str, list[Change[Any]]]) -> dict[str, Bag]:
+    """What every sink holds, by batch mode."""
+    graph = flow.graph()
     with told_errors():
-        sinks = lower_flow(graph, frames).sinks
+        sinks = lower_flow(graph, frames_of(spark, flow, inputs)).sinks
         return {n: bag_of_frame(frame, graph.nodes[graph.sinks[n]].schema) for n, frame in sinks.items()}
+
+
+def told_in_json(rows: Bag, schema: Schema) -> Counter[str]:
+    """Rows of numbers, text and lists as `to_json` of Spark tells them: columns that are null are left out."""
+    told: Counter[str] = Counter()
+    for row, count in rows.items():
+        columns = {name: value for name, value in zip(schema.names, row) if value is not None}
+        told[json.dumps(columns, separators=(",", ":"))] += count
+    return told
+
+
+def json_of_many(
+    spark: SparkSession, cases: Mapping[str, tuple[Flow, Mapping[str, list[Change[Any]]]]]
+) -> dict[str, Counter[str]]:
+    """What the only sink of each of many flows holds, by batch mode, all of them in one job of Spark."""
+    frames: list[DataFrame] = []
+    for name, (flow, inputs) in cases.items():
+        frame = lower_flow(flow.graph(), frames_of(spark, flow, inputs)).sinks["out"]
+        frames.append(frame.select(f.lit(name).alias("name"), f.to_json(f.struct("*")).alias("row")))
+    with told_errors():
+        rows = reduce(lambda one, other: one.unionAll(other), frames).toArrow().to_pylist()
+    found: dict[str, Counter[str]] = {name: Counter() for name in cases}
+    for row in rows:
+        found[row["name"]][row["row"]] += 1
+    return found
 
 
 def true_bags(flow: Flow, inputs: Mapping[str, list[Change[Any]]]) -> dict[str, Bag]:
@@ -66,3 +103,22 @@ def true_bags(flow: Flow, inputs: Mapping[str, list[Change[Any]]]) -> dict[str, 
         for row, change in zip(rows, changes):
             totals[name][row] += change.weight
     return {name: +bag for name, bag in answers(graph, totals).items()}
+
+
+def bags_in_one_tick(flow: Flow, inputs: Mapping[str, list[Change[Any]]]) -> dict[str, Bag]:
+    """What every sink holds after a tick with all input, those for deferred rows, and the end of input."""
+    engine, graph = Engine(flow), flow.graph()
+    totals: dict[str, Bag] = {name: Counter() for name in graph.sinks}
+
+    def add(output: TickOutput) -> None:
+        for name, changes in output.items():
+            for *row, weight in changes.raw:
+                totals[name][tuple(row)] += weight
+        if engine.pending:
+            add(engine.tick())
+
+    append = engine.program.source_append
+    add(engine.tick(**{n: [c.row for c in cs] if append[n] else cs for n, cs in inputs.items()}))
+    if engine.awaited_ends:
+        add(engine.end())
+    return {name: Counter({row: n for row, n in bag.items() if n}) for name, bag in totals.items()}

@@ -28,12 +28,12 @@ from penstock.spark.batch_engine import run_loop
 from penstock.spark.batch_islands import run_island
 from penstock.spark.batch_operators import Site, lower
 from penstock.spark.batch_plan import BatchPlan, Island, Loop, Native, plan_batch
-from penstock.spark.batch_refusals import check_runs_as_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.graph.node import FlowGraph
+    from penstock.spark.rounds_batch import LoopBound
 
 THEMES = (batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources)
 """The modules that say how each operator is lowered: they register with `lower`."""
@@ -61,15 +61,18 @@ def lower_flow(graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share =
 
     The rows are those that an engine's output adds up to when all input comes in one tick and
     what is deferred is waited for. Raises what the analysis of the flow raises, `BadInput` and
-    `WrongType` where a frame is missing or does not fit. What rows raise, reading raises; under
+    `WrongType` where a frame is missing or does not fit, `NotOnSpark`. What rows raise, reading raises; under
     `penstock.spark.batch_errors.told_errors()` as errors of ours.
     """
-    check_runs_as_batch(graph)
     return lower_plan(plan_batch(graph), frames, share)
 
 
-def lower_plan(plan: BatchPlan, frames: Mapping[str, DataFrame], share: Share) -> Bags:
+def lower_plan(
+    plan: BatchPlan, frames: Mapping[str, DataFrame], share: Share, bound: LoopBound | None = None
+) -> Bags:
     """`lower_flow` of a flow that is divided already.
+
+    bound:  when a loop leaves its one task; without it never. One that does runs at once.
 
     frames: those of the sources whose order the plan reads may have the columns of
             `penstock.spark.batch_ordinals`; else Spark's order is taken.
@@ -86,7 +89,7 @@ def lower_plan(plan: BatchPlan, frames: Mapping[str, DataFrame], share: Share) -
                 frame = lower(node.operator, Site(node, inputs, schemas, frames))
                 made[n] = share(frame) if n in forks else frame
             case Loop(nodes):
-                made |= run_loop(graph, nodes, made, share)
+                made |= run_loop(graph, nodes, made, share, bound)
             case Island():
                 answers = run_island(plan, unit, made, frames, share)
                 alone = len(answers) == 1

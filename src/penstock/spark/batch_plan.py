@@ -26,6 +26,7 @@ from penstock.flow.operators.sink import Sink
 from penstock.graph.order import components, is_cyclic, successors, topological_order
 from penstock.spark.batch_forms import Form, counts_ticks, form, needless_ports, starts_ticks, tells_time
 from penstock.spark.batch_order import Order, find_order
+from penstock.spark.refusals import check_runs_on_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,9 +77,16 @@ class BatchPlan:
         read = {i for n, inputs in self.reads.items() if n not in inside for i in inputs}
         return tuple(n for n in nodes if n in read)
 
+    def travelling(self) -> set[int]:
+        """The nodes whose rows are columns of Spark's."""
+        found: set[int] = set()
+        for unit in self.units:
+            found |= {unit.node} if isinstance(unit, Native) else set(self.exits(unit.nodes))
+        return found
+
 
 def plan_batch(graph: FlowGraph) -> BatchPlan:
-    """Divide a flow. Raises what the analysis of the flow raises."""
+    """Divide a flow. Raises what the analysis of the flow raises, and `NotOnSpark`."""
     facts = analyse(graph).facts
     everything: Reads = {n.id: n.inputs for n in graph.nodes}
     reads = _needed(graph, everything)
@@ -89,7 +97,9 @@ def plan_batch(graph: FlowGraph) -> BatchPlan:
         {n: i if n in exact else _without_needless(graph.nodes[n], i) for n, i in reads.items()},
     )
     order = find_order(graph, facts, reads)
-    return BatchPlan(graph, facts, order, reads, _Divider(graph, reads, order, together).units())
+    plan = BatchPlan(graph, facts, order, reads, _Divider(graph, reads, order, together).units())
+    check_runs_on_spark(graph, "batch", plan.travelling())
+    return plan
 
 
 def _needed(graph: FlowGraph, reads: Reads) -> Reads:

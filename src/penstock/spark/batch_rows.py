@@ -22,7 +22,6 @@ from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.filter import Filter
-from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
 from penstock.flow.operators.select import Select
@@ -87,11 +86,6 @@ def _(operator: CrossSingleton, site: Site) -> DataFrame:
     pairs = renamed(rows, left).crossJoin(renamed(single.limit(1), right))
     kept = [*left, *(right[at] for at in operator.kept_right)]
     return renamed(pairs.select(*(named(name) for name in kept)), site.node.schema.names)
-
-
-@lower.register(Initialize)
-def _(operator: Initialize, site: Site) -> DataFrame:
-    return SparkSession.active().range(1).select()
 
 
 @lower.register(Null)

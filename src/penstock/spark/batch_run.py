@@ -34,13 +34,15 @@ from penstock.spark.batch_errors import Task, told, told_errors
 from penstock.spark.batch_operators import named
 from penstock.spark.batch_ordinals import ORDINAL
 from penstock.spark.batch_plan import plan_batch
-from penstock.spark.batch_refusals import check_runs_as_batch
 from penstock.spark.drain import bucket_route, task_target, write_changes
 from penstock.spark.intake import Taken, read_inputs
 from penstock.spark.messages import SCHEMA, results_of, to_batches
 from penstock.spark.outcome import gathered
 from penstock.spark.outlet import Outlet, open_outlets
 from penstock.spark.plan import Input, Output, pickled
+from penstock.spark.rounds_batch import LoopBound
+from penstock.spark.rounds_jobs import is_local
+from penstock.spark.rounds_plan import LOOP_ROWS
 from penstock.spark.sources import Frame, Opening, open_on_spark
 from penstock.spark.types import spark_schema
 
@@ -69,8 +71,11 @@ def run_batch(
     sources: Mapping[str, Any],
     sinks: Mapping[str, Any],
     on_tick: Callable[[Progress], object] | None,
+    loop_rows: int = LOOP_ROWS,
 ) -> RunResult:
     """Run `flow` as one native plan; the output is that of one tick with all input.
+
+    loop_rows: how many rows may enter a loop that runs in one task.
 
     Sinks are published when all of them are prepared. Raises what `penstock.spark.run` raises.
     """
@@ -78,7 +83,6 @@ def run_batch(
     with ExitStack() as closing, told_errors():
         folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="penstock-batch-")))
         run = _Run(flow, spark, folder, closing)
-        check_runs_as_batch(flow.graph())
         plan = plan_batch(flow.graph())
         in_order = {name for name, node in flow.graph().sources.items() if node in plan.order.read}
         read = {name: run.read(name, source, name in in_order) for name, source in sources.items()}
@@ -88,7 +92,8 @@ def run_batch(
             closing.callback(dead_letters.close)
             dead_letters.recover(0)
             dead_letters.prepare(_TICK, read[name].bad)
-        bags = lower_plan(plan, {name: r.frame for name, r in read.items()}, run.kept)
+        bound = LoopBound(loop_rows, folder / "loops", is_local(spark))
+        bags = lower_plan(plan, {name: r.frame for name, r in read.items()}, run.kept, bound)
         changes = sum(run.write(o, as_sink(sinks[name]), bags.sinks[name]) for name, o in outlets.items())
         for bag in bags.swallowed:
             bag.write.format("noop").mode("overwrite").save()

@@ -17,6 +17,8 @@ from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.flow.operators.signals.value_rows import ValueRows
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from penstock.graph.node import FlowGraph, Node, Operator
 
 Mode: TypeAlias = Literal["stream", "batch"]
@@ -49,10 +51,16 @@ def _signal(operator: Operator, mode: Mode) -> Refusal:
     )
 
 
-def check_runs_on_spark(graph: FlowGraph, mode: Mode = "stream") -> None:
-    """Raises `NotOnSpark` for the first operator that does not run there, or carries what cannot travel."""
+def check_runs_on_spark(
+    graph: FlowGraph, mode: Mode = "stream", travelling: Collection[int] | None = None
+) -> None:
+    """Raises `NotOnSpark` for the first operator that does not run there, or gives what cannot travel.
+
+    travelling: the nodes whose rows leave the task that makes them; all of them, where it is not known.
+    """
     for node in graph.nodes:
-        refused = refusal(node.operator, mode) or _rows_that_cannot_travel(node)
+        travels = travelling is None or node.id in travelling
+        refused = refusal(node.operator, mode) or (_rows_that_cannot_travel(node) if travels else None)
         if refused is not None:
             raise NotOnSpark(
                 f"{node.operator.kind} does not run on Spark",
