@@ -47,8 +47,8 @@ def q7(of: Streams) -> DataFrame:
     highest = bids.groupBy(f.window("date_time", "10 seconds")).agg(f.max("price").alias("highest"))
     windows = highest.select("highest", f.window_time("window").alias("time"), "window").alias("w")
     of_window = f.expr(
-        "b.price = w.highest AND b.date_time BETWEEN w.time - INTERVAL 10 SECONDS AND w.time + INTERVAL 1 SECOND"
-        " AND b.date_time BETWEEN w.window.start AND w.window.end"
+        "b.price = w.highest AND b.date_time BETWEEN w.window.start AND w.window.end"
+        " AND b.date_time BETWEEN w.time - INTERVAL 10 SECONDS AND w.time + INTERVAL 1 SECOND"
     )
     shown = bids.alias("b").join(windows, of_window)
     return shown.selectExpr("b.auction", "b.price", "b.bidder", "b.date_time", "b.extra")

@@ -63,15 +63,15 @@ def best(bids: Any) -> Any:
 
 def test_an_aggregate_sends_its_groups_and_not_its_rows() -> None:
     flow = bids_and(lambda b: b.group_by(col.auction).agg(n=ps.count(), total=ps.sum(col.price)))
-    assert kinds(flow) == [["partial aggregate", "source"], ["aggregate", "sink"]]
+    assert kinds(flow) == [["partial aggregate", "select", "source"], ["aggregate", "sink"]]
     assert len(combined_nodes(flow.graph())) == 1
 
 
 def test_an_aggregate_of_everything_is_combined_per_shard_then_in_one() -> None:
     flow = bids_and(lambda b: best(b).group_by().agg(mean=ps.mean(col.best)))
     assert kinds(flow) == [
-        ["partial aggregate", "source"],
-        ["aggregate", "partial aggregate"],
+        ["partial aggregate", "select", "source"],
+        ["aggregate", "partial aggregate", "select"],
         ["aggregate", "sink"],
     ]
 
@@ -121,6 +121,17 @@ def test_what_is_combined_does_not_depend_on_the_number_of_shards() -> None:
         return [kind for stage in kinds(flow, shards) for kind in stage if kind == "partial aggregate"]
 
     assert partials(1) == partials(2) == partials(5) == ["partial aggregate"] * 2
+
+
+def test_keys_that_are_the_same_and_arguments_that_are_keys_stay_apart(tmp_path: Path) -> None:
+    flow = bids_and(
+        lambda b: b.group_by(a=col.auction, b=col.auction, c=col.price % 2).agg(
+            x=ps.sum(col.auction), y=ps.mean(col.price % 2), z=ps.count()
+        )
+    )
+    assert combined_nodes(flow.graph())
+    changes = InProcessTasks(flow, 2, tmp_path, "stages").tick({"bids": [Bid(1, 3), Bid(1, 5), Bid(2, 4)]})
+    assert sorted(changes["out"]) == [(1, 1, 1, 2, 1.0, 2, 1), (2, 2, 0, 2, 0.0, 1, 1)]
 
 
 # -- what is sent --------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.tree import Column
 from penstock.graph.facts import WHOLE, Facts, Placement, Port, keyed
 from penstock.graph.node import Operator
 
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 class PartialAggregate(Operator):
     """One row per group of a piece of a tick: its keys, its rows, and what its aggregates sum up.
 
-    of: the aggregate that this is a part of.
+    of:   the aggregate that this is a part of, over the columns of what this reads.
+    said: what that one describes itself as.
     """
 
     kind: ClassVar[str] = "partial aggregate"
     of: Aggregate
+    said: str
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could belong to a group"),)
@@ -38,11 +41,16 @@ class PartialAggregate(Operator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, ordered=False, once=True)
 
+    @property
+    def keys(self) -> tuple[tuple[str, Expr], ...]:
+        """The keys as the output names them, and what they are in the input: both are columns."""
+        return tuple((expr.name, expr) for _, expr in self.of.keys if isinstance(expr, Column))
+
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         return self.of.expressions()
 
     def describe(self) -> str:
-        return self.of.describe()
+        return self.said
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,7 @@ class MergedAggregate(Operator):
 
     of:      the aggregate. rows: the schema of what that reads. appends: whether these are never taken back.
     keys:    its keys, in the rows that come here.
+    said:    what it described itself as, before it was divided.
     """
 
     kind: ClassVar[str] = "aggregate"
@@ -58,6 +67,7 @@ class MergedAggregate(Operator):
     keys: tuple[tuple[str, Expr], ...]
     rows: Schema
     appends: bool
+    said: str
 
     def ports(self) -> tuple[Port, ...]:
         return self.of.ports()
@@ -76,7 +86,7 @@ class MergedAggregate(Operator):
         yield from self.keys
 
     def describe(self) -> str:
-        return self.of.describe()
+        return self.said
 
 
 @dataclass(frozen=True, slots=True)

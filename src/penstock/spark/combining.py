@@ -9,7 +9,7 @@ this is done to is decided by the flow alone: the layout of the state depends on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from penstock.expr.tree import Column
 from penstock.expr.types import INT64, Field, Schema
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.select import Select
 from penstock.flow.operators.top_k import TopK
 from penstock.graph.node import FlowGraph, Node, Operator
 from penstock.spark.placement import Spread, spread_after
@@ -28,6 +29,9 @@ from penstock.spark.stages import cut
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from penstock.expr.tree import Expr
+    from penstock.flow.aggregates import Aggregation
 
 ROWS = "rows"
 """The column of a partial aggregate's output that counts the rows of the group."""
@@ -38,21 +42,21 @@ def combined(graph: FlowGraph) -> FlowGraph:
 
     Raises `NotOnSpark` as `stages.cut` does.
     """
-    # Any number of shards above one gives the same cut; with one shard there is less to see.
-    exchanged = set(_lone_readers(graph))
+    exchanged = sorted(set(_lone_readers(graph)))
     if not exchanged:
         return graph
     appends = [facts.append for facts in analyse(graph).facts]
     nodes = list(graph.nodes)
-    for at in sorted(exchanged):
+    for at in exchanged:
         node = graph.nodes[at]
         (source,) = node.inputs
-        divided = divide(node.operator, node, graph.nodes[source].schema, appends[source])
+        divided = divide(node.operator, graph.nodes[source].schema, appends[source])
         if divided is None:
             continue
-        partial, schema, merged = divided
-        nodes.append(Node(len(nodes), node.name, partial, (source,), schema, node.place))
-        nodes[at] = replace(node, operator=merged, inputs=(nodes[-1].id,))
+        for operator, schema in divided.before:
+            nodes.append(Node(len(nodes), node.name, operator, (source,), schema, node.place))
+            source = nodes[-1].id
+        nodes[at] = replace(node, operator=divided.after, inputs=(source,))
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -65,6 +69,7 @@ def combined_nodes(graph: FlowGraph) -> Collection[int]:
 
 def _lone_readers(graph: FlowGraph) -> Iterator[int]:
     """Nodes with one input that comes through an exchange of which nobody needs the rows themselves."""
+    # With any number of shards above one the cut is the same; with one there is less to see.
     for stage in cut(graph, 2).stages:
         readers = stage.graph.consumers()
         for exchange in stage.arriving:
@@ -78,11 +83,20 @@ def _may_be_divided(operator: Operator) -> bool:
     return isinstance(operator, Aggregate | TopK) and operator.lifetime is Lifetime.STATIC
 
 
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """An operator in pieces. before: what stays with its input, with schemas, the last of which is sent.
+
+    after: what reads that.
+    """
+
+    before: tuple[tuple[Operator, Schema], ...]
+    after: Operator
+
+
 @singledispatch
-def divide(
-    operator: Operator, node: Node, rows: Schema, appends: bool
-) -> tuple[Operator, Schema, Operator] | None:
-    """The partial operator over `rows`, the schema of what it sends, and the one that reads that; or None.
+def divide(operator: Operator, rows: Schema, appends: bool) -> Divided | None:
+    """An operator over `rows` in pieces; None where it cannot be divided.
 
     appends: whether `rows` are never taken back.
     """
@@ -90,36 +104,72 @@ def divide(
 
 
 @divide.register(Aggregate)
-def _(
-    operator: Aggregate, node: Node, rows: Schema, appends: bool
-) -> tuple[Operator, Schema, Operator] | None:
-    sums = parts_of([aggregation for _, aggregation in operator.aggregations], rows, appends=appends)
-    if sums is None:
+def _(operator: Aggregate, rows: Schema, appends: bool) -> Divided | None:
+    if parts_of([a for _, a in operator.aggregations], rows, appends=appends) is None:
         return None
-    keys: list[Field] = []
-    for number, (_, expr) in enumerate(operator.keys):
-        typed = check(expr, rows)
-        keys.append(Field(f"key {number}", typed.type, typed.nullable))
-    named = tuple(
-        (name, Column(key.name)) for (name, _), key in zip(operator.keys, keys, strict=True)
-    )  # fmt: skip
-    sent = Schema((*keys, Field(ROWS, INT64), *sums))
-    return PartialAggregate(operator), sent, MergedAggregate(operator, named, rows, appends)
+    # What it reads becomes columns of their own first: so a DataFrame computes them, and nothing else
+    # of the row is handed to Python.
+    columns = Columns(rows)
+    keys = tuple((name, columns.add(expr, f"key {n}")) for n, (name, expr) in enumerate(operator.keys))
+    aggregations: list[tuple[str, Aggregation]] = []
+    for name, aggregation in operator.aggregations:
+        arguments = {f.name: getattr(aggregation, f.name) for f in fields(aggregation)}
+        found = {
+            label: columns.of(expr, f"argument {len(columns.named)}")
+            for label, expr in arguments.items()
+            if expr is not None
+        }
+        aggregations.append((name, replace(aggregation, **found)))
+    over = replace(operator, keys=keys, aggregations=tuple(aggregations))
+    sums = parts_of([a for _, a in over.aggregations], columns.schema, appends=appends)
+    assert sums is not None, "what can be divided over rows can be over their columns"
+    sent = Schema((*(columns.field(key) for _, key in keys), Field(ROWS, INT64), *sums))
+    return Divided(
+        (
+            (Select(tuple(columns.named)), columns.schema),
+            (PartialAggregate(over, operator.describe()), sent),
+        ),
+        MergedAggregate(over, keys, columns.schema, appends, operator.describe()),
+    )
 
 
 @divide.register(TopK)
-def _(operator: TopK, node: Node, rows: Schema, appends: bool) -> tuple[Operator, Schema, Operator] | None:
-    return (Candidates(operator), rows, operator) if appends else None
+def _(operator: TopK, rows: Schema, appends: bool) -> Divided | None:
+    return Divided(((Candidates(operator), rows),), operator) if appends else None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Expressions over rows as columns of their own."""
+
+    rows: Schema
+    named: list[tuple[str, Expr]] = field(default_factory=list[tuple[str, "Expr"]])
+
+    def of(self, expr: Expr, name: str) -> Column:
+        """The column that holds an expression; a new one is called `name`."""
+        known = next((known for known, there in self.named if there.same(expr)), None)
+        return self.add(expr, name) if known is None else Column(known)
+
+    def add(self, expr: Expr, name: str) -> Column:
+        """A new column that holds an expression."""
+        self.named.append((name, expr))
+        return Column(name)
+
+    @property
+    def schema(self) -> Schema:
+        typed = [(name, check(expr, self.rows)) for name, expr in self.named]
+        return Schema(tuple(Field(name, t.type, t.nullable) for name, t in typed))
+
+    def field(self, column: Column) -> Field:
+        """The field of a column of these."""
+        return next(f for f in self.schema.fields if f.name == column.name)
 
 
 @spread_after.register(PartialAggregate)
-def _(operator: PartialAggregate, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    keys = (Column(f"key {number}") for number in range(len(operator.of.keys)))
-    return inputs[0].renamed(zip((k.name for k in keys), (e for _, e in operator.of.keys), strict=True))
-
-
 @spread_after.register(MergedAggregate)
-def _(operator: MergedAggregate, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
+def _(
+    operator: PartialAggregate | MergedAggregate, node: Node, graph: FlowGraph, inputs: Sequence[Spread]
+) -> Spread:
     return inputs[0].renamed(operator.keys)
 
 

@@ -69,7 +69,7 @@ class _Told:
     loops: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        chains = native_parts(self.graph, self.graph.sources)
+        chains = native_parts(self.whole, self.graph.sources)
         self.native = {node.id for chain in chains.values() for node in chain[1:]}
         self.summed = set(combined_nodes(self.graph))
         self.ordered = whose_order_is_read(self.whole, analyse(self.whole).facts)
@@ -119,7 +119,9 @@ class _Told:
         found = self.whole.nodes[node]
         if node < len(self.graph.nodes):
             return label(self.graph, self.graph.nodes[node])
-        (reader,) = (edge.target for edge in self.whole.consumers()[node])
+        reader = node
+        while reader >= len(self.graph.nodes):
+            (reader,) = (edge.target for edge in self.whole.consumers()[reader])
         return f"{found.operator.kind} of {label(self.graph, self.graph.nodes[reader])}"
 
     def _operators(self, stage: Stage) -> Iterator[str]:

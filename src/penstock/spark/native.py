@@ -2,7 +2,8 @@
 
 Only expressions, and only as far as nobody else reads what lies between. So
 Catalyst sees them beside the user's own plan, and fewer and narrower rows
-reach Python. A source of files has no native part: its rows are made in tasks.
+reach Python; a partial aggregate behind them is summed up as Arrow columns
+(`penstock.spark.grouping`). A source of files has no native part: its rows are made in tasks.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from penstock.engine.partials import PartialAggregate
 from penstock.expr.tree import Expr
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.select import Select
@@ -18,6 +20,7 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.graph.node import FlowGraph, Node
 from penstock.io.source import WEIGHT
+from penstock.spark.grouping import Grouping, grouping_of
 from penstock.spark.stages import Stage, StagePlan
 
 if TYPE_CHECKING:
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
 
 Chain: TypeAlias = tuple[Node, ...]
-"""A source and the operators behind it that Spark does."""
+"""A source and the operators behind it that Spark does, and Arrow at the end."""
 
 
 def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
@@ -37,6 +40,9 @@ def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
         chain = [graph.nodes[graph.sources[name]]]
         while len(readers[chain[-1].id]) == 1:
             following = graph.nodes[readers[chain[-1].id][0].target]
+            if grouping_behind((*chain, following)) is not None:
+                chain.append(following)
+                break
             if not _is_native(following):
                 break
             chain.append(following)
@@ -47,6 +53,14 @@ def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
 def _is_native(node: Node) -> bool:
     is_filter = isinstance(node.operator, Filter) and isinstance(node.operator.predicate, Expr)
     return is_filter or isinstance(node.operator, Select)
+
+
+def grouping_behind(chain: Chain) -> Grouping | None:
+    """How the last of a chain sums up the rows of those before it, if it is a partial aggregate."""
+    source, last = chain[0].operator, chain[-1]
+    if not isinstance(source, Source) or not isinstance(last.operator, PartialAggregate):
+        return None
+    return grouping_of(last.operator, chain[-2].schema, last.schema, append=source.append)
 
 
 def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
@@ -62,6 +76,8 @@ def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
         match node.operator:
             case Filter(predicate=Expr() as predicate):
                 frame = frame.filter(to_column(predicate, schema))
+            case PartialAggregate():
+                break
             case Select(columns=columns):
                 made = [to_column(expr, schema).alias(name) for name, expr in columns]
                 frame = frame.select(*made, *kept)
@@ -90,6 +106,8 @@ def _shortened(stage: Stage, chains: Mapping[str, Chain]) -> Stage:
             source = chains[name][0].operator
             assert isinstance(source, Source)
             operator = replace(source, schema=node.schema)
+            if isinstance(node.operator, PartialAggregate):
+                operator = replace(operator, append=True)
             nodes.append(replace(node, id=new[old], operator=operator, inputs=()))
         else:
             nodes.append(replace(node, id=new[old], inputs=tuple(new[i] for i in node.inputs)))

@@ -45,7 +45,7 @@ def physical_plan(flow: Flow, spark: SparkSession, *, shards: int, sinks: Mappin
 
 def _job(flow: Flow, spark: SparkSession, whole: StagePlan, folder: Path) -> DataFrame:
     graph = flow.graph()
-    native = native_parts(graph, graph.sources)
+    native = native_parts(combined(graph), graph.sources)
     stages = without_native(whole, native)
     engine = Engine(flow)
     opened = [

@@ -15,6 +15,7 @@ from penstock.engine.program import Program, compile_program
 from penstock.expr.types import Schema
 from penstock.flow.operators.on_time import OnTime
 from penstock.spark.by_value import by_value
+from penstock.spark.grouping import Grouping
 from penstock.spark.routing import Divide, divider
 from penstock.spark.stages import Exchange, Stage, StagePlan
 
@@ -26,12 +27,14 @@ class Input:
     append:  its rows have no weight.
     reading: what the rows of the tagged union hold of it: a source of files, or None where
              they hold the rows themselves.
+    grouping: how these are summed up on their way, if they are.
     """
 
     name: str
     schema: Schema
     append: bool
     reading: Any
+    grouping: Grouping | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,114 @@
+"""What a tick costs as the state grows: 1,000 changes per tick against groups of 100,000 and 10,000,000 keys.
+
+The flow keeps a sum and a count per key. Its state is built by large ticks; then
+small ones change keys drawn at random from all of it, on the same checkpoint.
+Medians of the small ticks, and the ratio of the last size to the first.
+
+    python benches/spark_state.py [--keys 100000,10000000] [--ticks 20] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import penstock as ps
+from benches.measure import Table
+from penstock import col, io
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHANGES = 1_000
+WARM_UP = 4
+AT_ONCE = 1_000_000
+
+
+class Payment(NamedTuple):
+    account: int
+    cents: int
+
+
+def balances() -> ps.Flow:
+    flow = ps.Flow("balances")
+    payments = flow.source("payments", Payment)
+    sums = payments.group_by(col.account).agg(balance=ps.sum(col.cents), payments=ps.count())
+    flow.sink("balances", sums)
+    return flow
+
+
+def ticks(spark: SparkSession, folder: Path, way: Any) -> list[Any]:
+    """Run what is new in the folder; the progress of each tick."""
+    frame = spark.readStream.schema("account long, cents long").option("maxFilesPerTrigger", 1)
+    progress: list[Any] = []
+    ps.spark.run(
+        balances(),
+        spark,
+        sources={"payments": ps.spark.Frame(frame.parquet(str(folder / "payments")))},
+        sinks={"balances": io.Changelog(folder / "balances")},
+        checkpoint=folder / "checkpoint",
+        on_tick=progress.append,
+        way=way,
+    )
+    return progress
+
+
+def write(folder: Path, number: int, accounts: list[int] | range) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = pa.table({"account": list(accounts), "cents": [7] * len(accounts)})
+    path = folder / "payments"
+    path.mkdir(exist_ok=True)
+    pq.write_table(rows, path / f".{number:06d}")
+    (path / f".{number:06d}").rename(path / f"{number:06d}.parquet")
+
+
+def measured(spark: SparkSession, keys: int, count: int) -> tuple[float, float, int]:
+    """Seconds that the state took to build, median seconds of a small tick, bytes of state."""
+    choice = random.Random(5)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        built = -(-keys // AT_ONCE)
+        for number in range(built):
+            write(folder, number, range(number * AT_ONCE, min((number + 1) * AT_ONCE, keys)))
+        start = time.perf_counter()
+        ticks(spark, folder, "stages")
+        building = time.perf_counter() - start
+        for number in range(built, built + WARM_UP + count):
+            write(folder, number, [choice.randrange(keys) for _ in range(CHANGES)])
+        small = ticks(spark, folder, "one task")
+        seconds = statistics.median(p.seconds for p in small[WARM_UP:])
+        return building, seconds, small[-1].state_bytes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--keys", default="100000,10000000", help="sizes of the state, with commas between")
+    parser.add_argument("--ticks", type=int, default=20)
+    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
+    given = parser.parse_args()
+    if given.quick:
+        given.keys, given.ticks = "2000,50000", 5
+    spark = ps.spark.session(memory="2g")
+    table = Table(
+        f"{CHANGES:,} changes per tick", "keys", "state, MB", "built in s", "ms per tick", "to the first"
+    )
+    first: float | None = None
+    for keys in map(int, given.keys.split(",")):
+        building, seconds, size = measured(spark, keys, given.ticks)
+        first = first or seconds
+        table.add(f"{keys:,}", size / 1e6, building, f"{seconds * 1000:,.0f}", seconds / first)
+    table.show()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
