@@ -20,8 +20,8 @@ from types import ModuleType
 from penstock.errors import BadInput
 from penstock.spark.by_value import root_of, users_modules
 
-NEEDED = ("msgpack", "typing_extensions", "pyarrow")
-"""The packages that workers need."""
+NEEDED = ("msgpack", "typing_extensions", "pyarrow", "pandas")
+"""What drivers and workers need; pandas because PySpark asks for it before it passes Arrow batches."""
 
 _WHEN = (1980, 1, 1, 0, 0, 0)
 """The time of all files in a zip, so that the same code makes the same zip."""

@@ -48,7 +48,7 @@ class Package:
 PACKAGES = (
     Package("pyspark", (4, 3), (4, 4), "Penstock is made for and tried with Spark 4.3"),
     Package("pyarrow", (18,), None, "rows go between Spark and Python as Arrow batches"),
-    Package("pandas", (2, 2), (3,), "PySpark 4.3 does not know pandas 3 and says so in every task", False),
+    Package("pandas", (2, 2), (3,), "PySpark asks for it before it passes batches, and does not know pandas 3"),
     Package("msgpack", (1, 0, 8), None, "state is written with it"),
 )
 
