@@ -37,8 +37,10 @@ class JsonFormat(FileFormat):
         self._source = feed.name
         self._convert = row_converter(feed)
         self._load = json.loads
+        self._decode = json.JSONDecoder().raw_decode
         if any(holds_decimal(f.type) for f in feed.schema.fields):
             self._load = lambda text: json.loads(text, parse_float=Decimal)
+            self._decode = json.JSONDecoder(parse_float=Decimal).raw_decode
 
     def records(self, path: Path, skip: int) -> Iterator[Record]:
         with open_bytes(path) as file:
@@ -57,7 +59,7 @@ class JsonFormat(FileFormat):
 
     def _line(self, path: Path, row: int, number: int, line: bytes) -> Record:
         try:
-            return self._convert(self._load(line.decode()))
+            return self._convert(self._value(line.decode()))
         except Unfit as problem:
             reason = str(problem)
         except UnicodeDecodeError:
@@ -68,6 +70,14 @@ class JsonFormat(FileFormat):
             reason = f"the line is not JSON: {error}"
         text = line.decode(errors="replace").strip()
         return BadRecord(str(path), row, reason, shortened(text, 200), number)
+
+    def _value(self, text: str) -> Any:
+        try:
+            value, end = self._decode(text)
+        except json.JSONDecodeError:
+            # With blanks before it, or wrong: then the error is to speak of the whole text.
+            return self._load(text)
+        return value if text[end:] in ("\n", "\r\n", "") else self._load(text)
 
     def _array(self, path: Path, skip: int, content: bytes) -> Iterator[Record]:
         try:

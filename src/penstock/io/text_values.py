@@ -34,6 +34,10 @@ _TIMESTAMP = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
     r"(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(\.[0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
 )
+# What `datetime.fromisoformat` reads as it is meant, with a zone behind it if there is none.
+_PLAIN_TIMESTAMP = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}|\.[0-9]{6})?(Z|\+00:00)?"
+)
 NON_FINITE: dict[str, float] = {"NaN": NAN}
 for _name in ("Inf", "Infinity", "INF"):
     NON_FINITE.update({_name: float("inf"), "+" + _name: float("inf"), "-" + _name: float("-inf")})
@@ -171,6 +175,11 @@ def _(data_type: TimestampType) -> Callable[[str], Any]:
     """ISO 8601, "T" or a space between; no zone means UTC; digits beyond microseconds are dropped."""
 
     def instant(text: str) -> datetime:
+        if _PLAIN_TIMESTAMP.fullmatch(text):
+            try:
+                return datetime.fromisoformat(text if text.endswith(("Z", "+00:00")) else text + "Z")
+            except ValueError:
+                raise Unfit(f"{text} is no moment of the calendar") from None
         match = _TIMESTAMP.fullmatch(text)
         if not match or (match[4] and not match[3]):
             raise unfit("a timestamp such as 2001-12-31T23:59:59Z", text)
