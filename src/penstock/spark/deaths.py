@@ -66,23 +66,22 @@ def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generato
 
 @contextmanager
 def _quiet(spark: SparkSession) -> Generator[None]:
-    """What PySpark's own threads would print of a broken connection is left out: `run` raises it."""
-    from py4j.protocol import Py4JNetworkError
-
-    def is_other(record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], Py4JNetworkError))
-
+    """What threads of PySpark would print of a broken connection is left out: `run` raises it."""
     server: Any = getattr(getattr(spark, "_sc", None), "_accumulatorServer", None)
     if server is not None:
         server.handle_error = partial(_tell_others, server)
-    logging.root.addFilter(is_other)
-    try:
-        yield
-        # After a failure it stays: that thread may come to it later, and does nothing else any more.
-        if server is not None:
-            del server.handle_error
-    finally:
-        logging.root.removeFilter(is_other)
+    logging.root.addFilter(_is_other)
+    yield
+    # Not after a failure: those threads may come to it later than this one.
+    logging.root.removeFilter(_is_other)
+    if server is not None:
+        del server.handle_error
+
+
+def _is_other(record: logging.LogRecord) -> bool:
+    from py4j.protocol import Py4JNetworkError
+
+    return not (record.exc_info and isinstance(record.exc_info[1], Py4JNetworkError))
 
 
 def _tell_others(server: Any, *of: Any) -> None:

@@ -21,10 +21,11 @@ PATIENCE = 120.0
 
 
 class Ended(Exception):
-    """The driver has ended; it said `error` last."""
+    """The driver has ended with a code; it said `error` last."""
 
-    def __init__(self, error: str) -> None:
-        super().__init__(error)
+    def __init__(self, code: int, error: str) -> None:
+        super().__init__(f"code {code}: {error}")
+        self.code = code
         self.error = error
 
 
@@ -58,7 +59,7 @@ class Driver:
         """What it says next. Raises `Ended`."""
         line = self._lines.get(timeout=PATIENCE)
         if not line:
-            raise Ended(self.error())
+            raise self._ended()
         if line.startswith("jvm "):
             self.jvm = int(line.split()[1])
         self.said.append(line)
@@ -70,11 +71,10 @@ class Driver:
             pass
         return line
 
-    def error(self) -> str:
-        """What it wrote on its standard error before it ended."""
-        self.process.wait(PATIENCE)
+    def _ended(self) -> Ended:
+        code = self.process.wait(PATIENCE)
         self._errors.seek(0)
-        return self._errors.read()
+        return Ended(code, self._errors.read())
 
     def workers(self) -> list[int]:
         """Python workers that run tasks: children of PySpark's daemon."""
@@ -92,7 +92,9 @@ class Driver:
         for process in everything:
             wait_for_end(process)
         self._reader.join()
-        self._errors.close()
+        for stream in (self.process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
 
     def __enter__(self) -> Driver:
         return self
