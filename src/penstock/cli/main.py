@@ -22,6 +22,8 @@ from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.explain import explain
 from penstock.cli.package import package
+from penstock.cli.reshard import reshard
+from penstock.cli.rewind import rewind
 from penstock.cli.run import run
 from penstock.cli.state import state
 from penstock.cli.trace import trace
@@ -65,6 +67,8 @@ app.command()(package)
 app.command()(conform)
 app.command()(trace)
 app.command()(state)
+app.command()(reshard)
+app.command()(rewind)
 
 
 @app.callback()

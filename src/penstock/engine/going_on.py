@@ -133,7 +133,7 @@ def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
             why="\n".join(
                 f"state of {label.get(name, name)}: {then[name]} -> {places[name]}" for name in sorted(moved)
             ),
-            fix=f"penstock reshard {folder} {now.shards} FLOW moves it; or go on with what wrote it",
+            fix="go on with the version of Penstock that wrote it, or start from an empty checkpoint",
             checkpoint=str(folder),
             diff="state layout",
         )

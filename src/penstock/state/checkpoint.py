@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,7 @@ from penstock.state.commit import KEEP_TICKS, Commit, CommitLog
 from penstock.state.files import FileRef, damaged
 from penstock.state.lease import Lease
 from penstock.state.manifest import Bind, Manifest
+from penstock.state.rewind import check_not_rewinding
 
 
 class Checkpoint:
@@ -68,7 +70,9 @@ class Checkpoint:
         _make(path)
         lease = Lease.take(path)
         try:
+            check_not_rewinding(path)
             log = CommitLog(path, durable=durable)
+            log.drop_unfinished()
             last = log.last()
             if last is None:
                 _check_none_lost(path)
@@ -116,7 +120,7 @@ class Checkpoint:
 
         Raises `CheckpointInUse` if another driver has taken over.
         """
-        self._lease.check()
+        self.check_lease()
         before: Mapping[int, Chain] = self.last.chains if self.last else {}
         after = {**before, **{shard: chain for shard, chain in chains.items() if chain.links}}
         tick = self.tick + 1
@@ -125,15 +129,36 @@ class Checkpoint:
             tick, self._lease.number, self._manifest(), max(was_oldest, tick - self._keep_ticks + 1),
             after, positions, outputs, watermark, counters or {},
         )  # fmt: skip
-        self._log.write(commit)
+        self._log.write(commit, self.check_lease)
         self.last = commit
         self._forget_old()
         return commit
+
+    def move(self, chains: Mapping[int, Chain], counters: Mapping[str, Any]) -> Commit:
+        """Let the last tick be one whose state lies in `chains`, under the new manifest, in one step.
+
+        Nothing is known to be elsewhere: ticks before it keep their own chains and manifest.
+        Raises `CheckpointInUse` if another driver has taken over.
+        """
+        assert self.last is not None, "there is something to move"
+        self.check_lease()
+        moved = replace(
+            self.last, fence=self._lease.number, manifest=self._manifest(), chains=dict(chains),
+            counters=dict(counters),
+        )  # fmt: skip
+        self._log.replace(moved, self.check_lease)
+        self.last = moved
+        self._sweep()
+        return moved
 
     def _manifest(self) -> FileRef:
         if self._bound is None:
             self._bound = (self.manifest, self.manifest.write(self.folder, durable=self._durable))
         return self._bound[1]
+
+    def check_lease(self) -> None:
+        """Raises `CheckpointInUse` if another process has taken over, so that what this one does is in vain."""
+        self._lease.check()
 
     def close(self) -> None:
         self._lease.release()
@@ -170,8 +195,6 @@ class Checkpoint:
         for path in (*self.folder.glob("state/*/*"), *self.folder.glob("manifest/*")):
             if path.relative_to(self.folder).as_posix() not in kept:
                 path.unlink(missing_ok=True)
-        for path in self.folder.glob("commit/*.part"):
-            path.unlink(missing_ok=True)
 
     def _named_files(self) -> set[str]:
         return {f.name for tick in self._log.ticks() for f in self._log.read(tick).files()}

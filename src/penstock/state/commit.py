@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -118,28 +118,52 @@ class CommitLog:
             raise damaged(path, f"it is the commit of tick {commit.tick}")
         return commit
 
-    def write(self, commit: Commit) -> None:
-        """Make a commit. Raises `CheckpointInUse` if somebody else made this tick's."""
+    def write(self, commit: Commit, check: Callable[[], None] = lambda: None) -> None:
+        """Make a commit, if `check` then still raises nothing.
+
+        Raises `CheckpointInUse` if somebody else made this tick's, or has called `drop_unfinished` meanwhile.
+        """
         path = self._path(commit.tick)
         aside = self._aside(commit)
         try:
+            check()
             os.link(aside, path)
         except FileExistsError:
-            raise CheckpointInUse(
-                f"tick {commit.tick} was committed by another process",
-                why=f"{path} appeared while this process worked on the same tick.",
-                fix="let the other one run, or stop it and start again",
-                checkpoint=str(self._folder.parent),
-            ) from None
+            raise self._in_use(commit.tick, f"{path} appeared while this process worked on the same tick.") from None
+        except FileNotFoundError:
+            raise self._in_use(commit.tick, "it took over while this process committed.") from None
         finally:
             aside.unlink(missing_ok=True)
         if self._durable:
             sync(self._folder)
 
-    def replace(self, commit: Commit) -> None:
-        """Put another commit in the place of that of the same tick, in one step."""
-        self._aside(commit).rename(self._path(commit.tick))
+    def replace(self, commit: Commit, check: Callable[[], None] = lambda: None) -> None:
+        """Put another commit in the place of that of the same tick, in one step. Raises as `write` does."""
+        aside = self._aside(commit)
+        try:
+            check()
+            aside.rename(self._path(commit.tick))
+        except FileNotFoundError:
+            raise self._in_use(commit.tick, "it took over while this process committed.") from None
         sync(self._folder)
+
+    def drop_unfinished(self) -> None:
+        """Let no commit count that another process has begun and not ended.
+
+        Called by whoever has a new number of the lease. A process checks its number after it has begun
+        its commit: so either it finds that it is not the latest, or it had begun before and finds its
+        file gone, or its commit was there before this returns.
+        """
+        for path in self._folder.glob("*.part"):
+            path.unlink(missing_ok=True)
+
+    def _in_use(self, tick: int, why: str) -> CheckpointInUse:
+        return CheckpointInUse(
+            f"tick {tick} was committed by another process, or will be",
+            why=why,
+            fix="let the other one run, or stop it and start again",
+            checkpoint=str(self._folder.parent),
+        )
 
     def drop(self, tick: int) -> Commit:
         """Forget a commit; what was forgotten."""

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any, BinaryIO, TypeAlias, cast
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
@@ -50,19 +51,54 @@ class FileRef:
 
 def write_entries(folder: Path, name: str, entries: Iterable[Entry]) -> FileRef:
     """Write a state file `name` below `folder`. Before a commit names it, `make_durable`."""
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as out:
-        sink = _Digesting(out)
-        sink.write(_MAGIC)
-        count = 0
-        for block in _blocks(entries):
-            count += len(block)
-            body = cast("bytes", _msgpack.packb(block))
-            sink.write(_HEAD.pack(len(body), zlib.crc32(body)))
-            sink.write(body)
-        sink.write(_END.pack(0, count))
-    return FileRef(name, sink.size, sink.digest.hexdigest())
+    writer = EntryWriter(folder, name)
+    with writer:
+        for entry in entries:
+            writer.add(entry)
+    return writer.ref
+
+
+class EntryWriter:
+    """A state file that is being written, entry by entry in their order; `ref` when it is closed."""
+
+    ref: FileRef
+
+    def __init__(self, folder: Path, name: str) -> None:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._name = name
+        self._out = path.open("wb")
+        self._sink = _Digesting(self._out)
+        self._sink.write(_MAGIC)
+        self._block: list[Entry] = []
+        self._size = 0
+        self.count = 0
+
+    def add(self, entry: Entry) -> None:
+        self._block.append(entry)
+        self._size += len(entry[1]) + len(entry[2] or b"") + 8
+        if self._size >= _BLOCK_BYTES:
+            self._write_block()
+
+    def _write_block(self) -> None:
+        body = cast("bytes", _msgpack.packb(self._block))
+        self._sink.write(_HEAD.pack(len(body), zlib.crc32(body)))
+        self._sink.write(body)
+        self.count += len(self._block)
+        self._block, self._size = [], 0
+
+    def __enter__(self) -> EntryWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._out:
+            if error is None:
+                if self._block:
+                    self._write_block()
+                self._sink.write(_END.pack(0, self.count))
+        self.ref = FileRef(self._name, self._sink.size, self._sink.digest.hexdigest())
 
 
 def make_durable(paths: Collection[Path]) -> None:
@@ -149,19 +185,6 @@ class _Digesting:
         self.out.write(data)
         self.digest.update(data)
         self.size += len(data)
-
-
-def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    block: list[Entry] = []
-    size = 0
-    for entry in entries:
-        block.append(entry)
-        size += len(entry[1]) + len(entry[2] or b"") + 8
-        if size >= _BLOCK_BYTES:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
 
 
 def _block(body: bytes, path: Path) -> list[Entry]:

@@ -1,0 +1,109 @@
+"""Going back: the ticks after one that is kept are forgotten, as if they had not happened.
+
+State, and positions of sources, become those of that tick, so that the next run reads again what came
+after it. What sinks were given since is theirs: a sink that holds later ticks says so in the next run.
+
+Spark keeps positions in a log of its own, which is cut, too. Both cannot be done in one step; so what is
+being done is written down first, and a run refuses to begin in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import BadInput, CheckpointDamaged
+from penstock.state.commit import Commit, CommitLog, read_checked, write_checked
+from penstock.state.files import sync
+from penstock.state.lease import Lease
+from penstock.state.manifest import Manifest, as_it_is
+
+_MARK = "rewind.json"
+_SPARKS_LOGS = ("offsets", "commits")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """tick: the last one now. forgotten: how many came after it. sinks: that may hold these."""
+
+    tick: int
+    forgotten: int
+    sinks: tuple[str, ...]
+
+
+def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
+    """Go back to `tick`, which must be kept (see `keep_ticks`), while nobody runs the flow.
+
+    Raises `BadInput` for a tick that is not kept, `CheckpointInUse`, `CheckpointDamaged`,
+    `FlowChanged` where there is no checkpoint. Broken off, it is to be called again.
+    """
+    folder = Path(checkpoint).absolute()
+    log = CommitLog(folder)
+    if not log.ticks():
+        as_it_is(folder, None, 0)
+    lease = Lease.take(folder)
+    try:
+        ticks = log.ticks()
+        if tick not in ticks:
+            raise BadInput(
+                f"one cannot go back to tick {tick}",
+                why=f"the ticks that are kept are {ticks[0]} to {ticks[-1]}.",
+                fix="run with a larger keep_ticks to have more of them",
+                tick=tick,
+            )
+        to = log.read(tick)
+        sinks = Manifest.read(folder, to.manifest).sinks or []
+        _mark(folder, tick)
+        _cut_sparks_logs(folder / "source", to)
+        _forget_after(log, ticks, tick)
+        (folder / _MARK).unlink()
+        sync(folder)
+    finally:
+        lease.release()
+    return Rewound(tick, ticks[-1] - tick, tuple(s["name"] for s in sinks))
+
+
+def check_not_rewinding(folder: Path) -> None:
+    """Raises `CheckpointDamaged` where going back was broken off."""
+    if (folder / _MARK).exists():
+        tick = read_checked(folder / _MARK)["tick"]
+        raise CheckpointDamaged(
+            f"going back to tick {tick} of the checkpoint {folder} was broken off",
+            why="its state and the positions of its sources may be of different ticks.",
+            fix=f"penstock rewind {folder} {tick}",
+            file=str(folder / _MARK),
+        )
+
+
+def _mark(folder: Path, tick: int) -> None:
+    aside = folder / f"{_MARK}.part"
+    write_checked(aside, {"tick": tick}, durable=True)
+    aside.rename(folder / _MARK)
+    sync(folder)
+
+
+def _cut_sparks_logs(source: Path, to: Commit) -> None:
+    """Forget the batches after that of a commit, the last first, as Spark has noted them."""
+    positions: Any = to.positions
+    batch = positions.get("batch") if isinstance(positions, dict) else None
+    if not source.is_dir():
+        return
+    last = -1 if batch is None else int(batch)
+    for log in _SPARKS_LOGS:
+        later = [p for p in (source / log).glob("*") if p.name.isdigit() and int(p.name) > last]
+        for path in sorted(later, key=lambda p: int(p.name), reverse=True):
+            for name in (f".{path.name}.crc", path.name):
+                path.with_name(name).unlink(missing_ok=True)
+
+
+def _forget_after(log: CommitLog, ticks: list[int], tick: int) -> None:
+    # The commits before it were dropped when later ones came: nobody is to miss them.
+    for later in ticks[ticks.index(tick) :]:
+        log.replace(replace(log.read(later), oldest=ticks[0]))
+    for later in reversed(ticks[ticks.index(tick) + 1 :]):
+        log.drop(later)
+
+
+__all__ = ["Rewound", "check_not_rewinding", "rewind"]

@@ -1,0 +1,66 @@
+"""A run on Spark without Spark: ticks of `InProcessTasks` over a checkpoint folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from penstock import Flow
+from penstock.spark.combining import combined
+from penstock.spark.going_on import GoingOnSpark
+from penstock.spark.plan import Plan, ShippedPlan, compiled
+from penstock.spark.stages import cut
+from penstock.state.checkpoint import Checkpoint
+from tests.spark.tasks_in_process import InProcessTasks
+
+
+class CheckpointedTasks:
+    """Opens a checkpoint for a flow as `penstock.spark.run` does, and runs ticks one by one."""
+
+    def __init__(
+        self, flow: Flow, folder: Path, *, shards: int | None = None, way: str = "one task",
+        keep_ticks: int = 3, default: int = 2,
+    ) -> None:  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)
+        graph = flow.graph()
+
+        def plan_for(count: int, loops: str) -> Plan:
+            return Plan(cut(combined(graph), count, rounds=loops == "rounds"), (), {}, str(folder), False)
+
+        going_on = GoingOnSpark(graph, plan_for, {}, shards, default)
+        self.checkpoint = Checkpoint.open(folder, going_on, keep_ticks=keep_ticks, durable=False)
+        self.tasks = tasks = InProcessTasks(flow, self.checkpoint.manifest.shards, folder, way)
+        plan = Plan(
+            tasks.stages, tasks.plan.plan.inputs, tasks.plan.plan.outputs, str(folder), False,
+            names=going_on.plan.names,
+        )  # fmt: skip
+        tasks.shipped, tasks.plan = ShippedPlan.of(plan), compiled(plan)
+        last = self.checkpoint.last
+        if last is not None:
+            tasks.ticks = last.tick
+            tasks.chains = dict(last.chains)
+            tasks.pending = frozenset(last.counters["pending"])
+            tasks.waiting = frozenset(last.counters["waiting"])
+            tasks.ended = set(last.counters["ended"])
+
+    def tick(
+        self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str] = ()
+    ) -> dict[str, list[tuple[Any, ...]]]:
+        """Changes per sink, weights last; the tick is committed."""
+        rows = self.tasks.tick(inputs, ended)
+        counters = {
+            "pending": sorted(self.tasks.pending), "waiting": sorted(self.tasks.waiting),
+            "ended": sorted(self.tasks.ended),
+        }  # fmt: skip
+        self.checkpoint.commit(self.tasks.chains, counters=counters)
+        return rows
+
+    def __enter__(self) -> CheckpointedTasks:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.checkpoint.close()
