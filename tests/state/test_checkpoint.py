@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import CheckpointDamaged, CheckpointInUse, FlowChanged, UnreadableSource
+from penstock.state import commit
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.directory import DirectoryState
 from penstock.state.manifest import Manifest, as_it_is, exactly
@@ -85,6 +86,32 @@ def test_a_stale_driver_cannot_commit(tmp_path: Path) -> None:
     stale.close()
     with opened(tmp_path) as state:
         assert state.slots["1.sum"].get(1) == "other"
+
+
+@pytest.mark.parametrize("step", ["before it is written aside", "before it counts"])
+def test_a_driver_superseded_in_the_middle_of_a_commit_commits_nothing(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, 2)
+    stale = opened(tmp_path)
+    stale.slots["1.sum"][1] = "stale"
+
+    def taken_over(*given: Any, **options: Any) -> Any:
+        # As if the process had been stopped just here, for as long as another one needs.
+        monkeypatch.undo()
+        (tmp_path / "lease" / "lock").unlink()
+        opened(tmp_path).close()
+        return before(*given, **options)
+
+    place, name = (commit, "write_checked") if step == "before it is written aside" else (os, "link")
+    before: Any = getattr(place, name)
+    monkeypatch.setattr(place, name, taken_over)
+    with pytest.raises(CheckpointInUse):
+        stale.commit(positions={})
+    stale.close()
+    with opened(tmp_path) as state:
+        assert state.tick == 2
+        assert state.slots["1.sum"].get(1) == (2, 1)
 
 
 def test_a_tick_is_committed_once(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ class Checkpoint:
         return self._bound[1]
 
     def check_lease(self) -> None:
-        """Raises `CheckpointInUse` if another process has taken over, so that what this one does is in vain."""
+        """Raises `CheckpointInUse` if another process has taken over: what this one does is in vain."""
         self._lease.check()
 
     def close(self) -> None:

@@ -129,7 +129,8 @@ class CommitLog:
             check()
             os.link(aside, path)
         except FileExistsError:
-            raise self._in_use(commit.tick, f"{path} appeared while this process worked on the same tick.") from None
+            why = f"{path} appeared while this process worked on the same tick."
+            raise self._in_use(commit.tick, why) from None
         except FileNotFoundError:
             raise self._in_use(commit.tick, "it took over while this process committed.") from None
         finally:

@@ -45,6 +45,7 @@ def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
         as_it_is(folder, None, 0)
     lease = Lease.take(folder)
     try:
+        log.drop_unfinished()
         ticks = log.ticks()
         if tick not in ticks:
             raise BadInput(
