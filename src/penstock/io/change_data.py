@@ -12,9 +12,10 @@ write the old row of an update and of a deletion.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from penstock.errors import BadInput
 from penstock.expr.types import STR, Field, Schema, StructType
@@ -32,6 +33,12 @@ class ChangeData(Source):
     """Base of the forms of change data. records: `JsonFiles(...)` or other files; a `Frame(df)` on Spark."""
 
     records: Any
+
+    def of(self, records: Any) -> Self:
+        """The same form of other records."""
+        made = copy(self)
+        object.__setattr__(made, "records", records)
+        return made
 
 
 @dataclass(frozen=True, init=False)

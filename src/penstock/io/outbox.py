@@ -15,7 +15,6 @@ On Spark, tasks stage the parts (`Staged`) and never see the other system, nor h
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -92,14 +91,18 @@ class Outbox:
     def holds(self, tick: int) -> bool:
         return self._tick(tick).is_dir()
 
+    def parts(self, tick: int) -> list[Path]:
+        """The files of a tick."""
+        return sorted(self._tick(tick).iterdir())
+
     def batches(self, tick: int) -> Iterator[Rows]:
         """The rows of a tick, a few at a time."""
         import pyarrow.parquet as pq
 
         from penstock.io.arrow import table_to_rows
 
-        for name in sorted(os.listdir(self._tick(tick))):
-            with pq.ParquetFile(self._tick(tick) / name) as file:
+        for part in self.parts(tick):
+            with pq.ParquetFile(part) as file:
                 for batch in file.iter_batches(BATCH_ROWS):
                     yield table_to_rows(batch, self.schema, weighted=True)
 

@@ -38,12 +38,19 @@ def told(task: Task) -> Task:
 
     @functools.wraps(task)
     def telling(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
+        with failing_as_told():
             yield from task(batches)
-        except PenstockError as error:
-            raise TaskFailed(f"{error}\n\npenstock-error:{_sealed(error)}:") from None
 
     return telling
+
+
+@contextmanager
+def failing_as_told() -> Generator[None]:
+    """In a process of Spark's: an error of ours that is raised here can be read back on the driver."""
+    try:
+        yield
+    except PenstockError as error:
+        raise TaskFailed(f"{error}\n\npenstock-error:{_sealed(error)}:") from None
 
 
 def _sealed(error: PenstockError) -> str:

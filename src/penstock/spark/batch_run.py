@@ -43,7 +43,7 @@ from penstock.spark.plan import Input, Output, pickled
 from penstock.spark.rounds_batch import LoopBound
 from penstock.spark.rounds_jobs import is_local
 from penstock.spark.rounds_plan import LOOP_ROWS
-from penstock.spark.sources import Frame, Opening, open_on_spark
+from penstock.spark.sources import Frame, Opening, frame_of, open_on_spark, sends_rows
 from penstock.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -124,19 +124,21 @@ class _Run:
     def read(self, name: str, source: Any, in_order: bool) -> Read:
         """A source, with ordinals where the order of its rows is read."""
         operator = cast("Source", self._graph.nodes[self._graph.sources[name]].operator)
-        if isinstance(source, Frame):
-            if source.frame.isStreaming:
-                raise BadInput(
-                    f"source {name!r} is a streaming DataFrame, and a batch needs input that ends",
-                    fix='run it with mode="stream", or read it with spark.read',
-                    source=name,
-                )
-            return Read(source.frame, source.frame.count(), ())
         # Bounded: all that is there now, and no more.
         whole = replace(operator, bounded=True)
         opening = Opening(
             self._spark, self._engine, name, whole, 0, self._folder / "rows" / name, follow=False
         )
+        if sends_rows(source):
+            frame = frame_of(source, opening, operator.schema)
+            if frame.isStreaming:
+                raise BadInput(
+                    f"source {name!r} is a streaming DataFrame, and a batch needs input that ends",
+                    fix='run it with mode="stream", or read it with spark.read',
+                    source=name,
+                )
+            frame = frame if isinstance(source, Frame) else self.kept(frame)
+            return Read(frame, frame.count(), ())
         opened = open_on_spark(source, opening)
         schema = _as_read(operator.schema, opened.input.append)
         found = self.kept(opened.frame.mapInArrow(_reading(opened.input, schema), _read_type(schema)))

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import BadRow
 from penstock.io.arrow import table_to_rows
+from penstock.io.change_data import ChangeData
 from penstock.io.files import Files
 from penstock.io.source import BadRecord, Feed, open_source
 from penstock.spark.arrivals import path_of
@@ -46,7 +47,7 @@ class Spooled:
 class Ticketed:
     """Files that the driver found; a path is of the ticket of one of them."""
 
-    files: Files
+    files: Files | ChangeData
 
 
 @dataclass(slots=True)
@@ -103,8 +104,12 @@ def read_file(reading: object, path: Path, source: Input, taken: Taken) -> Rows:
 
 @read_file.register
 def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
+    return _rows_of_file(replace(reading, path=str(path)), source, taken)
+
+
+def _rows_of_file(file: Files | ChangeData, source: Input, taken: Taken) -> Rows:
     feed = Feed(source.name, source.schema, append=source.append)
-    reader = open_source(replace(reading, path=str(path)), feed)
+    reader = open_source(file, feed)
     try:
         batch = reader.read(None)
     finally:
@@ -113,6 +118,11 @@ def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
         return []
     taken.bad.extend((source.name, record) for record in batch.bad)
     return batch.rows
+
+
+@read_file.register
+def _(reading: ChangeData, path: Path, source: Input, taken: Taken) -> Rows:
+    return _rows_of_file(reading.of(replace(reading.records, path=str(path))), source, taken)
 
 
 @read_file.register

@@ -20,6 +20,7 @@ from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
+from penstock.spark import change_frames, delta_source, kafka, pulled
 from penstock.spark.combining import combined
 from penstock.spark.deaths import told_deaths
 from penstock.spark.drain import bucket_route, task_target
@@ -32,7 +33,7 @@ from penstock.spark.rounds_jobs import is_local
 from penstock.spark.rounds_levels import check_loops_run_in_rounds
 from penstock.spark.rounds_plan import LOOP_ROWS
 from penstock.spark.source_names import source_names
-from penstock.spark.sources import Frame, Opened, Opening, has_own_name, open_on_spark
+from penstock.spark.sources import Opened, Opening, has_own_name, open_on_spark, sends_rows
 from penstock.spark.stages import cut
 from penstock.spark.tick import Ticker, Way
 from penstock.state.checkpoint import Checkpoint
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
     from penstock.flow.flow import Flow
     from penstock.io.dead_letter import DeadLetters
+
+SOURCES = (change_frames, delta_source, kafka, pulled)
+"""The modules that say how further sources are opened: they register with `open_on_spark` and `frame_of`."""
 
 
 def run(
@@ -184,7 +188,7 @@ class _Run:
         going_on = GoingOnSpark(self._graph, plan_for, sinks, shards, default, loops, named)
         checkpoint = self._checkpoint(going_on, keep_ticks)
         plan = going_on.plan
-        frames = [name for name, source in sources.items() if isinstance(source, Frame)]
+        frames = [name for name, source in sources.items() if sends_rows(source)]
         native = native_parts(combined(self._graph), frames)
         named = bool(checkpoint.manifest.layout.get("named"))
         with source_names(self._spark, named):

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointDamaged
+from penstock.spark.batch_errors import error_of
 from penstock.spark.lag import Arrivals, Lag
 from penstock.spark.listener import listening
 from penstock.spark.source_names import source_names
@@ -146,10 +147,13 @@ class Query:
             if self._failure is None and interrupt.signal is None:
                 query.awaitTermination()
                 self._drained = True
-        except Exception:
+        except Exception as error:
             # The query's own error quotes ours as text; ours comes first.
             if self._failure is None:
-                raise
+                ours = error_of(error)
+                if ours is None:
+                    raise
+                raise ours from error
         if self._failure is not None:
             raise self._failure
 

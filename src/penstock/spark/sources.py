@@ -18,13 +18,14 @@ from penstock.errors import BadInput, WrongType
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Rows as GivenRows
 from penstock.io import Source
-from penstock.io.change_data import ChangeData
+from penstock.io.change_data import ChangeData, refuse_rows_only
 from penstock.io.files import Files
 from penstock.io.listing import Listing, finished
 from penstock.io.source import WEIGHT
 from penstock.spark.arrivals import Tickets, spool_batches
 from penstock.spark.intake import ENDED, NOTHING, Spooled, Ticketed
 from penstock.spark.native import Chain, computed, grouping_behind
+from penstock.spark.nested_nulls import null_within
 from penstock.spark.plan import Input
 from penstock.spark.source_names import spark_name
 
@@ -139,7 +140,7 @@ def _(source: Frame) -> bool:
     return True
 
 
-@frame_of.register
+@frame_of.register(Frame)
 def _(source: Frame, opening: Opening, schema: Schema) -> DataFrame:
     return source.frame
 
@@ -158,14 +159,30 @@ def open_on_spark(source: object, opening: Opening) -> Opened:
 
 @open_on_spark.register
 def _(source: Files, opening: Opening) -> Opened:
-    listing = Listing(opening.name, os.path.abspath(source.path))
+    return _open_files(source, source, opening)
+
+
+@open_on_spark.register
+def _(source: ChangeData, opening: Opening) -> Opened:
+    if isinstance(source.records, Files):
+        refuse_rows_only(source, opening.name, opening.append)
+        return _open_files(source.records, source, opening)
+    return open_on_spark.dispatch(object)(source, opening)
+
+
+def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> Opened:
+    listing = Listing(opening.name, os.path.abspath(files.path))
     if opening.operator.bounded:
-        files = [str(path) for _, path in listing.files(may_be_none=False)]
-        return Opened(opening.input(source), _paths(opening, files), static=True)
+        found = [str(path) for _, path in listing.files(may_be_none=False)]
+        return Opened(opening.input(reading), static_paths(opening, found), static=True)
     tickets = Tickets(listing, opening.spool)
     tickets.look(may_be_none=opening.follow)
-    frame = _arriving(opening, source.files_per_tick)
-    return Opened(opening.input(Ticketed(source)), frame, static=False, tickets=tickets)
+    return arriving(opening, Ticketed(reading), tickets, files.files_per_tick)
+
+
+def arriving(opening: Opening, reading: Any, tickets: Any, per_tick: int | None) -> Opened:
+    """A source of which the driver files tickets. reading: what tasks read them by."""
+    return Opened(opening.input(reading), _arriving(opening, per_tick), static=False, tickets=tickets)
 
 
 @open_on_spark.register
@@ -184,7 +201,7 @@ def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
     reading = Spooled()
     if opening.operator.bounded:
         files = sorted(str(path) for path in opening.spool.iterdir() if finished(path.name))
-        return Opened(opening.input(reading), _paths(opening, files), static=True)
+        return Opened(opening.input(reading), static_paths(opening, files), static=True)
     return Opened(opening.input(reading), _arriving(opening, 1), static=False)
 
 
@@ -217,8 +234,8 @@ def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
     columns: list[Any] = []
     for field in opening.operator.schema.fields:
         wanted = spark_type(field.type)
-        if found.get(field.name) != wanted:
-            there = found.get(field.name)
+        there = found.get(field.name)
+        if there is None or there.simpleString() != wanted.simpleString():
             raise WrongType(
                 f"source {opening.name!r}: its DataFrame has "
                 + (
@@ -234,6 +251,12 @@ def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
         column = f.col(f"`{field.name}`")
         if len(opening.native) > 1 and not field.nullable:
             column = _never_null(column, opening.name, field.name)
+        inside = None if there == wanted else null_within(field.type, column)
+        if inside is not None:
+            told = (
+                f"P201 BadRow: source {opening.name!r}: column {field.name!r} of its DataFrame holds a null"
+            )
+            column = f.when(inside, f.raise_error(f.lit(told))).otherwise(column)
         columns.append(column.alias(field.name))
     if not opening.append:
         weight = f.col(WEIGHT).cast("long") if WEIGHT in found else f.lit(1).cast("long")
@@ -256,7 +279,8 @@ def _arriving(opening: Opening, files_per_tick: int | None) -> DataFrame:
     return opening.listed(reader.load(str(opening.spool)))
 
 
-def _paths(opening: Opening, files: list[str]) -> DataFrame:
+def static_paths(opening: Opening, files: list[str]) -> DataFrame:
+    """Paths that are all there with the first tick."""
     places = [(path, place) for place, path in enumerate(files)]
     return opening.listed(opening.spark.createDataFrame(places, "path string, place long"))
 
