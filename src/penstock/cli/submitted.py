@@ -51,6 +51,7 @@ def run_submitted(
     from penstock.io import parse_sink, parse_source
     from penstock.spark import run
 
+    spark: SparkSession | None = None
     try:
         loaded = load_flow(flow)
         spark = _session(loaded.graph().name, environment)
@@ -68,6 +69,9 @@ def run_submitted(
     except PenstockError as error:
         sys.stderr.write(f"{error}\n")
         return exit_code(error)
+    finally:
+        if spark is not None:
+            spark.stop()
     sys.stderr.write(
         f"{result.ticks:,} ticks up to {result.last_tick:,}: "
         f"{result.rows_in:,} rows in, {result.changes_out:,} changes out\n"

@@ -1,0 +1,163 @@
+"""`penstock package`, and what it makes, run by PySpark's own spark-submit in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.cli.conftest import Run
+
+SHIPPED = """
+from typing import NamedTuple
+
+import penstock as ps
+from shops.names import Sale, where
+
+flow = ps.Flow("where workers import from")
+flow.sink("found", flow.source("sales", Sale).map(where).distinct())
+"""
+
+NAMES = """
+from typing import NamedTuple
+
+
+class Sale(NamedTuple):
+    shop: str
+    price: int
+
+
+class Found(NamedTuple):
+    penstock: str
+    msgpack: str
+
+
+def where(sale: Sale) -> Found:
+    import msgpack
+    import penstock
+
+    return Found(penstock.__file__, msgpack.__file__)
+"""
+
+
+@pytest.fixture
+def project(folder: Path) -> Path:
+    (folder / "shops").mkdir()
+    (folder / "shops" / "__init__.py").touch()
+    (folder / "shops" / "names.py").write_text(NAMES)
+    (folder / "shops" / "unused.txt").write_text("data of the package")
+    (folder / "where.py").write_text(SHIPPED)
+    return folder
+
+
+# What this interpreter has already is left out here: copying it takes time and proves nothing.
+LIGHT = ("--without", "pyarrow", "--without", "pandas")
+
+
+def test_the_zip_has_the_flows_modules_and_penstock_and_the_archive_what_is_compiled(
+    penstock: Run, project: Path
+) -> None:
+    done = penstock(
+        "package", "where.py:flow", "--source", "sales=json:in", "--sink", f"found=changelog:{project}/out",
+        *LIGHT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "sales: in is relative: each host would take a folder of its own\n"
+    with zipfile.ZipFile(project / "package" / "code.zip") as code:
+        names = set(code.namelist())
+    assert {"where.py", "shops/__init__.py", "shops/names.py", "shops/unused.txt"} <= names
+    assert {"penstock/__init__.py", "penstock/spark/task.py", "penstock/cli/submitted.py"} <= names
+    assert not [name for name in names if name.startswith("flows") or name.endswith(".pyc")]
+    with tarfile.open(project / "package" / "env.tar.gz") as environment:
+        packed = environment.getnames()
+    assert any(name.startswith("msgpack/") and name.endswith((".so", ".pyd")) for name in packed)
+    assert not [name for name in packed if name.startswith("pyarrow/")]
+    for master in ("--master yarn", "--master k8s://", "--master spark://"):
+        assert master in done.stdout
+    one = penstock("package", "where.py:flow", "--source", "sales=json:/in", "--sink", "found=changelog:/out",
+                   "--cluster", "yarn", *LIGHT)  # fmt: skip
+    assert one.stdout.count("spark-submit") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--source", "sales=json:/in"], "a flow that is submitted needs a sink"),
+        (["--source", "sales=json:/in", "--sink", "found=changelog:/out", "--follow"], "needs a checkpoint"),
+        (["--sink", "found=changelog:/out"], "nothing is given for source 'sales'"),
+        (
+            ["--source", "sales=json:/in", "--sink", "found=changelog:/out", "--with", "no-such-package"],
+            "package 'no-such-package' is not installed here",
+        ),
+    ],
+)
+def test_what_could_not_run_there_is_refused_here(
+    penstock: Run, project: Path, arguments: list[str], text: str
+) -> None:
+    done = penstock("package", "where.py:flow", *arguments)
+    assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.spark
+def test_spark_submit_runs_it_in_an_empty_folder_with_what_was_shipped(penstock: Run, project: Path) -> None:
+    made = penstock(
+        "package", "where.py:flow", "--source", f"sales=json:{project}/in",
+        "--sink", f"found=changelog:{project}/out", "--checkpoint", f"{project}/state", *LIGHT,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    # Elsewhere: nothing of the project may be found by its own path.
+    package = project.parent / f"{project.name}-shipped"
+    (project / "package").rename(package)
+    empty = project.parent / f"{project.name}-empty"
+    empty.mkdir()
+    done = submit(package, empty)
+    assert done.returncode == 0, done.stderr[-3000:]
+    # Spark's launcher passes all that a driver writes on to its own standard output.
+    assert "1 ticks up to 1: 3 rows in, 1 changes out\n" in done.stdout
+    found = duckdb.sql(f"select penstock, msgpack from '{project}/out/*/*.parquet'").fetchall()
+    assert len(found) == 1
+    assert "code.zip/penstock/" in found[0][0]
+    assert "/env/msgpack/" in found[0][1]
+
+
+def submit(package: Path, empty: Path) -> subprocess.CompletedProcess[str]:
+    import pyspark
+
+    from penstock.spark.java import find_java
+    from penstock.spark.local_cluster import environment
+
+    home = Path(pyspark.__file__).parent
+    # spark-submit asks for a module that the Java of the wheel lacks; tests of executors have the same need.
+    java = environment(find_java(), home, empty)
+    settings = {
+        "spark.pyspark.python": sys.executable,
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    return subprocess.run(
+        [
+            home / "bin" / "spark-submit",
+            *("--master", "local[2]", "--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+            *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),
+            *("--py-files", package / "code.zip", "--archives", f"{package / 'env.tar.gz'}#env"),
+            package / "main.py",
+        ],
+        cwd=empty,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(empty),
+            "SPARK_HOME": str(home),
+            "JAVA_HOME": java["JAVA_HOME"],
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
