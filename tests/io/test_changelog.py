@@ -96,6 +96,15 @@ def test_an_unfinished_attempt_of_tasks_leaves_nothing_in_the_tick(tmp_path: Pat
     assert seen(tmp_path) == [(1, "a", -1, 1), (1, "a", -1, 1)]
 
 
+def test_an_attempt_whose_parts_are_gone_takes_nothing_from_the_one_that_replaced_it(tmp_path: Path) -> None:
+    schema = schema_of(Point)
+    assemble(tmp_path, 1, [stage_part(tmp_path, 1, "of-the-new-driver.parquet", ONE, schema)])
+    with pytest.raises(FileNotFoundError):
+        assemble(tmp_path, 1, ["part-1-of-the-old-driver.parquet"])
+    publish(tmp_path, 1)
+    assert len(seen(tmp_path)) == len(ONE)
+
+
 def test_output_of_another_run_is_not_mixed_with(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.prepare(1, ONE)

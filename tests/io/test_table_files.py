@@ -82,6 +82,14 @@ def test_a_tick_rewrites_the_buckets_it_touches_and_links_the_others(tmp_path: P
     assert len(seen(tmp_path)) == 100
 
 
+def test_a_tick_that_is_published_late_does_not_bring_back_old_rows(tmp_path: Path) -> None:
+    sink = writer(TableFiles(tmp_path, key="x"))
+    run_tick(sink, 1, [(1, "a", 1)])
+    run_tick(sink, 2, [(1, "a", -1), (1, "b", 1)])
+    sink.publish(1)
+    assert seen(tmp_path) == [(1, "b")]
+
+
 def test_without_a_key_a_row_may_be_there_several_times(tmp_path: Path) -> None:
     sink = writer(TableFiles(tmp_path))
     run_tick(sink, 1, [(1, "a", 3)])

@@ -115,10 +115,11 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
     folder.mkdir(parents=True, exist_ok=True)
     wanted = set(names)
     present = set(os.listdir(folder))
-    for name in present - wanted:  # of an attempt that came to nothing
-        (folder / name).unlink()
+    # First this: a driver that was superseded finds its parts gone, and must not touch what it finds instead.
     for name in wanted - present:
         os.rename(staging / "parts" / name, folder / name)
+    for name in present - wanted:  # of an attempt that came to nothing
+        (folder / name).unlink()
     if durable:
         sync_folder(folder)
         sync_folder(staging)

@@ -204,11 +204,19 @@ def take_over(old: Path, new: Path) -> None:
         shutil.copyfile(old, new)
 
 
+def published_tick(current: Path) -> int:
+    """The tick of the version that a link `current` leads to."""
+    return int(os.readlink(current).rpartition("=")[2])
+
+
 def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
-    """Let `current` be the version of `tick`; nothing happens where the tick has none. Harmless twice."""
-    if not version(path, tick).is_dir():
-        return
+    """Let `current` be the version of `tick`; nothing happens where the tick has none. Harmless twice.
+
+    It never goes back: a driver that was superseded may come here late.
+    """
     link = Path(path, CURRENT)
+    if not version(path, tick).is_dir() or (link.is_symlink() and published_tick(link) > tick):
+        return
     aside = Path(path, f".{CURRENT}.tmp")
     aside.unlink(missing_ok=True)
     aside.symlink_to(Path(VERSIONS, tick_folder(tick)), target_is_directory=True)
@@ -246,8 +254,7 @@ class TableWriter(PartsWriter):
         current = path / CURRENT
         refuse_new(self._drain.name, path, tick, newest(path) is not None)
         if current.is_symlink():
-            published = int(os.readlink(current).rpartition("=")[2])
-            refuse_later_ticks(self._drain.name, path, published, tick)
+            refuse_later_ticks(self._drain.name, path, published_tick(current), tick)
         recover(path, tick, durable=self._drain.durable)
         create(self._drain.name, self._target, self._drain.schema)
 

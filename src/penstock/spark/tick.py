@@ -92,6 +92,8 @@ class Ticker:
         way = self._way()
         outcome = self._job(rows, tick, way)
         self.ends.check(self.ended, outcome.taken)
+        # This process may have been stopped for long: another one may have taken over.
+        self.checkpoint.check_lease()
         for name, outlet in self.outlets.items():
             outlet.prepare(tick, outcome.files.get(name, []), outcome.rows.get(name, []))
         for name, letters in self.dead_letters.items():
@@ -115,6 +117,7 @@ class Ticker:
         )
         for name in outcome.passing:
             (self.plan.folder / name).unlink(missing_ok=True)
+        self.checkpoint.check_lease()
         for outlet in self.outlets.values():
             outlet.publish(tick)
         for letters in self.dead_letters.values():
