@@ -2,7 +2,8 @@
 
 An aggregate whose parts add up is divided in two before the flow is cut into
 stages: a partial one that stays with its input, and the one that keeps the groups.
-A top_k of rows that are never taken back gets candidates likewise. Which operators
+A top_k of rows that are never taken back gets candidates likewise, and windows on a grid
+are summed up by pane. Which operators
 this is done to is decided by the flow alone: the layout of the state depends on it.
 """
 
@@ -11,18 +12,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
+from penstock.engine.partial_windows import PANE, MergedWindow, PartialWindow
 from penstock.engine.partials import Candidates, MergedAggregate, PartialAggregate
 from penstock.engine.steps.partial import parts_of
 from penstock.expr.check import check
 from penstock.expr.tree import Column
-from penstock.expr.types import INT64, Field, Schema
+from penstock.expr.types import FLOAT64, INT64, Field, Schema
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.top_k import TopK
+from penstock.flow.operators.window import Window
+from penstock.flow.windows import Grid
 from penstock.graph.node import FlowGraph, Node, Operator
 from penstock.spark.placement import Spread, spread_after
 from penstock.spark.stages import cut
@@ -49,14 +53,14 @@ def combined(graph: FlowGraph) -> FlowGraph:
     nodes = list(graph.nodes)
     for at in exchanged:
         node = graph.nodes[at]
-        (source,) = node.inputs
+        source, *others = node.inputs
         divided = divide(node.operator, graph.nodes[source].schema, appends[source])
         if divided is None:
             continue
         for operator, schema in divided.before:
             nodes.append(Node(len(nodes), node.name, operator, (source,), schema, node.place))
             source = nodes[-1].id
-        nodes[at] = replace(node, operator=divided.after, inputs=(source,))
+        nodes[at] = replace(node, operator=divided.after, inputs=(source, *others))
     return replace(graph, nodes=tuple(nodes))
 
 
@@ -68,19 +72,27 @@ def combined_nodes(graph: FlowGraph) -> Collection[int]:
 
 
 def _lone_readers(graph: FlowGraph) -> Iterator[int]:
-    """Nodes with one input that comes through an exchange of which nobody needs the rows themselves."""
+    """Nodes whose first input comes through an exchange of which nobody needs the rows themselves."""
     # With any number of shards above one the cut is the same; with one there is less to see.
     for stage in cut(graph, 2).stages:
         readers = stage.graph.consumers()
         for exchange in stage.arriving:
-            found = [stage.origins[e.target] for e in readers[stage.graph.sources[exchange.name]]]
-            targets = [at for at in found if at is not None]
-            if all(_may_be_divided(graph.nodes[at].operator) for at in targets):
+            edges = readers[stage.graph.sources[exchange.name]]
+            targets = [at for e in edges if (at := stage.origins[e.target]) is not None]
+            alone = all(edge.port == 0 for edge in edges)
+            if alone and all(_may_be_divided(graph.nodes[at].operator) for at in targets):
                 yield from targets
 
 
 def _may_be_divided(operator: Operator) -> bool:
+    if isinstance(operator, Window):
+        return isinstance(operator.shape, Grid) and _has_panes(operator.shape)
     return isinstance(operator, Aggregate | TopK) and operator.lifetime is Lifetime.STATIC
+
+
+def _has_panes(grid: Grid) -> bool:
+    size: Any = grid.size
+    return not size % grid.every
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +145,20 @@ def _(operator: Aggregate, rows: Schema, appends: bool) -> Divided | None:
     )
 
 
+@divide.register(Window)
+def _(operator: Window, rows: Schema, appends: bool) -> Divided | None:
+    time = check(operator.time, rows).type
+    sums = parts_of([a for _, a in operator.aggregations], rows, appends=True)
+    # Borders of windows of floats are rounded: times of a pane may be in different ones.
+    if sums is None or time == FLOAT64:
+        return None
+    keys = [(f"key {n}", name, check(expr, rows)) for n, (name, expr) in enumerate(operator.keys)]
+    fields = (Field(column, key.type, key.nullable) for column, _, key in keys)
+    sent = Schema((*fields, Field(PANE, time), Field(ROWS, INT64), *sums))
+    merged = MergedWindow(operator, tuple((name, Column(column)) for column, name, _ in keys), rows)
+    return Divided(((PartialWindow(operator), sent),), merged)
+
+
 @divide.register(TopK)
 def _(operator: TopK, rows: Schema, appends: bool) -> Divided | None:
     return Divided(((Candidates(operator), rows),), operator) if appends else None
@@ -167,8 +193,12 @@ class Columns:
 
 @spread_after.register(PartialAggregate)
 @spread_after.register(MergedAggregate)
+@spread_after.register(MergedWindow)
 def _(
-    operator: PartialAggregate | MergedAggregate, node: Node, graph: FlowGraph, inputs: Sequence[Spread]
+    operator: PartialAggregate | MergedAggregate | MergedWindow,
+    node: Node,
+    graph: FlowGraph,
+    inputs: Sequence[Spread],
 ) -> Spread:
     return inputs[0].renamed(operator.keys)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.engine.partial_windows import PartialWindow
 from penstock.engine.partials import Candidates, PartialAggregate
 from penstock.flow.operators.chain import Chain
 from penstock.flow.operators.defer_tick import DeferTick
@@ -33,6 +34,7 @@ from penstock.spark.placement import (
     common,
     matched,
     own_keys,
+    pairs_all,
     spread_after,
     whole_row,
 )
@@ -95,12 +97,14 @@ class Levels:
     def _is_whole(self, node: Node) -> bool:
         """Whether all rows of a node must be on one shard."""
         operator = node.operator
+        if pairs_all(operator):
+            return node.id in self._ordered
         if operator.placement().whole:
             return True
         if (
             operator.linear
             or not node.inputs
-            or isinstance(operator, Sink | Null | PartialAggregate | Candidates)
+            or isinstance(operator, Sink | Null | PartialAggregate | PartialWindow | Candidates)
         ):
             return False
         if isinstance(operator, Union):

@@ -17,6 +17,7 @@ from penstock.flow.windows import Grid
 if TYPE_CHECKING:
     from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row import Row
+    from penstock.engine.steps.group import Group
     from penstock.graph.node import Node
 
 
@@ -26,8 +27,10 @@ class GridStep(WindowStep):
     Rows come about in the order of time, so the window of the last row is tried first.
     """
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Window, grid: Grid) -> None:
-        super().__init__(node, writer, operator)
+    def __init__(
+        self, node: Node, writer: RegionWriter, operator: Window, grid: Grid, group: Group | None = None
+    ) -> None:
+        super().__init__(node, writer, operator, group)
         self.grid = grid
         self.start = writer.named("start", node.id)
         self.end = writer.named("end", node.id)
@@ -53,7 +56,7 @@ class GridStep(WindowStep):
         if not self.grid.tumbles:
             windows = writer.constant("windows", windows_of(self.grid, self.type))
             with code.block(f"for {start}, {end} in {windows}({time}):"):
-                self._fold(key, row)
+                self.fold(key, row)
             return
         with code.block(f"if not {start} <= {time} < {end}:"):
             if self.type in (FLOAT64, TIMESTAMP):
@@ -63,9 +66,10 @@ class GridStep(WindowStep):
                 since = time if self.grid.offset is None else f"({time} - {self.grid.offset!r})"
                 code.line(f"{start} = {time} - {since} % {self.grid.size!r}")
                 code.line(f"{end} = {start} + {self.grid.size!r}")
-        self._fold(key, row)
+        self.fold(key, row)
 
-    def _fold(self, key: str, row: Row) -> None:
+    def fold(self, key: str, row: Row) -> None:
+        """Write what a row does to the window that `start` and `end` tell."""
         writer, code = self.writer, self.code
         window, group = writer.fresh("window"), writer.fresh("group")
         code.line(f"{window} = ({key}, {self.start})")
@@ -76,6 +80,10 @@ class GridStep(WindowStep):
             code.line(f"{noted}({self._calendar()}, {self.end}, {window})")
         if self.updates:
             code.line(f"{self.touched}[{window}] = ({group}, {self.end})")
+        self.add(group, row)
+
+    def add(self, group: str, row: Row) -> None:
+        """Write what a row does to its group's list."""
         self.group.add(group, row)
 
     def _calendar(self) -> str:

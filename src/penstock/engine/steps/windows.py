@@ -26,7 +26,9 @@ class WindowStep(Step):
     consolidates = True
     heavy = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Window) -> None:
+    def __init__(
+        self, node: Node, writer: RegionWriter, operator: Window, group: Group | None = None
+    ) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.schema = writer.input_schema(node, 0)
@@ -36,7 +38,7 @@ class WindowStep(Step):
         self.risen = writer.named("risen", node.id)
         self.touched = writer.named("touched", node.id)
         aggregations = tuple(aggregation for _, aggregation in operator.aggregations)
-        self.group = Group(writer, self.schema, aggregations, appends=True)
+        self.group = group or Group(writer, self.schema, aggregations, appends=True)
 
     def begin(self) -> None:
         self.code.line(f"{self.risen} = False")
