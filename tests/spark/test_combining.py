@@ -193,7 +193,7 @@ def compared(flow: Flow, ticks: list[Any], folder: Path, shards: int, way: str) 
         assert {n: Counter(map(repr, r)) for n, r in tasks.tick({"sales": rows}).items()} == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.lists(st.tuples(sales, st.integers(-2, 3)), max_size=8), max_size=4),
     st.integers(1, 3),
@@ -263,3 +263,43 @@ def test_two_float_sums_added_are_the_sum_of_all(values: list[tuple[float, int]]
     float_merge(one, 0, other[0], other[1], other[2], other[3], other[4])
     assert one[0] * whole[1] == whole[0] * one[1]
     assert one[2:] == whole[2:]
+
+
+# -- cross joins ------------------------------------------------------------------------------
+
+
+def above_average(bids: Any) -> Any:
+    average = bids.group_by().agg(average=ps.mean(col.price))
+    return bids.cross_join(average).filter(col.price > col.average)
+
+
+def test_the_small_side_of_a_threshold_goes_to_all_shards() -> None:
+    plan = cut(combined(changing_and(above_average).graph()), 3)
+    routes = [f"{e.from_stage}->{e.to_stage} {e.route}" for e in plan.exchanges]
+    assert sorted(routes) == ["0->1 all to one", "0->2 by auction, price", "1->2 to all"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.builds(Bid, st.integers(0, 3), st.integers(0, 9)), st.integers(-1, 2)), max_size=6
+        ),
+        max_size=4,
+    ),
+    st.integers(1, 3),
+    st.sampled_from(["one task", "stages"]),
+)
+def test_a_cross_join_is_that_of_the_engine(
+    tmp_path_factory: pytest.TempPathFactory, ticks: list[Any], shards: int, way: str
+) -> None:
+    flow = Flow("pairs")
+    bids = flow.table("bids", Bid)
+    sums = bids.group_by("auction").agg(best=ps.max(col.price))
+    flow.sink("out", above_average(bids))
+    flow.sink("all", bids.cross_join(sums, suffix="_b"))
+    engine, tasks = Engine(flow), InProcessTasks(flow, shards, tmp_path_factory.mktemp("pairs"), way)
+    for tick in ticks:
+        rows = {"bids": [ps.Change(row, n) for row, n in tick if n]}
+        expected = {n: Counter(c.raw) for n, c in engine.tick(**rows).items() if len(c)}
+        assert {n: Counter(r) for n, r in tasks.tick(rows).items()} == expected

@@ -167,7 +167,15 @@ def own_keys(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
     if isinstance(node.operator, DeferTick | DeferTickLazy):
         # What it keeps needs a home, which any shard can be.
         return (whole_row(graph.nodes[node.inputs[0]].schema),)
+    if pairs_all(node.operator):
+        # The right side of a cross join or a threshold is the small one.
+        return (whole_row(graph.nodes[node.inputs[0]].schema), None)
     return node.operator.placement().keys
+
+
+def pairs_all(operator: Operator) -> bool:
+    """Whether each row of the left input needs all of the right one, and no other left row."""
+    return isinstance(operator, Join) and not operator.left_keys
 
 
 def whole_row(schema: Schema) -> tuple[Expr, ...]:
