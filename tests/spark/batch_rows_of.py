@@ -105,20 +105,34 @@ def true_bags(flow: Flow, inputs: Mapping[str, list[Change[Any]]]) -> dict[str, 
     return {name: +bag for name, bag in answers(graph, totals).items()}
 
 
+class NeverQuiet(Exception):
+    """Rows are deferred for ever."""
+
+
 def bags_in_one_tick(flow: Flow, inputs: Mapping[str, list[Change[Any]]]) -> dict[str, Bag]:
-    """What every sink holds after a tick with all input, those for deferred rows, and the end of input."""
+    """What every sink holds after a tick with all input, those for deferred rows, and the end of input.
+
+    Raises `NeverQuiet` for a flow of which nobody sees the end.
+    """
     engine, graph = Engine(flow), flow.graph()
     totals: dict[str, Bag] = {name: Counter() for name in graph.sinks}
 
     def add(output: TickOutput) -> None:
-        for name, changes in output.items():
-            for *row, weight in changes.raw:
-                totals[name][tuple(row)] += weight
-        if engine.pending:
-            add(engine.tick())
+        while True:
+            for name, changes in output.items():
+                for *row, weight in changes.raw:
+                    totals[name][tuple(row)] += weight
+            if not engine.pending:
+                return
+            if engine.ticks > _MANY_TICKS:
+                raise NeverQuiet
+            output = engine.tick()
 
     append = engine.program.source_append
     add(engine.tick(**{n: [c.row for c in cs] if append[n] else cs for n, cs in inputs.items()}))
     if engine.awaited_ends:
         add(engine.end())
     return {name: Counter({row: n for row, n in bag.items() if n}) for name, bag in totals.items()}
+
+
+_MANY_TICKS = 100

@@ -92,20 +92,20 @@ def plan_batch(graph: FlowGraph) -> BatchPlan:
     reads = _needed(graph, everything)
     order, together = find_order(graph, facts, reads), _of_the_same_ticks(graph, reads)
     exact = order.read | together | _in_loops(graph)
-    reads = _needed(
-        graph,
-        {n: i if n in exact else _without_needless(graph.nodes[n], i) for n, i in reads.items()},
-    )
+    less = {n: i if n in exact else _without_needless(graph.nodes[n], i) for n, i in reads.items()}
+    # An end that nobody hears of is a tick all the same.
+    reads = _needed(graph, less, together)
     order = find_order(graph, facts, reads)
     plan = BatchPlan(graph, facts, order, reads, _Divider(graph, reads, order, together).units())
     check_runs_on_spark(graph, "batch", plan.travelling())
     return plan
 
 
-def _needed(graph: FlowGraph, reads: Reads) -> Reads:
-    """What leads to a sink, or to an end of streams. Feedbacks read nodes behind them."""
-    ends = [n.id for n in graph.nodes if isinstance(n.operator, Sink) or n.operator.ends_streams]
-    needed, waiting = set(ends), ends
+def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Reads:
+    """What leads to a sink, to an end of streams, or to `further` nodes."""
+    ends = {n.id for n in graph.nodes if isinstance(n.operator, Sink) or n.operator.ends_streams}
+    needed = ends | set(further)
+    waiting = list(needed)
     while waiting:
         for i in reads[waiting.pop()]:
             if i is not None and i not in needed:

@@ -48,15 +48,16 @@ class Grown:
     @property
     def append(self) -> bool:
         """Whether its rows are only ever added: what a loop may be fed from."""
-        return self._facts.append
+        return self.facts.append
 
     @property
     def bounded(self) -> bool:
         """Whether all its rows come with the first tick: what a loop may speak of the absence of."""
-        return self._facts.bounded
+        return self.facts.bounded
 
     @property
-    def _facts(self) -> Facts:
+    def facts(self) -> Facts:
+        """What is known of the stream."""
         flow, last = self.stream.flow, self.stream.node_id
         # Facts of a node depend on nodes before it, and on loops that are closed by now.
         return find_facts(FlowGraph(flow.name, flow.nodes, {}, {}))[last]

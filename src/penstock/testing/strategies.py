@@ -24,6 +24,7 @@ from penstock.flow.stream import Stream
 from penstock.graph.node import FlowGraph
 from penstock.testing.random_flows import DEFERRED, WAYS, Grown, grow
 from penstock.testing.random_folds import FOLDS
+from penstock.testing.random_order import ORDER
 from penstock.testing.random_pairs import CHAINS, PAIRS
 from penstock.testing.random_rows import row_types, rows
 from penstock.testing.random_ticks import TICKS
@@ -85,6 +86,7 @@ def cases(
     tables: bool = True,
     folds: bool = False,
     ticks: bool = False,
+    order: bool = False,
 ) -> Case:
     """A flow of any operators, with input.
 
@@ -95,8 +97,9 @@ def cases(
     folds:    with folds, lattices, thresholds and chains.
     ticks:    a flow of given ticks, with operators that answer each tick for itself,
               and without loops within a tick.
+    order:    a flow of given ticks, with operators that read the order of rows, or hear of time.
     """
-    flow = Flow("drawn", ticks="given" if ticks else "any")
+    flow = Flow("drawn", ticks="given" if ticks or order else "any")
     sources: list[Grown] = []
     inputs: dict[str, list[Change[Any]]] = {}
     last_type: Any = None
@@ -116,6 +119,8 @@ def cases(
     ways = (*(DEFERRED if deferred else WAYS), *PAIRS, *((*FOLDS * 2, *CHAINS) if folds else ()))
     if ticks:
         ways = TICKS
+    if order:
+        ways = (*ways, *ORDER * 3)
     streams = grow(draw, sources, draw(st.integers(1, 4 if ticks else 7)), ways)
     _add_sinks(draw, flow, streams)
     return Case(flow, inputs)

@@ -1,0 +1,102 @@
+"""Runs the plan of a batch in this process, unit by unit, on shuffled rows: for tests that need no Spark.
+
+Every unit, native nodes too, is run by the in-process engine. So this shows that the
+division is right: that what is not on an island reads no order and no ticks, and that rows that
+are spread by keys find each other.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.engine.change import Change
+from penstock.expr.rows import from_user
+from penstock.flow.flow import Flow
+from penstock.flow.operators.source import Source
+from penstock.spark.batch_cut import Border, part_of
+from penstock.spark.batch_machine import machine_for, program_of, until_quiet
+from penstock.spark.batch_places import ByKeys, InOneTask, Meeting, meeting
+from penstock.spark.batch_plan import Island, Native, plan_batch
+from penstock.spark.placement import ByKey
+from penstock.spark.routing import divider
+from tests.spark.batch_rows_of import Bag
+
+Rows = list[tuple[Any, ...]]
+_TASKS = 3
+
+
+class InProcessBatch:
+    """made: per node what it gave, in no order. given: per source its rows in order, tables with weights."""
+
+    def __init__(self, flow: Flow, inputs: Mapping[str, list[Change[Any]]], seed: int) -> None:
+        self.plan = plan_batch(flow.graph())
+        self.random = random.Random(seed)
+        self.made: dict[int, Rows] = {}
+        self.given: dict[int, Rows] = {}
+        graph = flow.graph()
+        for name, node in graph.sources.items():
+            operator = graph.nodes[node].operator
+            assert isinstance(operator, Source)
+            changes = inputs.get(name, [])
+            rows = from_user(operator.schema, what=name)([c.row for c in changes])
+            weights = () if operator.append else [c.weight for c in changes]
+            self.given[node] = [(*r, w) for r, w in zip(rows, weights)] if weights else rows
+
+    def run(self) -> dict[str, Bag]:
+        for unit in self.plan.units:
+            nodes = (unit.node,) if isinstance(unit, Native) else unit.nodes
+            if isinstance(self.plan.graph.nodes[nodes[0]].operator, Source):
+                self.made[nodes[0]] = self._bag_of_source(nodes[0])
+                continue
+            answers = self._run(Island(nodes), alone=not isinstance(unit, Island))
+            for rows in answers.values():
+                self.random.shuffle(rows)
+            self.made |= answers
+        nodes = self.plan.graph.nodes
+        return {name: Bag(self.made[nodes[sink].inputs[0]]) for name, sink in self.plan.graph.sinks.items()}
+
+    def _bag_of_source(self, node: int) -> Rows:
+        rows = list(self.given[node])
+        if not self.plan.facts[node].append:
+            total = Bag()
+            for *row, weight in rows:
+                total[tuple(row)] += weight
+            rows = list(total.elements())
+        self.random.shuffle(rows)
+        return rows
+
+    def _run(self, island: Island, *, alone: bool) -> dict[int, Rows]:
+        how = InOneTask() if alone else meeting(self.plan, island)
+        part = part_of(self.plan, island)
+        tasks: list[dict[str, Rows]] = [{} for _ in range(1 if isinstance(how, InOneTask) else _TASKS)]
+        for entry in part.entries:
+            rows = self._in_order(entry.node) if entry.ordered else self.made[entry.node]
+            for task, some in self._spread(how, entry, rows).items():
+                tasks[task][entry.name] = some
+        answers: dict[int, Rows] = {border.node: [] for border in part.exits}
+        for inputs in tasks:
+            ended: dict[str, Rows] = {name: [(None,)] for name in part.ended}
+            found = until_quiet(machine_for(program_of(part.graph)), inputs | ended)
+            for border in part.exits:
+                answers[border.node] += found[border.name]
+        return answers
+
+    def _spread(self, how: Meeting, entry: Border, rows: Rows) -> dict[int, Rows]:
+        if isinstance(how, InOneTask):
+            return {0: rows}
+        if isinstance(how, ByKeys):
+            route = ByKey(how.keys[entry.node])
+            return divider(route, entry.schema, _TASKS, weighted=entry.weighted)(rows)
+        return {task: rows[task::_TASKS] for task in range(_TASKS)}
+
+    def _in_order(self, node: int) -> Rows:
+        """The rows of a node that carries ordinals."""
+        if node in self.given:
+            return self.given[node]
+        program = program_of(part_of(self.plan, Island((node,))).graph)
+        (name,) = program.graph.sources
+        rows = self._in_order(self.plan.graph.nodes[node].inputs[0])
+        (made,) = until_quiet(machine_for(program), {name: rows}).values()
+        return made
