@@ -9,6 +9,7 @@ import pytest
 
 import penstock as ps
 from examples.nexmark.events import SOURCES
+from examples.nexmark.files import write_chunks
 from examples.nexmark.generator import Generator, Parameters, side_input
 from examples.nexmark.queries import QUERIES, flow_of
 from tests.examples.nexmark_answers import EVENTS, PARAMETERS, WITH_LATE_ONES, expected
@@ -16,30 +17,41 @@ from tests.examples.recomputation import Kept
 
 pytestmark = pytest.mark.spark
 
-Answers = dict[str, Kept]
 
-
-def sources(spark: Any, parameters: Parameters, ticks: int | None) -> dict[str, Any]:
+def generated(spark: Any, parameters: Parameters, ticks: int | None) -> dict[str, Any]:
+    """The events as Spark generates them, bounded or in so many micro-batches."""
     from examples.nexmark.spark_source import nexmark_events
 
     events = nexmark_events(spark, EVENTS, ticks=ticks, parameters=parameters)
     return {**{kind: ps.spark.Frame(frame) for kind, frame in events.items()}, "side_input": side_input()}
 
 
+def files(folder: Path, parameters: Parameters, ticks: int) -> dict[str, Any]:
+    """The events as files, one of each kind in a tick."""
+    write_chunks(folder, EVENTS, chunk=-(-EVENTS // ticks), format="parquet", parameters=parameters)
+    arriving = {kind: ps.io.ParquetFiles(folder / kind, files_per_tick=1) for kind in SOURCES}
+    return {**arriving, "side_input": side_input()}
+
+
 @pytest.mark.parametrize(
-    ("ticks", "way", "parameters"),
+    ("ticks", "way", "parameters", "from_files"),
     [
-        pytest.param(2, "one task", PARAMETERS, id="2 ticks in one task"),
-        pytest.param(5, "auto", WITH_LATE_ONES, id="5 ticks with late rows"),
-        pytest.param(3, "stages", PARAMETERS, id="3 ticks by stages"),
+        pytest.param(2, "one task", PARAMETERS, True, id="2 ticks of files in one task"),
+        pytest.param(5, "auto", WITH_LATE_ONES, False, id="5 ticks with late rows"),
+        pytest.param(3, "stages", PARAMETERS, False, id="3 ticks by stages"),
     ],
 )
 def test_a_stream_gives_the_answers_of_the_database_however_it_is_cut(
-    ticks: int, way: Literal["auto", "one task", "stages"], parameters: Parameters, tmp_path: Path, spark: Any
+    ticks: int,
+    way: Literal["auto", "one task", "stages"],
+    parameters: Parameters,
+    from_files: bool,
+    tmp_path: Path,
+    spark: Any,
 ) -> None:
     flow, kept = flow_of(QUERIES.values(), "all of nexmark"), {name: Kept() for name in QUERIES}
-    given = sources(spark, parameters, ticks)
-    ps.spark.run(flow, spark, sources=given, sinks=kept, way=way)
+    sources = files(tmp_path, parameters, ticks) if from_files else generated(spark, parameters, ticks)
+    ps.spark.run(flow, spark, sources=sources, sinks=kept, way=way)
     size = -(-EVENTS // ticks)
     for name, answer in expected(QUERIES.values(), size=size, parameters=parameters).items():
         assert kept[name].rows == answer, name
@@ -47,7 +59,7 @@ def test_a_stream_gives_the_answers_of_the_database_however_it_is_cut(
 
 def test_a_batch_gives_the_answers_of_the_database(spark: Any) -> None:
     flow, kept = flow_of(QUERIES.values(), "all of nexmark"), {name: Kept() for name in QUERIES}
-    ps.spark.run(flow, spark, sources=sources(spark, PARAMETERS, None), sinks=kept, mode="batch")
+    ps.spark.run(flow, spark, sources=generated(spark, PARAMETERS, None), sinks=kept, mode="batch")
     for name, answer in expected(QUERIES.values()).items():
         assert kept[name].rows == answer, name
 
