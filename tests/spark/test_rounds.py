@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Engine, Flow, col, left, right
 from penstock.errors import NoFixpoint
+from penstock.spark.explanation import explain_on_spark
 from penstock.spark.stages import StagePlan, cut
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.tasks_in_process import InProcessTasks
@@ -111,6 +112,20 @@ def test_a_loop_that_cannot_be_cut_by_key_stays_on_one_shard(why: str) -> None:
     plan = cut(flow.graph(), 3, rounds=True)
     assert plan.loops == ()
     assert ways_back(plan) == []
+
+
+@pytest.mark.parametrize("append", [True, False])
+def test_explain_says_whether_a_loop_can_run_in_rounds(append: bool) -> None:
+    flow = Flow("reachability")
+    edges = flow.source("edges", Pair) if append else flow.table("edges", Pair)
+    flow.sink("out", reached(flow, flow.source("start", int), edges))
+    text = explain_on_spark(flow.graph())
+    if append:
+        assert 'a loop; loops="rounds" cuts it by key' in text
+    else:
+        assert "a loop that cannot run in rounds: Rows of 'feedback_2' in it may be taken back." in text
+    # A batch is complete before a loop begins: nothing goes.
+    assert "in one task; beyond 2,000,000 rows (loop_rows) in rounds over parts" in text
 
 
 # --- what they mean ------------------------------------------------------------------------

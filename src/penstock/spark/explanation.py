@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ from penstock.spark.native import native_parts
 from penstock.spark.order import whose_order_is_read
 from penstock.spark.placement import ByBucket, ByKey, ToAll, ToOne
 from penstock.spark.refusals import check_runs_on_spark
+from penstock.spark.rounds_levels import why_whole
+from penstock.spark.rounds_plan import LOOP_ROWS
 from penstock.spark.stages import Exchange, Stage, StagePlan, cut
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class _Told:
     native: set[int] = field(init=False)
     summed: set[int] = field(init=False)
     ordered: frozenset[int] = field(init=False)
-    loops: set[int] = field(init=False)
+    loops: dict[int, Sequence[int]] = field(init=False)
 
     def __post_init__(self) -> None:
         chains = native_parts(self.whole, self.graph.sources)
@@ -74,7 +76,7 @@ class _Told:
         self.summed = set(combined_nodes(self.graph))
         self.ordered = whose_order_is_read(self.whole, analyse(self.whole).facts)
         after = successors(len(self.whole.nodes), ((e.source, e.target) for e in self.whole.edges()))
-        self.loops = {n for group in components(after) if is_cyclic(group, after) for n in group}
+        self.loops = {n: group for group in components(after) if is_cyclic(group, after) for n in group}
 
     def title(self) -> str:
         counts = (
@@ -127,7 +129,12 @@ class _Told:
     def _operators(self, stage: Stage) -> Iterator[str]:
         # What stage 0 is told, the driver remembers.
         state = _state_of(stage) if stage.number else {}
-        alone = _on_one_shard(stage, self.plan.shards)
+        looped = {
+            node.id
+            for node, origin in zip(stage.graph.nodes, stage.origins, strict=True)
+            if origin in self.loops and not self.plan.loops
+        }
+        alone = _on_one_shard(stage, looped)
         rows: list[tuple[str, str]] = []
         for node, origin in zip(stage.graph.nodes, stage.origins, strict=True):
             if origin is None:
@@ -166,7 +173,10 @@ class _Told:
     def _why_one(self, origin: int) -> str:
         node = self.whole.nodes[origin]
         if origin in self.loops:
-            return "a loop"
+            why = why_whole(self.whole, self.loops[origin], analyse(self.whole).facts)
+            return (
+                f"a loop that cannot run in rounds: {why}" if why else 'a loop; loops="rounds" cuts it by key'
+            )
         if any(need.fact == "ordered" for need in node.operator.needs()):
             return "it reads the order of rows"
         if node.operator.placement().whole:
@@ -185,10 +195,10 @@ def _state_of(stage: Stage) -> dict[int, list[str]]:
     return {node: sorted(names) for node, names in found.items()}
 
 
-def _on_one_shard(stage: Stage, shards: int) -> set[int]:
-    """The nodes of a stage whose rows are all on one shard."""
+def _on_one_shard(stage: Stage, looped: set[int]) -> set[int]:
+    """The nodes of a stage whose rows are all on one shard; those of loops are."""
     routes = {stage.graph.sources[e.name]: e.route for e in stage.arriving}
-    alone = {node for node, route in routes.items() if isinstance(route, ToOne)}
+    alone = looped | {node for node, route in routes.items() if isinstance(route, ToOne)}
     # Operators are in the order of writing, but for what closes a loop: until nothing is added.
     while True:
         found = {
@@ -239,6 +249,15 @@ def _batch(graph: FlowGraph) -> str:
     return "\n".join(lines)
 
 
+def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
+    from penstock.spark.batch_engine import cut_out
+    from penstock.spark.rounds_batch import why_in_one_task
+
+    why = why_in_one_task(cut_out(graph, nodes).graph)
+    beyond = f"beyond {LOOP_ROWS:,} rows (loop_rows) in rounds over parts"
+    return f"a loop, on the in-process engine in one task; {f'always: {why}' if why else beyond}"
+
+
 def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
     """Operators that run alike, one after the other, and how."""
     from penstock.spark.batch_forms import form
@@ -256,7 +275,7 @@ def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
                 how = "native columns" if found.value == "native" else f"Python, {found.value}"
             case Loop(nodes):
                 names = [label(graph, graph.nodes[n]) for n in nodes]
-                how = "a loop, on the in-process engine in one task"
+                how = _loop_form(graph, nodes)
             case Island(nodes):
                 names = [label(graph, graph.nodes[n]) for n in nodes]
                 how = f"on the in-process engine, {meeting(plan, unit)}"
