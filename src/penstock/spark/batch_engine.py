@@ -18,6 +18,7 @@ from penstock.spark.batch_errors import told
 from penstock.spark.batch_machine import machine_for, program_of, until_quiet
 from penstock.spark.batch_ports import Ports, of_port
 from penstock.spark.plan import pickled
+from penstock.spark.reach import tasks_at_a_time
 from penstock.spark.rounds_batch import LoopBound, run_in_rounds, why_in_one_task
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def run_loop(
     parts = 0
     if bound is not None and not why_in_one_task(part.graph):
         whole = share(whole)
-        parts = bound.parts(whole.count(), whole.sparkSession.sparkContext.defaultParallelism)
+        parts = bound.parts(whole.count(), tasks_at_a_time(whole.sparkSession))
     if bound is not None and parts:
         answer = run_in_rounds(part.graph, entering, leaving, whole, bound, parts)
     else:

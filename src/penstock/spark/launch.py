@@ -27,9 +27,10 @@ from penstock.spark.drain import bucket_route, task_target
 from penstock.spark.going_on import GoingOnSpark, Loops
 from penstock.spark.native import Chain, native_parts, without_native
 from penstock.spark.outlet import open_outlets
+from penstock.spark.own_ticks import OwnTicks
 from penstock.spark.plan import Output, Plan, compiled
 from penstock.spark.query import Query
-from penstock.spark.rounds_jobs import is_local
+from penstock.spark.reach import is_local, is_remote, tasks_at_a_time
 from penstock.spark.rounds_levels import check_loops_run_in_rounds
 from penstock.spark.rounds_plan import LOOP_ROWS
 from penstock.spark.source_names import source_names
@@ -182,7 +183,7 @@ class _Run:
         end: bool,
         keep_ticks: int,
     ) -> tuple[Ticker, Query]:
-        default = self._spark.sparkContext.defaultParallelism
+        default = tasks_at_a_time(self._spark)
         named = not any(map(has_own_name, sources.values()))
         plan_for = partial(self._plan, sinks)
         going_on = GoingOnSpark(self._graph, plan_for, sinks, shards, default, loops, named)
@@ -200,7 +201,8 @@ class _Run:
             self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing
         )
         ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick)
-        return ticker, Query(self._spark, ticker, opened, follow, end, named)
+        ticks = OwnTicks if is_remote(self._spark) else Query
+        return ticker, ticks(self._spark, ticker, opened, follow, end, named)
 
     def _plan(self, sinks: Mapping[str, Any], shards: int, loops: Loops) -> Plan:
         targets = {name: as_sink(sink) for name, sink in sinks.items()}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CheckpointDamaged
+from penstock.errors import CheckpointDamaged, FlowChanged
 from penstock.spark.batch_errors import error_of
 from penstock.spark.lag import Arrivals, Lag
 from penstock.spark.listener import listening
@@ -190,6 +190,13 @@ class Query:
 
     def _check_positions_are_there(self) -> None:
         last = self._ticker.checkpoint.last
+        if last is not None and last.positions.get("own"):
+            raise FlowChanged(
+                "the checkpoint was last gone on with over Spark Connect",
+                why="Spark itself has no account of what those ticks have read, and would read it again.",
+                fix="go on over Spark Connect, or start from an empty checkpoint",
+                checkpoint=str(self._ticker.plan.folder),
+            )
         if last is None or last.positions.get("query") in (None, self._query_id()):
             return
         folder = self._ticker.plan.folder / "source"

@@ -127,12 +127,6 @@ def _until_quiet(tick: _Tick, jobs: Jobs, loop: LoopStages) -> None:
 # --- on Spark -----------------------------------------------------------------------------
 
 
-def is_local(spark: SparkSession) -> bool:
-    """Whether all tasks run on this machine, in one JVM."""
-    master = spark.sparkContext.master or ""
-    return master == "local" or master.startswith("local[")
-
-
 @dataclass(frozen=True, slots=True)
 class SparkJobs:
     """scattered: the messages that the input makes. few: rows of a round that one task runs; 0 for none."""

@@ -60,12 +60,14 @@ class Opened:
 
     static:  all of it comes with the first tick.
     tickets: where the driver has to look for new files, if it has.
+    per_tick: how many arrivals a tick takes at most.
     """
 
     input: Input
     frame: DataFrame
     static: bool
     tickets: Tickets | None = None
+    per_tick: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,8 @@ def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> 
 
 def arriving(opening: Opening, reading: Any, tickets: Any, per_tick: int | None) -> Opened:
     """A source of which the driver files tickets. reading: what tasks read them by."""
-    return Opened(opening.input(reading), _arriving(opening, per_tick), static=False, tickets=tickets)
+    frame = _arriving(opening, per_tick)
+    return Opened(opening.input(reading), frame, static=False, tickets=tickets, per_tick=per_tick)
 
 
 @open_on_spark.register
@@ -202,7 +205,7 @@ def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
     if opening.operator.bounded:
         files = sorted(str(path) for path in opening.spool.iterdir() if finished(path.name))
         return Opened(opening.input(reading), static_paths(opening, files), static=True)
-    return Opened(opening.input(reading), _arriving(opening, 1), static=False)
+    return Opened(opening.input(reading), _arriving(opening, 1), static=False, per_tick=1)
 
 
 @open_on_spark.register

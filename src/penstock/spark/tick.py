@@ -134,20 +134,20 @@ class Ticker:
         names = [source.name for source in self.plan.plan.inputs]
         return replace(
             did,
-            sources=self.lag.of(names, outcome.taken, self._arrived),
+            sources=self.lag.of(names, outcome.taken, self.arrived),
             watermarks=progress.watermarks(commit, progress.timestamps_of(self.plan.plan.stages)),
             late=progress.late_rows(commit),
             state_bytes=commit.state_bytes,
         )
 
     @property
-    def _arrived(self) -> dict[str, int]:
+    def arrived(self) -> dict[str, int]:
         """Per source how many arrivals the ticks so far have read."""
         last = self.checkpoint.last
         return dict(last.counters.get("arrivals", {})) if last else {}
 
     def _arrivals(self, outcome: Outcome) -> dict[str, int]:
-        before = self._arrived
+        before = self.arrived
         return before | {name: before.get(name, 0) + count for name, count in outcome.arrivals.items()}
 
     def _clocks(self, outcome: Outcome) -> dict[str, dict[str, Any]]:
