@@ -40,8 +40,8 @@ from penstock.spark.messages import SCHEMA, results_of, to_batches
 from penstock.spark.outcome import gathered
 from penstock.spark.outlet import Outlet, open_outlets
 from penstock.spark.plan import Input, Output, pickled
-from penstock.spark.rounds_batch import LoopBound
 from penstock.spark.reach import is_local
+from penstock.spark.rounds_batch import LoopBound
 from penstock.spark.rounds_plan import LOOP_ROWS
 from penstock.spark.sources import Frame, Opening, frame_of, open_on_spark, sends_rows
 from penstock.spark.types import spark_schema
