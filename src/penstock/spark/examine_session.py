@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.spark.finding import Finding, Level, ok
+from penstock.spark.reach import is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -159,11 +160,6 @@ def session_kind(spark: SparkSession) -> Finding:
             "session", Level.BROKEN, text, "start the driver where the cluster is: penstock package"
         )
     return ok("session", kind)
-
-
-def is_remote(spark: SparkSession) -> bool:
-    """Whether it is a session of Spark Connect."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _setting(spark: SparkSession, key: str, default: str) -> str:

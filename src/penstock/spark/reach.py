@@ -1,4 +1,4 @@
-"""What a session is, asked in ways that Spark Connect has too: there is no `sparkContext`, and no JVM to look into."""
+"""What a session is, asked in ways that Spark Connect has too, which knows neither context nor JVM."""
 
 from __future__ import annotations
 
