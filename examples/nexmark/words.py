@@ -60,8 +60,9 @@ def words(seed: int) -> Words:
     random = Random(seed)
     people = list(product(FIRST_NAMES, LAST_NAMES))
     items = [f"{kind} {thing}" for kind, thing in product(KINDS, THINGS)]
-    urls = [_address(random) for _ in HOT_CHANNELS]
-    urls += [_address(random) + _channel_id(random, number) for number in range(CHANNELS)]
+    folders = ["".join(random.choices(_LETTERS, k=5)) for _ in range(1_000)]
+    urls = [_address(random, folders) for _ in HOT_CHANNELS]
+    urls += [_address(random, folders) + _channel_id(random, number) for number in range(CHANNELS)]
     # With these a person has 200 bytes on average, an auction 500, a bid 100 without channel and url.
     return Words(
         names=pa.array([f"{first} {last}" for first, last in people]),
@@ -79,16 +80,21 @@ def words(seed: int) -> Words:
     )
 
 
-def _address(random: Random) -> str:
-    folders = "/".join("".join(random.choices(_LETTERS, k=5)) for _ in range(3))
-    return f"https://auctions.example.com/{folders}/item.htm?query=1"
+def _address(random: Random, folders: list[str]) -> str:
+    path = "/".join(random.choices(folders, k=3))
+    return f"https://auctions.example.com/{path}/item.htm?query=1"
 
 
 def _channel_id(random: Random, number: int) -> str:
-    return f"&channel_id={number * 2_654_435_761 % 2**31}" if random.randrange(10) else ""
+    return f"&channel_id={number * 2_654_435_761 % 2**31}" if random.random() < 0.9 else ""
 
 
 def _extras(random: Random, length: int) -> Any:
-    """Texts of `length` letters, a fifth more or less."""
-    lengths = [random.randint(length * 4 // 5, length * 6 // 5) for _ in range(EXTRAS)]
-    return pa.array(["".join(random.choices(_LETTERS, k=k)) for k in lengths])
+    """Texts of `length` letters, a fifth more or less: parts of a long one."""
+    letters = "".join(random.choices(_LETTERS, k=EXTRAS))
+    texts: list[str] = []
+    for _ in range(EXTRAS):
+        begin = int(random.random() * (EXTRAS - 2 * length))
+        count = int(random.uniform(0.8, 1.2) * length)
+        texts.append(letters[begin : begin + count])
+    return pa.array(texts)
