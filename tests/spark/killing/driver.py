@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,17 @@ def die_at(folder: Path, operation: int) -> None:
     sys.addaudithook(look)
 
 
+def stop_before_commit(tick: int) -> None:
+    """Let this process be stopped when the commit of a tick is written and does not count yet."""
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.link" and Path(arguments[1]).name == f"{tick:012d}.json":
+            # To this thread, so that it is the first that stops: just here.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+    sys.addaudithook(look)
+
+
 def tell(folder: Path, tick: int, changes: Sequence[Any]) -> None:
     """A sink of ours: a file per tick. A tick that comes again must come the same."""
     target = folder / f"{tick:06d}.json"
@@ -54,6 +66,8 @@ def main() -> None:
     (folder / "told").mkdir(exist_ok=True)
     if "operation" in options:
         die_at(folder, options["operation"])
+    if "stopped_in" in options:
+        stop_before_commit(options["stopped_in"])
     penstock.spark.run(
         shop.flow(),
         spark,

@@ -61,7 +61,9 @@ def die_at_a_step(story: Story) -> Kill:
     try:
         story.run_to_the_end(operation=operation)
     except Ended as ended:
-        assert ended.code == -signal.SIGKILL, ended.error
+        # It had no time for words; what it says otherwise is no part of the story.
+        if ended.code != -signal.SIGKILL:
+            raise
         return Kill(moment, went_on=False)
     return Kill(f"{moment}, which did not come", went_on=True)
 

@@ -16,14 +16,17 @@ Rows = Counter[tuple[Any, ...]]
 
 
 def check(folder: Path) -> None:
-    """The sinks hold exactly the rows of a recomputation over all the input.
+    """The sinks hold exactly the rows of a recomputation over all the input."""
+    assert held(folder) == shop.recomputed(folder)
 
-    Of the changelog and of what the function was told that is the sum over all ticks.
-    """
-    wanted = shop.recomputed(folder)
-    assert table(folder / "regions") == wanted["regions"]
-    assert summed(changelog(folder / "large")) == wanted["large"]
-    assert summed(told(folder / "told")) == wanted["reached"]
+
+def held(folder: Path) -> dict[str, Rows]:
+    """What the sinks hold; of the changelog and of what the function was told, the sum over all ticks."""
+    return {
+        "regions": table(folder / "regions"),
+        "large": summed(changelog(folder / "large")),
+        "reached": summed(told(folder / "told")),
+    }
 
 
 def check_so_far(folder: Path) -> None:

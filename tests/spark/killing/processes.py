@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +35,7 @@ class Driver:
 
     def __init__(self, folder: Path, **options: Any) -> None:
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-        self._errors = (folder / "errors.txt").open("w+")
+        self._errors = TemporaryFile("w+")  # noqa: SIM115  closed by `close`
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.killing.driver", str(folder), json.dumps(options)],
             stdout=subprocess.PIPE,
@@ -76,6 +77,10 @@ class Driver:
         self._errors.seek(0)
         return Ended(code, self._errors.read())
 
+    def until_stopped(self) -> None:
+        """Wait until it has been stopped, as by SIGSTOP."""
+        assert os.waitid(os.P_PID, self.process.pid, os.WSTOPPED) is not None
+
     def workers(self) -> list[int]:
         """Python workers that run tasks: children of PySpark's daemon."""
         daemons = {process for process in below(self.jvm) if "pyspark.daemon" in command(process)}
@@ -86,6 +91,7 @@ class Driver:
 
     def close(self) -> None:
         """End it if it lives, and wait for all that it started."""
+        self.process.send_signal(signal.SIGCONT)
         everything = [*below(self.process.pid), *([self.jvm] if self.jvm else [])]
         kill(self.process.pid)
         self.process.wait(PATIENCE)
