@@ -7,12 +7,22 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import BadUri
+from penstock.errors import BadInput, BadUri
 from penstock.io import (
     Changelog,
     CsvFiles,
+    Debezium,
+    DeltaChangelog,
+    DeltaChanges,
+    DeltaRows,
+    DeltaTable,
     JsonFiles,
+    Kafka,
+    KafkaTopic,
+    Operations,
     ParquetFiles,
+    PostgresChangelog,
+    PostgresTable,
     Print,
     TableFiles,
     parse_sink,
@@ -30,6 +40,18 @@ from penstock.io import (
         ("in/part-?.csv.gz", CsvFiles("in/part-?.csv.gz")),
         (r"C:\data\a.parquet", ParquetFiles(r"C:\data\a.parquet")),
         ("json:a=b", JsonFiles("a=b")),
+        (
+            "debezium+json:in?epoch=micros&dead_letter=d",
+            Debezium(JsonFiles("in", dead_letter="d"), epoch="micros"),
+        ),
+        ("deltachanges+parquet:in?files_per_tick=2", DeltaChanges(ParquetFiles("in", files_per_tick=2))),
+        (
+            "operations+csv:in?column=op&insert=I,U&delete=D",
+            Operations(CsvFiles("in"), "op", ("I", "U"), "D"),
+        ),
+        ("delta:t?version=0&versions_per_tick=1", DeltaRows("t", version=0, versions_per_tick=1)),
+        ("kafka:a:1,b:2/bids?startingOffsets=earliest", Kafka("a:1,b:2", "bids")),
+        ("debezium+kafka:a:1/bids", Debezium(Kafka("a:1", "bids"))),
     ],
 )
 def test_sources(uri: str, source: object) -> None:
@@ -44,6 +66,14 @@ def test_sources(uri: str, source: object) -> None:
         ("table:out?key=a,b&buckets=4", TableFiles("out", key=("a", "b"), buckets=4)),
         ("-", Print()),
         ("print:", Print()),
+        ("delta:t", DeltaChangelog("t")),
+        ("delta:t?key=a,b&app=x", DeltaTable("t", ("a", "b"), app="x")),
+        ("postgres://u@h:1/d?table=t", PostgresChangelog("postgres://u@h:1/d", "t")),
+        (
+            "postgresql://u:p@h/d?sslmode=require&table=t&key=a,b&schema=s",
+            PostgresTable("postgresql://u:p@h/d?sslmode=require", "t", ("a", "b"), "s"),
+        ),
+        ("kafka:a:1/bids?key=auction", KafkaTopic("a:1", "bids", key="auction")),
     ],
 )
 def test_sinks(uri: str, sink: object) -> None:
@@ -53,7 +83,18 @@ def test_sinks(uri: str, sink: object) -> None:
 @pytest.mark.parametrize(
     ("parse", "uri", "text"),
     [
-        (parse_source, "kafka:topic", "P302 BadUri: 'kafka:topic' names no source"),
+        (parse_source, "amqp:topic", "P302 BadUri: 'amqp:topic' names no source"),
+        (parse_source, "other+json:a", "names no source"),
+        (parse_source, "kafka:topic", "names no servers and topic"),
+        (parse_source, "delta:a?version=x", "version is a number from 0, not 'x'"),
+        (parse_source, "debezium+json:a?epoch=days", "epoch is 'days'"),
+        (parse_source, "debezium+json:a?b=1", "there are epoch, dead_letter, files_per_tick"),
+        (parse_source, "operations+csv:a?insert=I", "has no option column"),
+        (parse_source, "operations+csv:a?column=op", "says for no operation what it means"),
+        (parse_sink, "postgres://u:s3cret@h/d", "'postgres://u:***@h/d' has no option table"),
+        (parse_sink, "postgres://u:s3cret@h/d?table=t&x=1", "has the option 'x', which is none"),
+        (parse_sink, "delta:a?buckets=4", "has the option 'buckets', which is none"),
+        (parse_sink, "kafka:h:1?secret=s3cret", "'kafka:h:1?...' names no servers and topic"),
         (parse_source, "in", "P302 BadUri: 'in' does not say which kind of files it is"),
         (parse_source, "json:", "P302 BadUri: 'json:' names no path"),
         (parse_source, "json:a?files_per_tick=0", "files_per_tick is a number from 1, not '0'"),
@@ -66,7 +107,19 @@ def test_sinks(uri: str, sink: object) -> None:
     ],
 )
 def test_what_is_wrong_is_said(parse: Callable[[str], Any], uri: str, text: str) -> None:
-    with pytest.raises(BadUri) as raised:
+    with pytest.raises((BadUri, BadInput)) as raised:
         parse(uri)
     assert text in str(raised.value)
-    assert raised.value.facts["uri"] == uri
+    assert "s3cret" not in repr((str(raised.value), raised.value.facts, raised.value.__cause__))
+
+
+def test_further_options_of_kafka_are_passed_on_and_not_shown() -> None:
+    source = parse_source("kafka:a:1/bids?startingOffsets=earliest&kafka.sasl.jaas.config=s3cret")
+    assert isinstance(source, Kafka)
+    assert source.connection() == {
+        "startingOffsets": "earliest",
+        "kafka.sasl.jaas.config": "s3cret",
+        "kafka.bootstrap.servers": "a:1",
+        "subscribe": "bids",
+    }
+    assert "s3cret" not in repr(source)

@@ -121,13 +121,16 @@ def run(
 
 def named(kind: str, texts: Sequence[str]) -> dict[str, str]:
     """NAME=URI options as a dict. Raises `BadUri`."""
+    from penstock.io.postgres_server import without_password
+
     found: dict[str, str] = {}
     for text in texts:
         name, equals, uri = text.partition("=")
         if not equals or not name or not uri:
-            raise BadUri(f"--{kind} {text}: that is not NAME=URI", uri=text)
+            shown = without_password(text)
+            raise BadUri(f"--{kind} {shown}: that is not NAME=URI", uri=shown)
         if name in found:
-            raise BadUri(f"--{kind} {name}=... is given twice", uri=text)
+            raise BadUri(f"--{kind} {name}=... is given twice", uri=without_password(text))
         found[name] = uri
     return found
 

@@ -13,6 +13,7 @@ from penstock.io.csv_files import CsvFiles
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.guarantee import Guarantee, guarantee_of
 from penstock.io.json_files import JsonFiles
+from penstock.io.kafka import Kafka, KafkaTopic
 from penstock.io.memory import Memory
 from penstock.io.parquet_files import ParquetFiles
 from penstock.io.postgres import PostgresChangelog, PostgresTable
@@ -54,6 +55,8 @@ __all__ = [
     "Feed",
     "Guarantee",
     "JsonFiles",
+    "Kafka",
+    "KafkaTopic",
     "Memory",
     "Operations",
     "ParquetFiles",

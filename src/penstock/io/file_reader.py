@@ -12,7 +12,7 @@ from typing import Any
 from penstock.errors import UnreadableSource
 from penstock.io.files import Files
 from penstock.io.listing import Listing
-from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader
+from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, printable
 
 Record = tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord
 """A row, the rows that a record of change data means, or what is wrong with it."""
@@ -125,7 +125,7 @@ class FilesReader(Reader):
 def unreadable(source: str, path: Path, why: str, fix: str = "") -> UnreadableSource:
     """The error for a file that cannot be read as a whole."""
     return UnreadableSource(
-        f"source {source!r} cannot read {path}",
+        f"source {source!r} cannot read {printable(path)}",
         why=why,
         fix=fix or "replace the file, or move it out of the source's folder",
         source=source,

@@ -32,6 +32,12 @@ WEIGHT = "weight"
 """The column that holds the weight of a row, in table sources and in changelogs."""
 
 
+def printable(path: object) -> str:
+    """A path for people: a name may hold line breaks, or half a character."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)
+
+
 @dataclass(frozen=True, slots=True)
 class BadRecord:
     """A row of an input that cannot be read: where it is, what is wrong, how it begins.
@@ -48,7 +54,7 @@ class BadRecord:
 
     @property
     def place(self) -> str:
-        return f"row {self.row} of {self.file}" + (f" (line {self.line})" if self.line else "")
+        return f"row {self.row} of {printable(self.file)}" + (f" (line {self.line})" if self.line else "")
 
     def error(self, source: str) -> BadRow:
         return BadRow(

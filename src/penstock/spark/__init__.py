@@ -10,15 +10,12 @@ from penstock.spark.session import session
 if TYPE_CHECKING:
     from penstock.engine.progress import Progress
     from penstock.spark.examine import doctor
-    from penstock.spark.kafka import Kafka, KafkaTopic
     from penstock.spark.launch import run
     from penstock.spark.pulled import Pulled
     from penstock.spark.sources import Frame
 
 _LATER = {
     "Frame": "penstock.spark.sources",
-    "Kafka": "penstock.spark.kafka",
-    "KafkaTopic": "penstock.spark.kafka",
     "Progress": "penstock.engine.progress",
     "Pulled": "penstock.spark.pulled",
     "doctor": "penstock.spark.examine",
@@ -33,4 +30,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
 
 
-__all__ = ["Frame", "Kafka", "KafkaTopic", "Progress", "Pulled", "doctor", "run", "session"]
+__all__ = ["Frame", "Progress", "Pulled", "doctor", "run", "session"]
