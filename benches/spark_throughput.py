@@ -1,6 +1,6 @@
 """Throughput of Nexmark queries on Spark: ours against what Spark itself offers, in one run.
 
-Where Structured Streaming has a form of the query (q3, q5, q7, q8), that runs over
+Where Structured Streaming has a form of the query (q0 and q2 without state; q3, q5, q7, q8), that runs over
 the same Parquet files, as many per micro-batch, and writes Parquet as ours does:
 "rows/s" are events divided by the time from the end of the warm-up to the end.
 Where it has none (q4), the batch query is run again over all files so far, which

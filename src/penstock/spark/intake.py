@@ -35,6 +35,7 @@ from penstock.state.codec import decode
 _compute: Any = pc
 NOTHING, ENDED = -1, -2
 _BATCHES_OF_A_PARTITION = 1 << 23
+_ROWS_GROUPED_AT_ONCE = 200_000
 Rows: TypeAlias = list[tuple[Any, ...]]
 
 
@@ -72,6 +73,7 @@ def read_inputs(
     batches: Iterable[pa.RecordBatch], inputs: tuple[Input, ...], taken: Taken, partition: int = 0
 ) -> Iterator[Piece]:
     """What came in, a file or a batch at a time. Raises `BadRow` and `UnreadableSource`."""
+    waiting: dict[int, list[pa.Table]] = {}
     for number, batch in enumerate(batches):
         tags = batch.column("tag").to_pylist()
         paths = batch.column("path").to_pylist()
@@ -86,9 +88,25 @@ def read_inputs(
                 # Tickets and spooled rows are files whose names are numbers.
                 yield _counted(inputs[tag], int(file.name) if place is None else place, rows, taken)
         for tag in sorted(set(tags)):
-            if tag >= 0 and inputs[tag].reading is None:
-                rows = _frame_rows(batch, tag, inputs[tag])
+            if tag < 0 or inputs[tag].reading is not None:
+                continue
+            table = _frame_table(batch, tag, inputs[tag])
+            if inputs[tag].grouping is None:
+                rows = table_to_rows(table, inputs[tag].schema, weighted=not inputs[tag].append)
                 yield _counted(inputs[tag], partition * _BATCHES_OF_A_PARTITION + number, rows, taken)
+            else:
+                waiting.setdefault(tag, []).append(table)
+                if sum(map(len, waiting[tag])) >= _ROWS_GROUPED_AT_ONCE:
+                    yield _grouped(inputs[tag], waiting.pop(tag), taken)
+    for tag, tables in waiting.items():
+        yield _grouped(inputs[tag], tables, taken)
+
+
+def _grouped(source: Input, tables: list[pa.Table], taken: Taken) -> Piece:
+    assert source.grouping is not None
+    whole = pa.concat_tables(tables)
+    taken.rows[source.name] = taken.rows.get(source.name, 0) + len(whole)
+    return Piece(source.name, 0, source.grouping.groups(whole))
 
 
 def _counted(source: Input, place: int, rows: Rows, taken: Taken) -> Piece:
@@ -135,7 +153,7 @@ def _(reading: Spooled, path: Path, source: Input, taken: Taken) -> Rows:
     return list(decode(path.read_bytes()))
 
 
-def _frame_rows(batch: pa.RecordBatch, tag: int, source: Input) -> Rows:
+def _frame_table(batch: pa.RecordBatch, tag: int, source: Input) -> pa.Table:
     column = batch.column(f"row_{tag}")
     mine = _compute.equal(batch.column("tag"), tag)
     struct = column.filter(mine)
@@ -150,4 +168,4 @@ def _frame_rows(batch: pa.RecordBatch, tag: int, source: Input) -> Rows:
                 source=source.name,
                 column=f.name,
             )
-    return table_to_rows(table, source.schema, weighted=not source.append)
+    return table
