@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.spark.finding import Finding, Level, ok
 from penstock.spark.reach import is_remote
@@ -165,9 +165,10 @@ def session_kind(spark: SparkSession) -> Finding:
 def _setting(spark: SparkSession, key: str, default: str) -> str:
     try:
         # Given no default, Spark tells its own: the zone of its JVM, say.
-        return str(spark.conf.get(key))
+        found: Any = spark.conf.get(key)
     except Exception:
         return default
+    return default if found is None else str(found)
 
 
 def _examine_workers(spark: SparkSession, checkpoint: Path | None) -> Iterator[Finding]:
