@@ -69,7 +69,7 @@ def batch_bags(spark: SparkSession, flow: Flow, inputs: Mapping[str, list[Change
 
 
 def told_in_json(rows: Bag, schema: Schema) -> Counter[str]:
-    """Rows of numbers, text and lists as `to_json` of Spark tells them: columns that are null are left out."""
+    """Rows of numbers, text and lists as Spark's `to_json` tells them: without columns that are null."""
     told: Counter[str] = Counter()
     for row, count in rows.items():
         columns = {name: value for name, value in zip(schema.names, row) if value is not None}

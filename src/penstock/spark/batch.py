@@ -23,7 +23,6 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
 from penstock.graph.order import components, is_cyclic, successors
-from penstock.spark import batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources
 from penstock.spark.batch_engine import run_loop
 from penstock.spark.batch_islands import run_island
 from penstock.spark.batch_operators import Site, lower
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 
     from penstock.graph.node import FlowGraph
     from penstock.spark.rounds_batch import LoopBound
-
-THEMES = (batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources)
-"""The modules that say how each operator is lowered: they register with `lower`."""
-
 
 @dataclass(frozen=True, slots=True)
 class Bags:

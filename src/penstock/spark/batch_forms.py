@@ -28,9 +28,15 @@ from penstock.flow.operators.watermark import Watermark
 from penstock.flow.operators.window import Window
 from penstock.flow.row_function import RowFunction
 from penstock.graph.facts import Delay
+from penstock.spark import batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources
+from penstock.spark.batch_operators import lower
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node, Operator
+
+
+THEMES = (batch_aggregates, batch_joins, batch_rows, batch_sets, batch_sources)
+"""The modules that say how operators are native: they register with `lower`."""
 
 
 class Form(Enum):
@@ -44,8 +50,6 @@ class Form(Enum):
 @singledispatch
 def form(operator: Operator, node: Node, graph: FlowGraph) -> Form:
     """The form of an operator that stands where nothing reads the order of its rows."""
-    from penstock.spark.batch_operators import lower
-
     known = lower.dispatch(type(operator)) is not lower.dispatch(object)
     return Form.NATIVE if known else Form.ISLAND
 

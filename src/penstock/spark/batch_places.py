@@ -27,7 +27,6 @@ from penstock.flow.operators.state import State
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.unique import Unique
 from penstock.flow.operators.window import Window
-from penstock.spark.batch_forms import Form, form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,8 +70,6 @@ def meeting(plan: BatchPlan, island: Island) -> Meeting:
     entries = [i for node in nodes for i in plan.reads[node.id] if i is not None and i not in inside]
     if not entries or any(n in plan.order.arriving for n in entries) or _goes_round(plan, inside):
         return InOneTask()
-    if all(form(node.operator, node, plan.graph) is Form.ROWS for node in nodes):
-        return Anywhere()
     wanted: list[list[dict[int, Expr]]] = []
     for node in nodes:
         keys = _keys(node.operator)
@@ -82,6 +79,8 @@ def meeting(plan: BatchPlan, island: Island) -> Meeting:
             continue
         found = [_told_by(plan, inside, i, key) for i in plan.reads[node.id] if i is not None for key in keys]
         wanted.append([terms for terms in found if terms is not None and terms.keys() == set(entries)])
+    if not wanted:
+        return Anywhere()
     first, *others = wanted
     shared = [terms for terms in first if all(any(_same(terms, o) for o in other) for other in others)]
     if not shared:

@@ -1,4 +1,4 @@
-"""Operators that read or make the order of rows, or hear of time, as ways to grow a random flow of given ticks."""
+"""Operators that read or make order, or hear of time, as ways to grow a random flow of given ticks."""
 
 from __future__ import annotations
 

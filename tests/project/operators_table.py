@@ -1,0 +1,177 @@
+"""Writes docs/operators.md: per operator how it runs on each engine, as its planners say of the examples.
+
+    python -m tests.project.operators_table
+
+Nothing here is known of single operators: how one runs is read from the plans of the flows in
+`tests.operators.examples`, and the reason of a refusal from the refusal.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from penstock.engine.plan import live_consumers
+from penstock.errors import NotOnSpark
+from penstock.flow import operators
+from penstock.graph.node import FlowGraph, Operator
+from penstock.spark.batch_places import meeting
+from penstock.spark.batch_plan import BatchPlan, Island, Loop, Native, plan_batch
+from penstock.spark.combining import combined
+from penstock.spark.placement import ByBucket, ByKey, Route, ToAll, ToOne
+from penstock.spark.refusals import Mode, refusal
+from penstock.spark.stages import Stage, cut
+from tests.operators.examples import EXAMPLES, example
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
+
+HEAD = """\
+# Operators and engines
+
+Every operator runs on every engine, or is refused when the flow is planned, with the reason and a way out. What
+they do: [rows, several streams, ticks](operators-streams.md), [folds, order, lattices](operators-folds.md),
+[event time](event-time.md), [recursion](recursion.md), [signals](signals.md). The answers are the same on all engines.
+
+This page is made of the planners' own answers by `python -m tests.project.operators_table`; a test fails when it is out of
+date, and others run every operator on each engine that is named here.
+
+**In-process** all of them run.
+
+**On Spark, in a stream**, an operator runs *wherever rows are* (in the task that read them), *by key* (on the shard that owns
+the key) or *on one shard*. What reads the order of rows gets them in the order of the source. *Added up before*: a part of the
+work is done where rows are, so that few of them travel.
+
+**On Spark, in a batch**, an operator is *native* (DataFrame columns, which Catalyst sees), an *Arrow function* (row by row in
+tasks), or on an *island*: a part of the flow that the in-process engine runs inside tasks, *by key* in all of them, or *in one task*,
+whose memory must hold its rows. All input comes in one tick, in the order of file names, rows in files, and batches of
+Python rows; of a DataFrame in the order in which Spark hands out its partitions and rows. Then come the ticks that deferred rows ask for,
+and then the end of the input, so that windows close. Three things bring native operators onto an island in one task, and that with all between
+them: an operator that reads the order of rows needs those on the way from the source (filters and selections of expressions stay native,
+and keys that they hand on keep it by key); `assume_ordered`, where its order is read, needs all up to the sources; and operators
+whose answer shows where ticks end need the `defer_tick`s and windows before them. A batch gives its sinks bags: where nobody in the flow reads it,
+an order is not kept, and a `sort` does nothing.
+
+`inspect` calls its function in workers, at least once per row: again where a task is repeated, or two sinks need its rows.
+Columns of any type (`object`) are refused where rows would have to leave a task.
+
+"""
+
+
+def page() -> str:
+    lines = [HEAD, "| operator | class | Spark, stream | Spark, batch |", "|---|---|---|---|"]
+    reasons: dict[str, int] = {}
+    for cls in sorted(all_operators(), key=_name):
+        kind = f"`{cls.kind}`"
+        cells = [_cell(cls, mode, reasons) for mode in ("stream", "batch")]
+        lines.append(f"| {kind} | `{_name(cls)}` | {cells[0]} | {cells[1]} |")
+    notes = [f"{number}. {reason}" for reason, number in reasons.items()]
+    return "\n".join([*lines, "", "Refused:", "", *notes]) + "\n"
+
+
+def all_operators() -> Iterator[type[Operator]]:
+    """The classes of operators that stand in flows."""
+    for module in pkgutil.walk_packages(operators.__path__, f"{operators.__name__}."):
+        for cls in vars(importlib.import_module(module.name)).values():
+            is_own = isinstance(cls, type) and issubclass(cls, Operator) and cls.__module__ == module.name
+            if is_own and not inspect.isabstract(cls) and "kind" in vars(cls):
+                yield cls
+
+
+def _name(cls: type[Operator]) -> str:
+    return f"{cls.__module__.removeprefix(f'{operators.__name__}.')}.{cls.__name__}"
+
+
+def _cell(cls: type[Operator], mode: Mode, reasons: dict[str, int]) -> str:
+    ways: list[str] = []
+    refused = refusal.dispatch(cls)(None, mode)
+    if refused is not None:
+        return _refused(refused.why, refused.fix, reasons)
+    for label in EXAMPLES[cls]:
+        try:
+            found = _ways(cls, mode, f"{cls.kind}: {label}")
+        except NotOnSpark as error:
+            found = [_refused(error.why, error.fix, reasons)]
+        ways += found
+    return "; ".join(dict.fromkeys(ways))
+
+
+def _refused(why: str | None, fix: str | None, reasons: dict[str, int]) -> str:
+    told = " ".join(f"{why} The way out: {fix}.".split())
+    number = reasons.setdefault(told, len(reasons) + 1)
+    return f"refused ({number})"
+
+
+def _ways(cls: type[Operator], mode: Mode, name: str) -> list[str]:
+    graph = example(name).graph()
+    consumers = live_consumers(graph)
+    nodes = [n.id for n in graph.nodes if type(n.operator) is cls and (consumers[n.id] or n.inputs)]
+    assert nodes, f"the example {name!r} has no {cls.__name__}"
+    if mode == "batch":
+        plan = plan_batch(graph)
+        return [_in_batch(plan, n) for n in nodes]
+    return [_in_stream(graph, n) for n in nodes]
+
+
+# --- batch ----------------------------------------------------------------------------------
+
+
+def _in_batch(plan: BatchPlan, n: int) -> str:
+    for unit in plan.units:
+        match unit:
+            case Native(node) if node == n:
+                return "native"
+            case Loop(nodes) if n in nodes:
+                return "loop in one task"
+            case Island(nodes) if n in nodes:
+                return _BY.get(type(meeting(plan, unit)).__name__, "")
+    return "left out: the input ends, and nothing waits for time"
+
+
+_BY = {"Anywhere": "Arrow function", "ByKeys": "island by key", "InOneTask": "island in one task"}
+
+
+# --- stream ---------------------------------------------------------------------------------
+
+
+def _in_stream(graph: FlowGraph, n: int) -> str:
+    whole = combined(graph)
+    for stage in cut(whole, 2).stages:
+        for at, origin in enumerate(stage.origins):
+            if origin == n:
+                how = _placed(stage, at)
+                return how if len(whole.nodes) == len(graph.nodes) else f"{how}, added up before"
+    return "left out: nobody reads it"
+
+
+def _placed(stage: Stage, at: int) -> str:
+    if stage.number == 0:
+        return "wherever rows are"
+    routes = _routes(stage, at)
+    keyed = any(isinstance(route, ByKey | ByBucket) for route in routes)
+    if any(isinstance(route, ToAll) for route in routes):
+        return "by key, watermarks on all shards" if keyed else "on all shards"
+    return "by key" if keyed else "on one shard"
+
+
+def _routes(stage: Stage, at: int) -> list[Route]:
+    """How the rows that a node reads have come to its stage."""
+    arriving = {e.name: e.route for e in stage.arriving}
+    routes: list[Route] = []
+    seen, waiting = {at}, [at]
+    while waiting:
+        node = stage.graph.nodes[waiting.pop()]
+        name = getattr(node.operator, "name", None)
+        if not node.inputs and name in arriving:
+            routes.append(arriving[name])
+        for i in node.inputs:
+            if i not in seen:
+                seen.add(i)
+                waiting.append(i)
+    return routes or [ToOne()]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
