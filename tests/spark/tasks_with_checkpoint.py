@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock import Flow
 from penstock.spark.combining import combined
-from penstock.spark.going_on import GoingOnSpark
+from penstock.spark.going_on import GoingOnSpark, Loops
 from penstock.spark.plan import Plan, ShippedPlan, compiled
 from penstock.spark.stages import cut
 from penstock.state.checkpoint import Checkpoint
@@ -21,17 +21,18 @@ class CheckpointedTasks:
 
     def __init__(
         self, flow: Flow, folder: Path, *, shards: int | None = None, way: str = "one task",
-        keep_ticks: int = 3, default: int = 2,
+        keep_ticks: int = 3, default: int = 2, loops: Loops | None = None,
     ) -> None:  # fmt: skip
         folder.mkdir(parents=True, exist_ok=True)
         graph = flow.graph()
 
-        def plan_for(count: int, loops: str) -> Plan:
+        def plan_for(count: int, loops: Loops) -> Plan:
             return Plan(cut(combined(graph), count, rounds=loops == "rounds"), (), {}, str(folder), False)
 
-        going_on = GoingOnSpark(graph, plan_for, {}, shards, default)
+        going_on = GoingOnSpark(graph, plan_for, {}, shards, default, loops)
         self.checkpoint = Checkpoint.open(folder, going_on, keep_ticks=keep_ticks, durable=False)
-        self.tasks = tasks = InProcessTasks(flow, self.checkpoint.manifest.shards, folder, way)
+        rounds = self.checkpoint.manifest.layout["loops"] == "rounds"
+        self.tasks = tasks = InProcessTasks(flow, self.checkpoint.manifest.shards, folder, way, rounds=rounds)
         plan = Plan(
             tasks.stages, tasks.plan.plan.inputs, tasks.plan.plan.outputs, str(folder), False,
             names=going_on.plan.names,

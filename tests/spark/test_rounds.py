@@ -16,9 +16,11 @@ import penstock as ps
 from penstock import Engine, Flow, col, left, right
 from penstock.errors import NoFixpoint
 from penstock.spark.explanation import explain_on_spark
+from penstock.spark.reshard import reshard
 from penstock.spark.stages import StagePlan, cut
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.tasks_in_process import InProcessTasks
+from tests.spark.tasks_with_checkpoint import CheckpointedTasks
 
 AnyStream = ps.Stream[Any, Any, Any, Any]
 
@@ -251,3 +253,20 @@ def test_rounds_that_are_lost_change_nothing(tmp_path: Path) -> None:
     less = [Pair(4, 0)]
     expected = {n: Counter(c.raw) for n, c in other.tick(edges=less).items()}
     assert {n: Counter(rows) for n, rows in tasks.tick({"edges": less}).items()} == expected
+
+
+def test_the_state_of_a_loop_in_rounds_can_be_divided_anew(tmp_path: Path) -> None:
+    engine = Engine(closure())
+    edges = [Pair(n % 7, n * n % 11) for n in range(12)]
+
+    def check(tasks: CheckpointedTasks, given: list[Pair]) -> None:
+        expected = {n: Counter(c.raw) for n, c in engine.tick(edges=given).items() if len(c)}
+        assert {n: Counter(rows) for n, rows in tasks.tick({"edges": given}).items()} == expected
+
+    with CheckpointedTasks(closure(), tmp_path, shards=3, way="stages", loops="rounds") as tasks:
+        check(tasks, edges[:4])
+        check(tasks, edges[4:8])
+    reshard(tmp_path, 2, closure())
+    with CheckpointedTasks(closure(), tmp_path, way="stages") as tasks:
+        check(tasks, edges[8:])
+        check(tasks, [Pair(5, 0), Pair(10, 5)])

@@ -25,6 +25,7 @@ from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.enumerate import Enumerate
+from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.join import Join
@@ -147,6 +148,7 @@ def _(operator: AtLeast, node: Node, graph: FlowGraph) -> Mapping[str, Keeping]:
 
 
 @kept_by.register(Distinct)
+@kept_by.register(Feedback)
 @kept_by.register(Unique)
 def _(operator: Operator, node: Node, graph: FlowGraph) -> Mapping[str, Keeping]:
     append = analyse(graph).facts[node.inputs[0]].append

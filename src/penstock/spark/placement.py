@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.expr.tree import Call, Column, Expr, columns_of
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
+from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.join import How, Join
@@ -167,6 +169,9 @@ def own_keys(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
     if isinstance(node.operator, DeferTick | DeferTickLazy):
         # What it keeps needs a home, which any shard can be.
         return (whole_row(graph.nodes[node.inputs[0]].schema),)
+    if isinstance(node.operator, Feedback):
+        # Of one that is cut by key: equal rows must meet.
+        return (whole_row(node.schema),)
     if pairs_all(node.operator):
         # The right side of a cross join or a threshold is the small one.
         return (whole_row(graph.nodes[node.inputs[0]].schema), None)
@@ -193,6 +198,8 @@ def spread_after(operator: Operator, node: Node, graph: FlowGraph, inputs: Seque
 
 @spread_after.register(Filter)
 @spread_after.register(Distinct)
+@spread_after.register(Feedback)
+@spread_after.register(BagFeedback)
 @spread_after.register(TopK)
 @spread_after.register(Difference)
 @spread_after.register(DeferTick)
