@@ -38,7 +38,18 @@ from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.unique import Unique
 from penstock.flow.operators.window import Window
 from penstock.flow.windows import Sessions
-from penstock.spark.placement import ANYHOW, ON_ONE, ByKey, Spread, ToAll, ToOne, by, own_keys, spread_after
+from penstock.spark.placement import (
+    ANYHOW,
+    ON_ONE,
+    ByKey,
+    Spread,
+    ToAll,
+    ToOne,
+    by,
+    own_keys,
+    pairs_all,
+    spread_after,
+)
 from penstock.spark.routing import divider
 
 if TYPE_CHECKING:
@@ -157,6 +168,9 @@ def _(operator: Operator, node: Node, graph: FlowGraph) -> Mapping[str, Keeping]
 
 @kept_by.register(Join)
 def _(operator: Join, node: Node, graph: FlowGraph) -> Mapping[str, Keeping]:
+    if pairs_all(operator):
+        # Its rows have no keys: those of the left are in as many lists as there are shards.
+        return {}
     return {"left": Keyed(0), "right": Keyed(1)}
 
 
