@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):")
 # As Spark says it when it happened; a plan that Spark shows for another reason holds the text too.
 _BAD_ROW = re.compile(r"\[USER_RAISED_EXCEPTION\] P201 BadRow: ([^\n]*)")
+_MALFORMED = re.compile(r"\[MALFORMED_RECORD_IN_PARSING[^\]]*\] ([^\n]*)")
 
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
@@ -89,6 +90,9 @@ def error_of(error: Exception) -> PenstockError | None:
     bad_row = _BAD_ROW.search(text)
     if bad_row:
         return BadRow(bad_row[1])
+    malformed = _MALFORMED.search(text)
+    if malformed:
+        return BadRow("a record cannot be parsed", why=malformed[1])
     from pyspark.errors import ArithmeticException, DateTimeException, NumberFormatException
 
     if isinstance(error, ArithmeticException | DateTimeException | NumberFormatException):

@@ -31,14 +31,18 @@ def _(source: ChangeData, opening: Opening, schema: Schema) -> DataFrame:
 
 @frame_of.register(Debezium)
 def _(source: Debezium, opening: Opening, schema: Schema) -> DataFrame:
-    from pyspark.sql import functions as f
-
     refuse_rows_only(source, opening.name, opening.append)
     records = frame_of(source.records, opening, record_schema(source, schema))
     if isinstance(source.records, Kafka):
-        # A record without a value is a tombstone; as columns it could not be told from one of another form.
-        records = records.filter(f.col(RECORD).isNotNull())
+        records = without_tombstones(records)
     return weighted(source, records, opening.name, schema)
+
+
+def without_tombstones(records: DataFrame) -> DataFrame:
+    """Records of a topic that have a value. As columns a tombstone looks like a value of another form."""
+    from pyspark.sql import functions as f
+
+    return records.filter(f.col(RECORD).isNotNull())
 
 
 @singledispatch

@@ -64,14 +64,31 @@ def connector_needed(spark: SparkSession, what: str) -> Iterator[None]:
     try:
         yield
     except AnalysisException as error:
-        if "kafka" not in str(error).lower() or "find" not in str(error).lower():
+        if not is_missing(error):
             raise
         raise BadInput(
             f"{what} needs Spark's connector for Kafka, which is not on the class path",
             why="No installation of Spark brings it along.",
-            fix=f"start Spark with --packages {package(spark.version)}, "
-            f'or penstock.spark.session(config={{"spark.jars.packages": "{package(spark.version)}"}})',
+            fix=f"start Spark with --packages {package(spark.version)}, or with "
+            f'penstock.spark.session(config={{"spark.jars.packages": "{package(spark.version)}"}})',
         ) from error
+
+
+def is_missing(error: Exception) -> bool:
+    """Whether Spark says that it has not found the connector."""
+    text = str(error).lower()
+    return "find" in text and "kafka" in text
+
+
+def connector_is_there(spark: SparkSession) -> bool:
+    """Whether the connector is on the class path."""
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.read.format("kafka").option("kafka.bootstrap.servers", "-").option("subscribe", "-").load()
+    except PySparkException as error:
+        return not is_missing(error)
+    return True
 
 
 def package(version: str) -> str:
@@ -114,7 +131,7 @@ class TopicWriter(PartsWriter):
                 writer = self.records(parts, tick).write.format(self._form).mode("append")
                 writer.options(**self._sink.connection()).save()
             except PySparkException as error:
-                if "find" in str(error).lower() and "kafka" in str(error).lower():
+                if is_missing(error):
                     raise
                 raise UnwritableSink(
                     f"sink {self._name!r} cannot write to topic {self._sink.topic!r} of {self._sink.servers}",
@@ -150,4 +167,7 @@ def _(sink: KafkaTopic, drain: Drain) -> Writer:
     check_columns(drain.name, drain.schema)
     if sink.columns is not None:
         bucketing(drain.name, drain.schema, sink.columns, 1)
+    if not connector_is_there(spark):
+        with connector_needed(spark, f"sink {drain.name!r}"):
+            spark.read.format("kafka").load()
     return TopicWriter(sink, drain, spark)
