@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, Flow, col, left, right
-from penstock.errors import NoFixpoint
+from penstock.errors import NoFixpoint, UnreadableSource
 from penstock.spark.explanation import explain_on_spark
 from penstock.spark.reshard import reshard
+from penstock.spark.rounds_files import Sent, fetched
 from penstock.spark.stages import StagePlan, cut
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.tasks_in_process import InProcessTasks
@@ -270,3 +271,11 @@ def test_the_state_of_a_loop_in_rounds_can_be_divided_anew(tmp_path: Path) -> No
     with CheckpointedTasks(closure(), tmp_path, way="stages") as tasks:
         check(tasks, edges[8:])
         check(tasks, [Pair(5, 0), Pair(10, 5)])
+
+
+def test_a_file_that_another_host_does_not_see_is_named(tmp_path: Path) -> None:
+    sent = Sent(1, 0, 0, 0, str(tmp_path / "x.sent"), 0, 10, 1)
+    with pytest.raises(UnreadableSource, match="every host must see") as caught:
+        list(fetched([sent.message()]))
+    assert caught.value.facts["path"] == str(tmp_path / "x.sent")
+    assert list(fetched([sent.message()], of=2)) == [sent.message()]

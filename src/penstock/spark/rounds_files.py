@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.errors import UnreadableSource
 from penstock.spark.messages import TO_DRIVER, Message, Result
 from penstock.state.codec import decode, value_encoder
 
@@ -77,7 +78,15 @@ def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Mess
 
 
 def read(path: str, offset: int, size: int) -> bytes:
-    """The body of a message that was written down."""
-    with open(path, "rb") as file:
-        file.seek(offset)
-        return file.read(size)
+    """The body of a message that was written down. Raises `UnreadableSource` where it is not to be found."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+    except FileNotFoundError:
+        raise UnreadableSource(
+            "what a round of a loop has sent is not there for the next one",
+            why=f"{path} is missing. In rounds, tasks hand each other files, which every host must see.",
+            fix="put the checkpoint (of a batch: the folder of temporary files, TMPDIR) where all hosts see it",
+            path=path,
+        ) from None
