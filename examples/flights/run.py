@@ -2,6 +2,7 @@
 
     python -m examples.flights.run --data DATA                 # in this process
     python -m examples.flights.run --data DATA --on spark
+    python -m examples.flights.run --data DATA --on spark --master 'local-cluster[2,1,1024]'
 
 DATA is a folder with `flights-20k.json`, `airports.csv` and `flights-airport.csv`
 of the public repository vega/vega-datasets.
@@ -24,6 +25,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Delays of US flights, kept up to date day by day.")
     parser.add_argument("--data", type=Path, required=True, help="folder with the three files")
     parser.add_argument("--on", choices=["here", "spark"], default="here")
+    parser.add_argument("--master", default="local[2]", help="of Spark, such as local-cluster[2,1,1024]")
     parser.add_argument("--days", type=int, default=21, help="how many days of flights (there are 90)")
     parser.add_argument("--start", default="ADK", help="the airport from which one wants to get away")
     given = parser.parse_args()
@@ -48,6 +50,7 @@ def main() -> None:
         else:
             ps.spark.run(
                 flow(given.start),
+                ps.spark.session(master=given.master),
                 sources=sources(given.data, folder / "flights"),
                 sinks=sinks,
                 checkpoint=folder / "checkpoint",
