@@ -87,6 +87,6 @@ def read(path: str, offset: int, size: int) -> bytes:
         raise UnreadableSource(
             "what a round of a loop has sent is not there for the next one",
             why=f"{path} is missing. In rounds, tasks hand each other files, which every host must see.",
-            fix="put the checkpoint (of a batch: the folder of temporary files, TMPDIR) where all hosts see it",
+            fix="put the checkpoint (of a batch: the temporary files, TMPDIR) where all hosts see it",
             path=path,
         ) from None
