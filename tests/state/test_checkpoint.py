@@ -21,12 +21,13 @@ from penstock.state import commit
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.directory import DirectoryState
 from penstock.state.manifest import Manifest, as_it_is, exactly
+from penstock.state.slots import Form
 
 FLOW = Manifest("f1", ["source a", "sum by k"])
 
 
 def opened(folder: Path, **changes: Any) -> DirectoryState:
-    return DirectoryState.open(folder, exactly(replace(FLOW, **changes)), lambda _: {"1.sum": None})
+    return DirectoryState.open(folder, exactly(replace(FLOW, **changes)), lambda _: {"1.sum": Form()})
 
 
 def filled(folder: Path, ticks: int = 5) -> None:
@@ -137,12 +138,12 @@ def test_a_changed_flow_passes_where_the_binder_says_so(tmp_path: Path) -> None:
         asked.append((last, tick))
         return replace(FLOW, fingerprint="f2")
 
-    with DirectoryState.open(tmp_path, bind, lambda _: {"1.sum": None}) as state:
+    with DirectoryState.open(tmp_path, bind, lambda _: {"1.sum": Form()}) as state:
         ((last, tick),) = asked
         assert (last.fingerprint, tick, state.tick) == ("f1", 5, 5)
         assert state.manifest.id == last.id
         state.commit(positions={})
-    with DirectoryState.open(tmp_path, as_it_is, lambda _: {"1.sum": None}) as state:
+    with DirectoryState.open(tmp_path, as_it_is, lambda _: {"1.sum": Form()}) as state:
         assert state.manifest.fingerprint == "f2"
 
 
@@ -206,7 +207,8 @@ WRITER = textwrap.dedent("""
     import sys
     from penstock.state.directory import DirectoryState
     from penstock.state.manifest import Manifest, exactly
-    state = DirectoryState.open(sys.argv[1], exactly(Manifest("f", [])), lambda _: {"s": None})
+    from penstock.state.slots import Form
+    state = DirectoryState.open(sys.argv[1], exactly(Manifest("f", [])), lambda _: {"s": Form()})
     print("open", flush=True)
     while True:
         tick = state.tick + 1
@@ -231,7 +233,7 @@ def test_a_killed_writer_leaves_exactly_its_commits(tmp_path: Path) -> None:
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         writer.stdout.close()
-        with DirectoryState.open(tmp_path, exactly(Manifest("f", [])), lambda _: {"s": None}) as state:
+        with DirectoryState.open(tmp_path, exactly(Manifest("f", [])), lambda _: {"s": Form()}) as state:
             assert state.positions.get("at", 0) == state.tick
             for key in range(200):
                 latest = max((t for t in range(1, state.tick + 1) if t % 7 == key % 7), default=None)

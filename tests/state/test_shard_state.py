@@ -7,17 +7,22 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import CheckpointDamaged
-from penstock.state.chain import Chain
+from penstock.state.chain import Chain, merge
+from penstock.state.codec import decode
+from penstock.state.divided import DividedDict, DividedList
+from penstock.state.files import read_entries
 from penstock.state.shard import ShardState
+from penstock.state.slots import Form, piece_keys, whole_values
 
 Model = dict[str, dict[Any, Any]]
-SLOTS = {"1.counts": None, "2.rows": dict}
+SLOTS = {"1.counts": Form(), "2.rows": Form(dict)}
 
 keys = st.integers(0, 12) | st.tuples(st.integers(0, 3), st.sampled_from(["a", "b"]))
 edits = st.lists(
@@ -85,18 +90,18 @@ def test_state_equals_a_dict_through_lost_attempts_and_lost_copies(ticks: Any) -
 
 
 def test_a_value_changed_in_place_is_written(tmp_path: Path) -> None:
-    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": dict}) as state:
+    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": Form(dict)}) as state:
         state.slots["s"]["k"] = {"a": 1}
         chain = state.finish(1, "x")
         state.advance(chain)
         state.slots["s"].get("k")["b"] = 2
         chain = state.finish(2, "x")
-    with ShardState(tmp_path, tmp_path / "other", 0, chain, {"s": dict}) as state:
+    with ShardState(tmp_path, tmp_path / "other", 0, chain, {"s": Form(dict)}) as state:
         assert state.slots["s"].get("k") == {"a": 1, "b": 2}
 
 
 def test_a_tick_that_only_looks_writes_nothing(tmp_path: Path) -> None:
-    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": None}) as state:
+    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": Form()}) as state:
         state.slots["s"][1] = (1,)
         chain = state.finish(1, "x")
         state.advance(chain)
@@ -113,7 +118,7 @@ def test_a_tick_that_only_looks_writes_nothing(tmp_path: Path) -> None:
 
 def test_files_and_bytes_written_follow_the_changes(tmp_path: Path) -> None:
     chain, written = Chain(), 0
-    with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": None}) as state:
+    with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}) as state:
         for tick in range(1, 301):
             state.slots["s"][tick] = ("x" * 200,)
             chain = state.finish(tick, "a")
@@ -126,11 +131,11 @@ def test_files_and_bytes_written_follow_the_changes(tmp_path: Path) -> None:
 
 
 def test_two_holders_of_a_copy_each_keep_their_version(tmp_path: Path) -> None:
-    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": None}) as state:
+    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": Form()}) as state:
         state.slots["s"][1] = "old"
         first = state.finish(1, "x")
-    early = ShardState(tmp_path, tmp_path / "w", 0, first, {"s": None})
-    with ShardState(tmp_path, tmp_path / "w", 0, first, {"s": None}) as state:
+    early = ShardState(tmp_path, tmp_path / "w", 0, first, {"s": Form()})
+    with ShardState(tmp_path, tmp_path / "w", 0, first, {"s": Form()}) as state:
         state.slots["s"][1] = "new"
         second = state.finish(2, "x")
         state.advance(second)
@@ -155,23 +160,139 @@ def damage_altered(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [damage_missing, damage_torn, damage_altered])
 def test_a_damaged_file_is_named_and_never_read_as_empty(tmp_path: Path, damage: Any) -> None:
-    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": None}) as state:
+    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": Form()}) as state:
         for n in range(100):
             state.slots["s"][n] = ("x" * 50,)
         chain = state.finish(1, "x")
     victim = tmp_path / chain.links[0].file.name
     damage(victim)
     with pytest.raises(CheckpointDamaged, match=victim.name) as caught:
-        ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": None})
+        ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()})
     assert caught.value.facts["file"] == str(victim)
 
 
 def test_a_torn_working_copy_is_rebuilt(tmp_path: Path) -> None:
-    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": None}) as state:
+    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": Form()}) as state:
         state.slots["s"][1] = "kept"
         chain = state.finish(1, "x")
         state.advance(chain)
     file = tmp_path / "w" / "000.sqlite"
     file.write_bytes(b"not a database at all, not even nearly" * 100)
-    with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": None}) as state:
+    with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}) as state:
         assert state.slots["s"].get(1) == "kept"
+
+
+# -- values in pieces ------------------------------------------------------------------------------
+
+DIVIDED = {
+    "1.dict": Form(None, "value"),
+    "2.lists": Form(lambda rows: {row: list(entry) for row, entry in rows.items()}, "value"),
+    "3.list": Form(list, "value"),
+    "4.group": Form(lambda group: [group[0], list(group[1]), dict(group[2])], "fields"),
+}
+large_edits = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(DIVIDED)), st.sampled_from(["add", "add", "drop", "set", "delete"]),
+        st.integers(0, 2), st.integers(0, 40),
+    ),
+    max_size=20,
+)  # fmt: skip
+
+
+def grow(slots: Any, edits: Any, stamp: int) -> None:
+    """What an operator does to large values: in place, one entry or all of it."""
+    for slot, what, key, number in edits:
+        value = slots[slot].get(key)
+        rows = range(number)
+        if what == "delete":
+            if value is not None:
+                del slots[slot][key]
+        elif value is None or what == "set":
+            made: dict[str, Any] = {
+                "1.dict": {(n, "row"): 1 for n in rows}, "2.lists": {n: [n, 0] for n in rows},
+                "3.list": [(n, "row") for n in rows], "4.group": [number, list(rows), dict.fromkeys(rows, 1)],
+            }  # fmt: skip
+            slots[slot][key] = made[slot]
+        elif slot == "1.dict":
+            grow_dict(value, (number, "row"), what, stamp)
+        elif slot == "2.lists":
+            grow_dict(value, number, what, [stamp, 1])
+            for row in sorted(value)[:2]:
+                value[row][1] += 1
+        elif slot == "3.list":
+            grow_list(value, (number, "row"), what)
+        else:
+            value[0] = stamp
+            grow_list(value[1], number, what)
+            grow_dict(value[2], number, what, stamp)
+
+
+def grow_dict(value: Any, key: Any, what: str, new: Any) -> None:
+    if what == "add":
+        value[key] = new
+    elif key in value:
+        del value[key]
+
+
+def grow_list(value: Any, row: Any, what: str) -> None:
+    if what == "add":
+        value.insert(len(value) // 2, row)
+        value.append(row)
+    elif len(value):
+        del value[len(value) // 3]
+
+
+def as_stored(value: Any) -> Any:
+    """A value without regard to lists or tuples, and to the order of a dict."""
+    if isinstance(value, dict | DividedDict):
+        return {key: as_stored(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | DividedList):
+        return tuple(map(as_stored, value))
+    return value
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(large_edits, fates), max_size=12))
+def test_values_in_pieces_are_what_they_would_be_whole(ticks: Any) -> None:
+    small: dict[str, Any] = {"FROM": 8, "_ENTRIES": 3, "_LEAST_RUN": 3}
+    with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.divided", **small):
+        folder, work = Path(name), Path(name) / "work"
+        model: Model = {slot: {} for slot in DIVIDED}
+        chain, committed = Chain(), 0
+        for at, (edits, fate) in enumerate(ticks):
+            with ShardState(folder, work, 0, chain, DIVIDED) as state:
+                grow(state.slots, edits, at)
+                after = state.finish(committed + 1, f"try{at}")
+            if fate in ("lost", "written"):
+                continue
+            grow(model, edits, at)
+            chain, committed = after, committed + 1
+            if fate == "copy lost":
+                shutil.rmtree(work)
+            with ShardState(folder, work, 0, chain, DIVIDED) as state:
+                for slot, values in model.items():
+                    for key in range(3):
+                        assert as_stored(state.slots[slot].get(key)) == as_stored(values.get(key))
+        stored: dict[Any, Any] = {}
+        entries: Any = merge([read_entries(folder, link.file) for link in chain.links], whole=True)
+        for slot, key, found in whole_values(entries):
+            stored[slot, decode(key)] = as_stored(found.value())
+            # No piece is left of what was deleted, replaced or put together again.
+            assert {*found.pieces} <= {*piece_keys(found.data, key)}
+        assert stored == {
+            (slot, key): as_stored(value) for slot, values in model.items() for key, value in values.items()
+        }
+
+
+def test_one_more_row_of_a_hot_key_writes_little(tmp_path: Path) -> None:
+    forms = {"1.dict": Form(None, "value")}
+    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), forms) as state:
+        state.slots["1.dict"]["hot"] = {(n, "row"): 1 for n in range(50_000)}
+        chain = state.finish(1, "x")
+        state.advance(chain)
+        state.slots["1.dict"].get("hot")[-1, "row"] = 1
+        chain = state.finish(2, "x")
+        assert chain.news is not None
+        assert chain.news.size < 4_000 < chain.links[0].file.size / 100
+        state.advance(chain)
+        assert len(state.slots["1.dict"].get("hot")) == 50_001

@@ -12,7 +12,7 @@ from penstock.engine.ends import positions_slot
 from penstock.engine.going_on import GoingOn, in_one_process, kept_by_node, names_of
 from penstock.engine.program import compile_program
 from penstock.state.directory import DirectoryState
-from penstock.state.slots import Thaw
+from penstock.state.slots import Form
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
@@ -63,7 +63,7 @@ def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) ->
     """
     slots = compile_program(graph).slots
     keeps = kept_by_node(slots) | {node: [[POSITIONS, ""]] for node in graph.sources.values()}
-    local: dict[str, Thaw | None] = {slot.name: slot.thaw for slot in slots}
+    local = {slot.name: Form(slot.thaw, slot.divides) for slot in slots}
 
     def by_name(manifest: Manifest) -> dict[str, str]:
         """From the program's names of slots to those of the checkpoint."""
@@ -77,7 +77,7 @@ def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) ->
     directory = DirectoryState.open(
         folder,
         GoingOn(graph, keeps, in_one_process, sinks),
-        lambda manifest: {name: local.get(slot) for slot, name in by_name(manifest).items()},
+        lambda manifest: {name: local.get(slot, Form()) for slot, name in by_name(manifest).items()},
     )
     try:
         found = {slot: directory.slots[name] for slot, name in by_name(directory.manifest).items()}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 Thaw = Callable[[Any], Any]
+Divides = Literal["nothing", "value", "fields"]
 
 
 def as_it_is(value: Any) -> Any:
@@ -31,12 +32,16 @@ class Slot:
     name: "<node id>.<what>", stable for a given flow.
     thaw: makes the mutable form of a stored value, where a store gives back
           tuples for lists.
+    divides: what of a value a store may keep in pieces, so that a large one is not read and written
+          whole: "value", a dict or a list of rows; "fields", those of a list's fields that are dicts
+          or lists. Then it need not be a dict or list of Python's own, but behaves like one.
     transient: it is emptied when the tick ends, and so belongs to no state: it is
           always a dict, and may be iterated.
     """
 
     name: str
     thaw: Thaw = as_it_is
+    divides: Divides = "nothing"
     transient: bool = False
 
 

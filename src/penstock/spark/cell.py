@@ -17,6 +17,7 @@ from penstock.spark.plan import Compiled, CompiledStage
 from penstock.state.chain import Chain
 from penstock.state.checkpoint import work_folder
 from penstock.state.shard import ShardState
+from penstock.state.slots import Form
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Send: TypeAlias = Callable[[int, int, int, Rows], None]
@@ -71,8 +72,8 @@ class OpenCell:
     def __init__(self, plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> None:
         self._of = of = plan.stages[stage]
         number = cell_number(stage, shard, plan.plan.stages.shards)
-        thaws = {of.slots[slot.name]: slot.thaw for slot in of.program.slots}
-        self._state = ShardState(plan.folder, work_folder(plan.folder), number, chain, thaws)
+        forms = {of.slots[slot.name]: Form(slot.thaw, slot.divides) for slot in of.program.slots}
+        self._state = ShardState(plan.folder, work_folder(plan.folder), number, chain, forms)
         slots = {local: self._state.slots[name] for local, name in of.slots.items()}
         self._machine = Machine(of.program, slots, at_home=shard == 0)
         self._machine.moment.tick = tick - 1

@@ -26,6 +26,7 @@ from penstock.state.checkpoint import Checkpoint
 from penstock.state.codec import decode
 from penstock.state.files import EntryWriter, make_durable, read_entries
 from penstock.state.manifest import Manifest, as_it_is
+from penstock.state.slots import is_piece
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow
@@ -140,11 +141,17 @@ def _placed(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
 
 
 def _straight(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
+    whole, whole_slot, cell = b"", "", -1
     for slot, key, value, number in _entries(folder, last):
         home = binding.home(slot)
-        if home is not None:
+        if home is None:
+            continue
+        # What is stored in pieces moves as a whole.
+        if slot != whole_slot or not is_piece(key, whole):
             move = binding.moves[slot.rpartition(".")[0]]
-            yield slot, key, value, move.to_cell(home(decode(key), number % binding.was))
+            cell = move.to_cell(home(decode(key), number % binding.was))
+            whole, whole_slot = key, slot
+        yield slot, key, value, cell
 
 
 def _gathered(

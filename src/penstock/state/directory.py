@@ -17,9 +17,9 @@ from penstock.state.commit import KEEP_TICKS
 from penstock.state.files import make_durable
 from penstock.state.manifest import Bind, Manifest
 from penstock.state.shard import ShardState
-from penstock.state.slots import Thaw
+from penstock.state.slots import Form
 
-SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Thaw | None]]
+SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form]]
 
 
 class DirectoryState:
@@ -37,15 +37,14 @@ class DirectoryState:
         """Open the checkpoint in `folder`, made if there is none, and hold its lease.
 
         bind:  says under what manifest to go on.
-        slots: from that manifest to slot names, each with the function that makes a decoded value
-               mutable again, or None.
+        slots: from that manifest to slot names, each with how its values are kept.
 
         Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
         """
         checkpoint = Checkpoint.open(folder, bind, keep_ticks=keep_ticks)
         try:
-            thaws = slots(checkpoint.manifest)
-            shard = ShardState(checkpoint.folder, checkpoint.work, 0, checkpoint.chain(0), thaws)
+            forms = slots(checkpoint.manifest)
+            shard = ShardState(checkpoint.folder, checkpoint.work, 0, checkpoint.chain(0), forms)
         except BaseException:
             checkpoint.close()
             raise

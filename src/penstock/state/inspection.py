@@ -18,6 +18,7 @@ from penstock.state.codec import decode, key_encoder
 from penstock.state.commit import Commit, CommitLog
 from penstock.state.files import check_file, read_entries
 from penstock.state.manifest import Manifest, as_it_is
+from penstock.state.slots import whole_values
 
 T = TypeVar("T")
 _ATTEMPTS = 10
@@ -143,11 +144,11 @@ def _held(folder: Path, last: Commit) -> CheckpointHeld:
     damage = _damage(folder, last)
     for number, chain in sorted(last.chains.items()) if not damage else ():
         shard = number % manifest.shards
-        for slot, key, value in _entries(folder, chain):
+        for slot, key, stored in whole_values(_entries(folder, chain)):
             name, _, what = slot.rpartition(".")
-            shards[name, what][shard] += Held(1, len(key) + len(value))
+            shards[name, what][shard] += Held(1, stored.size)
             if name in labels and what in (POSITIONS, CLOCK):
-                _note(labels[name]["name"] or name, what, key, value, positions, watermarks)
+                _note(labels[name]["name"] or name, what, key, stored.data, positions, watermarks)
     if isinstance(last.positions, dict) and "batch" in last.positions:
         positions["batch"] = last.positions["batch"]
     held = [
@@ -224,11 +225,11 @@ def _rows(folder: Path, last: Commit, operator: str, key: Any) -> list[Found]:
     labels = {node["state"]: operator_label(node) for node in nodes}
     found: list[Found] = []
     for number, chain in sorted(last.chains.items()):
-        for slot, encoded, value in _entries(folder, chain):
+        for slot, encoded, stored in whole_values(_entries(folder, chain)):
             name, _, what = slot.rpartition(".")
             if name in labels and _is_key(encoded, key):
                 shard = number % manifest.shards
-                found.append(Found(labels[name], what, shard, decode(encoded), decode(value)))
+                found.append(Found(labels[name], what, shard, decode(encoded), stored.value()))
     return found
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.state.chain import Chain, Version, merge
 from penstock.state.codec import key_encoder, value_encoder
 from penstock.state.files import Entry, read_entries, write_entries
-from penstock.state.slots import Slot, Thaw
+from penstock.state.slots import Form, Slot
 from penstock.state.working_copy import WorkingCopy
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ class ShardState:
     checkpoint: the folder that file names are relative to.
     work:       folder of the working copies, local to the host.
     shard:      its number.
-    slots:      per slot name the function that makes a decoded value mutable again, or None.
+    slots:      per slot name how its values are kept.
 
     Raises `CheckpointDamaged` on opening where a file of the chain is not whole.
     """
 
     def __init__(
-        self, checkpoint: Path, work: Path, shard: int, chain: Chain, slots: Mapping[str, Thaw | None]
+        self, checkpoint: Path, work: Path, shard: int, chain: Chain, slots: Mapping[str, Form]
     ) -> None:
         self._checkpoint = checkpoint
         self._work = work
@@ -38,7 +38,7 @@ class ShardState:
         self.written: list[Path] = []
         encode_key, encode = key_encoder(), value_encoder()
         self.slots: dict[str, Slot] = {
-            name: Slot(name, self._load, thaw, encode_key, encode) for name, thaw in slots.items()
+            name: Slot(name, self._load, form, encode_key, encode) for name, form in slots.items()
         }
 
     def finish(self, tick: int, attempt: str) -> Chain:

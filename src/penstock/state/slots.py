@@ -1,16 +1,41 @@
-"""Slots: mappings that load what is asked for and know at the end what changed."""
+"""Slots: mappings that load what is asked for and know at the end what changed.
+
+A large value may be stored in pieces (`divided.py`). Then its entry is a header, which begins with a byte
+that begins no other value, and each piece has an entry of its own: its key is that of the value, the same
+byte, which ends no key, and its number. So the pieces of a value follow it in the order of keys.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any, Literal, TypeAlias, cast
 
 from penstock.state.codec import decode
+from penstock.state.divided import Header, divided, is_small, opened, pieces_of
 from penstock.state.files import Entry
 
 Thaw: TypeAlias = Callable[[Any], Any]
 Load: TypeAlias = Callable[[str, bytes], bytes | None]
+Divides: TypeAlias = Literal["nothing", "value", "fields"]
+
+_MARK = b"\xc1"
+_NUMBER = Struct(">BI")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the values of a slot are kept.
+
+    thaw:    makes a decoded value mutable again; of one in pieces, each piece. None where it need not be.
+    divides: what is stored in pieces where it is large: the value, if it is a dict or list; or
+             those of its fields that are, if it is a list of a few fields.
+    """
+
+    thaw: Thaw | None = None
+    divides: Divides = "nothing"
 
 
 class LoadedSlot(MutableMapping[Any, Any], ABC):
@@ -69,41 +94,201 @@ class Slot(LoadedSlot):
     in place.
     """
 
-    __slots__ = ("_before", "_encode", "_key", "_load", "_thaw")
+    __slots__ = ("_before", "_encode", "_form", "_key", "_load")
 
     def __init__(
         self,
         name: str,
         load: Load,
-        thaw: Thaw | None,
+        form: Form,
         encode_key: Callable[[object], bytes],
         encode: Callable[[object], bytes],
     ) -> None:
         super().__init__(name, {})
         self._load = load
-        self._thaw = thaw
+        self._form = form
         self._key = encode_key
         self._encode = encode
         self._before: dict[Any, bytes | None] = {}
 
     def _fetch(self, key: Any) -> Any:
-        data = self._load(self.name, self._key(key))
+        encoded = self._key(key)
+        data = self._load(self.name, encoded)
         self._before[key] = data
-        value = None if data is None else decode(data)
-        if value is not None and self._thaw is not None:
-            value = self._thaw(value)
+        if data is None:
+            value = None
+        elif data[:1] == _MARK:
+            value = self._open(data, encoded)
+        else:
+            value = decode(data)
+            if self._form.thaw is not None:
+                value = self._form.thaw(value)
         self._live[key] = value
         return value
 
+    def _open(self, data: bytes, key: bytes) -> Any:
+        kept = value_of_header(data)
+        if isinstance(kept, Headed):
+            return opened(kept.header, self._loading(key, 0), self._form.thaw)
+        parts = {
+            at: opened(field.header, self._loading(key, at), None)
+            for at, field in enumerate(kept)
+            if isinstance(field, Headed)
+        }
+        # Nothing in the place of what is in pieces: thawing makes an empty list or dict of it.
+        plain = tuple(() if at in parts else field for at, field in enumerate(kept))
+        value = list(plain if self._form.thaw is None else self._form.thaw(plain))
+        for at, part in parts.items():
+            value[at] = part
+        return value
+
+    def _loading(self, key: bytes, field: int) -> Callable[[int], bytes | None]:
+        load, name = self._load, self.name
+        return lambda number: load(name, piece_key(key, field, number))
+
     def changes(self) -> Iterator[Entry]:
         """The entries that differ from the store, in no order."""
+        if self._form.divides != "nothing":
+            yield from self._changes_in_pieces()
+            return
         name, before, encode, encode_key = self.name, self._before, self._encode, self._key
         for key, value in self._live.items():
             after = None if value is None else encode(value)
             if key not in before or after != before[key]:
                 yield name, encode_key(key), after
 
+    def _changes_in_pieces(self) -> Iterator[Entry]:
+        for key, value in self._live.items():
+            encoded = self._key(key)
+            if key not in self._before:
+                self._before[key] = self._load(self.name, encoded)
+            before = self._before[key]
+            after, pieces = self._parts(value, encoded)
+            if before is not None and before[:1] == _MARK:
+                still = set(piece_keys(after, encoded))
+                gone = [piece for piece in piece_keys(before, encoded) if piece not in still]
+                pieces = {**dict.fromkeys(gone), **pieces}
+            if after != before:
+                yield self.name, encoded, after
+            for piece, data in pieces.items():
+                yield self.name, piece, data
+
+    def _parts(self, value: Any, key: bytes) -> tuple[bytes | None, dict[bytes, bytes | None]]:
+        """What a value is stored as: its own entry, and those of its pieces that changed."""
+        if value is None:
+            return None, {}
+        pieces: dict[bytes, bytes | None] = {}
+        if self._form.divides == "value":
+            stored = self._stored(value, key, 0, pieces)
+            if not isinstance(stored, Headed):
+                return self._encode(stored), pieces
+            return _MARK + self._encode(("value", stored.header)), pieces
+        fields = [self._stored(field, key, at, pieces) for at, field in enumerate(value)]
+        if not any(isinstance(field, Headed) for field in fields):
+            return self._encode(fields), pieces
+        told = [(True, f.header) if isinstance(f, Headed) else (False, f) for f in fields]
+        return _MARK + self._encode(("fields", told)), pieces
+
+    def _stored(self, value: Any, key: bytes, field: int, pieces: dict[bytes, bytes | None]) -> Any:
+        found = divided(value)
+        if found is None:
+            return value
+        if is_small(found):
+            return found.whole()
+        for number, data in found.changes(self._encode):
+            pieces[piece_key(key, field, number)] = data
+        return Headed(found.header())
+
     def discard(self) -> None:
         """Forget what was loaded and changed."""
         self._live.clear()
         self._before.clear()
+
+
+# --- values in pieces, as entries ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Headed:
+    """Stands for a value, or a field of one, whose entries are elsewhere."""
+
+    header: Header
+
+
+def piece_key(key: bytes, field: int, number: int) -> bytes:
+    """The key of a piece of a value. field: which of it, 0 for the value itself."""
+    return key + _MARK + _NUMBER.pack(field, number)
+
+
+def value_of_header(data: bytes) -> Headed | tuple[Any, ...]:
+    """What a header says: of a value that is in pieces, or of fields of which some are."""
+    kind, told = decode(data[1:])
+    if kind == "value":
+        return Headed(told)
+    return tuple(Headed(field) if is_headed else field for is_headed, field in told)
+
+
+def is_piece(key: bytes, whole: bytes) -> bool:
+    """Whether an entry is a piece of the value whose entry has the key `whole`."""
+    return len(key) > len(whole) and key.startswith(whole + _MARK)
+
+
+def whole_values(entries: Iterable[tuple[str, bytes, bytes]]) -> Iterator[tuple[str, bytes, Stored]]:
+    """Slot, key and value from the entries of a shard, in their order."""
+    slot, key = "", b""
+    stored: Stored | None = None
+    for in_slot, at, data in entries:
+        if stored is not None and in_slot == slot and is_piece(at, key):
+            stored.pieces[at] = data
+            continue
+        if stored is not None:
+            yield slot, key, stored
+        slot, key, stored = in_slot, at, Stored(at, data)
+    if stored is not None:
+        yield slot, key, stored
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A value as its entry and those of its pieces have it."""
+
+    key: bytes
+    data: bytes
+    pieces: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+
+    @property
+    def size(self) -> int:
+        """Bytes of keys and values."""
+        return len(self.key) + len(self.data) + sum(len(k) + len(v) for k, v in self.pieces.items())
+
+    def value(self) -> Any:
+        """What it would be stored as if it were small."""
+        return put_together(self.data, self.key, self.pieces)
+
+
+def put_together(data: bytes, key: bytes, pieces: dict[bytes, bytes]) -> Any:
+    """The value of an entry, and of those of its pieces, as it would be stored if it were small."""
+    if data[:1] != _MARK:
+        return decode(data)
+    kept = value_of_header(data)
+
+    def whole(part: Headed, field: int) -> Any:
+        return opened(part.header, lambda number: pieces.get(piece_key(key, field, number)), None).whole()
+
+    if isinstance(kept, Headed):
+        return whole(kept, 0)
+    return tuple(whole(part, at) if isinstance(part, Headed) else part for at, part in enumerate(kept))
+
+
+def piece_keys(data: bytes | None, key: bytes) -> Iterable[bytes]:
+    """The keys of the pieces of a value that was stored; none where it is in one."""
+    if data is None or data[:1] != _MARK:
+        return ()
+    kept = value_of_header(data)
+    parts = ((0, kept),) if isinstance(kept, Headed) else tuple(enumerate(kept))
+    return (
+        piece_key(key, field, number)
+        for field, part in parts
+        if isinstance(part, Headed)
+        for number in cast("Iterable[int]", pieces_of(part.header))
+    )

@@ -40,7 +40,7 @@ class AggregateStep(Step):
 
     def slots(self) -> tuple[Slot, ...]:
         of_a_tick = self.lifetime is Lifetime.TICK
-        return (Slot(f"{self.node.id}.groups", self.group.thaw, transient=of_a_tick),)
+        return (Slot(f"{self.node.id}.groups", self.group.thaw, "fields", transient=of_a_tick),)
 
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")

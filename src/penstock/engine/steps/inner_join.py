@@ -48,7 +48,7 @@ class InnerJoinStep(Step):
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(
-            Slot(f"{self.node.id}.{side}", as_list if append else as_it_is, transient=of_a_tick)
+            Slot(f"{self.node.id}.{side}", as_list if append else as_it_is, "value", transient=of_a_tick)
             for side, append, of_a_tick in zip(SIDES, self.appends, self.of_a_tick, strict=True)
         )
 

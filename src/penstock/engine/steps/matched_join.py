@@ -40,8 +40,8 @@ class MatchedJoinStep(RightFirstStep):
         self.stores_left = remembers_left(node, writer, operator.lifetimes[0])
 
     def slots(self) -> tuple[Slot, ...]:
-        left = Slot(f"{self.node.id}.left", thaw_left, transient=self.of_a_tick[0])
-        right = Slot(f"{self.node.id}.right", transient=self.of_a_tick[1])
+        left = Slot(f"{self.node.id}.left", thaw_left, "value", transient=self.of_a_tick[0])
+        right = Slot(f"{self.node.id}.right", divides="value", transient=self.of_a_tick[1])
         return (left, right) if self.stores_left else (right,)
 
     # -- the right side ---------------------------------------------------------------------

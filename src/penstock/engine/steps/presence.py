@@ -75,7 +75,7 @@ class PresenceStep(RightFirstStep):
         return cls(node, writer, key_of, operator.lifetimes, present=False, null_keys=None)
 
     def slots(self) -> tuple[Slot, ...]:
-        left = Slot(f"{self.node.id}.left", transient=self.of_a_tick[0])
+        left = Slot(f"{self.node.id}.left", divides="value", transient=self.of_a_tick[0])
         right = Slot(f"{self.node.id}.right", transient=self.of_a_tick[1])
         return (left, right) if self.stores_left else (right,)
 

@@ -41,7 +41,7 @@ class TopKStep(Step):
 
     def slots(self) -> tuple[Slot, ...]:
         of_a_tick = self.operator.lifetime is Lifetime.TICK
-        return (Slot(f"{self.node.id}.groups", thaw_group, transient=of_a_tick),)
+        return (Slot(f"{self.node.id}.groups", thaw_group, "fields", transient=of_a_tick),)
 
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")

@@ -1,0 +1,372 @@
+"""Large values in pieces, so that what is read and written follows what is touched.
+
+A dict of many entries is spread over pieces by the hash of the key; one more piece is made for every
+so many entries, by splitting one, and given up likewise (linear hashing, Litwin 1980). A
+long list is a sequence of pieces of about equal length, split and joined where they
+grow and shrink. A piece is loaded when it is asked for, and written if it then encodes differently.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, MutableSequence
+from itertools import accumulate, chain
+from math import isqrt
+from typing import Any, ClassVar, TypeAlias, cast
+from zlib import crc32
+
+from penstock.state.codec import decode, key_encoder
+
+FROM = 512
+"""Values with so many entries are divided; with an eighth of them they are put together again."""
+_ENTRIES = 64
+_LEAST_RUN = 128
+
+LoadPiece: TypeAlias = Callable[[int], bytes | None]
+Thaw: TypeAlias = Callable[[Any], Any]
+Header: TypeAlias = tuple[Any, ...]
+"""Plain data that says where the entries are: of a dict ("dict", pieces, entries), of a list
+("list", next piece, piece, length, piece, length, ...)."""
+
+
+def is_small(value: Divided) -> bool:
+    """Whether it had better be one value again."""
+    return len(value) < FROM // 8
+
+
+class Divided(ABC):
+    """What both kinds share: pieces that were loaded, and their bytes then."""
+
+    __slots__ = ("_before", "_load", "_loaded", "_thaw")
+    _empty: ClassVar[type[Any]]
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, load: LoadPiece, thaw: Thaw) -> None:
+        self._load = load
+        self._thaw = thaw
+        self._loaded: dict[int, Any] = {}
+        self._before: dict[int, bytes | None] = {}
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def header(self) -> Header:
+        """What the value itself is stored as."""
+
+    @abstractmethod
+    def whole(self) -> Any:
+        """All of it, as a dict or list."""
+
+    def changes(self, encode: Callable[[Any], bytes]) -> Iterator[tuple[int, bytes | None]]:
+        """The pieces that differ from what is stored; None for one that is empty."""
+        before = self._before
+        for number, piece in self._loaded.items():
+            after = encode(piece) if piece else None
+            if after != before.get(number):
+                yield number, after
+
+    def _piece(self, number: int) -> Any:
+        piece = self._loaded.get(number)
+        if piece is None:
+            data = self._before[number] = self._load(number)
+            piece = self._loaded[number] = self._empty() if data is None else self._thaw(decode(data))
+        return piece
+
+
+def _nothing(number: int) -> None:
+    return None
+
+
+# --- dicts --------------------------------------------------------------------------------------
+
+
+class DividedDict(Divided, MutableMapping[Any, Any]):
+    """A dict whose order is that of its pieces."""
+
+    __slots__ = ("_hash", "_length", "_pieces")
+    _empty = dict
+
+    def __init__(self, load: LoadPiece, thaw: Thaw, pieces: int, length: int) -> None:
+        super().__init__(load, thaw)
+        self._pieces = pieces
+        self._length = length
+        self._hash = _hashing()
+
+    @classmethod
+    def of(cls, values: dict[Any, Any]) -> DividedDict:
+        """A dict that has never been stored in pieces."""
+        made = cls(_nothing, dict, max(1, len(values) // _ENTRIES), len(values))
+        for key, value in values.items():
+            made._piece(made._number(key))[key] = value
+        return made
+
+    def header(self) -> Header:
+        return ("dict", self._pieces, self._length)
+
+    def whole(self) -> dict[Any, Any]:
+        return dict(self.items())
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return self._piece(self._number(key)).get(key, default)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._piece(self._number(key))[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._piece(self._number(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        piece = self._piece(self._number(key))
+        if key not in piece:
+            self._length += 1
+        piece[key] = value
+        if self._length > self._pieces * _ENTRIES:
+            self._split()
+
+    def __delitem__(self, key: Any) -> None:
+        del self._piece(self._number(key))[key]
+        self._length -= 1
+        if self._length * 4 < self._pieces * _ENTRIES and self._pieces > 1:
+            self._join()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(map(self._piece, range(self._pieces)))
+
+    def items(self) -> Any:
+        return chain.from_iterable(self._piece(number).items() for number in range(self._pieces))
+
+    def values(self) -> Any:
+        return chain.from_iterable(self._piece(number).values() for number in range(self._pieces))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, dict | DividedDict) and len(self) == len(other) and self.whole() == other
+
+    def _number(self, key: Any) -> int:
+        # Of the pieces there were at the last doubling, those before the rest have been split since.
+        hashed, half = self._hash(key), 1 << (self._pieces.bit_length() - 1)
+        number = hashed & (2 * half - 1)
+        return number if number < self._pieces else hashed & (half - 1)
+
+    def _split(self) -> None:
+        new = self._pieces
+        source = self._piece(new - (1 << (new.bit_length() - 1)))
+        self._pieces += 1
+        moved = {key: source[key] for key in source if self._number(key) == new}
+        self._piece(new).update(moved)
+        for key in moved:
+            del source[key]
+
+    def _join(self) -> None:
+        self._pieces -= 1
+        last = self._pieces
+        piece = self._piece(last)
+        self._piece(last - (1 << (last.bit_length() - 1))).update(piece)
+        piece.clear()
+
+
+def _hashing() -> Callable[[Any], int]:
+    """A function from keys to numbers, the same in every process; equal keys have equal ones."""
+    encode = key_encoder()
+
+    def hashing(key: Any) -> int:
+        kind = type(key)
+        if kind is int or kind is float or kind is bool:
+            # Python's hash of NaN differs from object to object.
+            return hash(key) & 0xFFFFFFFF if key == key else 0
+        if kind is tuple:
+            found = 0
+            for part in cast("tuple[Any, ...]", key):
+                found = (found * 1_000_003 ^ hashing(part)) & 0xFFFFFFFF
+            return found ^ found >> 15
+        # Decimals hash as the numbers they equal; what is neither has one encoding.
+        return hash(key) & 0xFFFFFFFF if kind.__name__ == "Decimal" else crc32(encode(key))
+
+    return hashing
+
+
+# --- lists ---------------------------------------------------------------------------------------
+
+
+class DividedList(Divided, MutableSequence[Any]):
+    """A list in runs, each a piece."""
+
+    __slots__ = ("_length", "_lengths", "_next", "_runs", "_starts")
+    _empty = list
+
+    def __init__(self, load: LoadPiece, thaw: Thaw, following: int, runs: Iterable[tuple[int, int]]) -> None:
+        super().__init__(load, thaw)
+        self._next = following
+        self._runs: list[int] = []
+        self._lengths: list[int] = []
+        for number, length in runs:
+            self._runs.append(number)
+            self._lengths.append(length)
+        self._length = sum(self._lengths)
+        self._starts: list[int] | None = None
+
+    @classmethod
+    def of(cls, values: list[Any]) -> DividedList:
+        """A list that has never been stored in pieces."""
+        made = cls(_nothing, list, 0, ())
+        made._fill(values)
+        return made
+
+    def header(self) -> Header:
+        runs = chain.from_iterable(zip(self._runs, self._lengths, strict=True))
+        return ("list", self._next, *runs)
+
+    def whole(self) -> list[Any]:
+        return list(self)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Any]:
+        return chain.from_iterable(map(self._piece, self._runs))
+
+    def append(self, value: Any) -> None:
+        if not self._runs:
+            self._fill([value])
+            return
+        self._piece(self._runs[-1]).append(value)
+        self._grown(len(self._runs) - 1)
+
+    def insert(self, index: int, value: Any) -> None:
+        index = max(0, index + self._length) if index < 0 else index
+        if index >= self._length:
+            self.append(value)
+            return
+        at, within = self._place(index)
+        self._piece(self._runs[at]).insert(within, value)
+        self._grown(at)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return list(self)[index]
+        at, within = self._place(self._within(index))
+        return self._piece(self._runs[at])[within]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if isinstance(index, slice):
+            values = list(self)
+            values[index] = value
+            self._fill(values)
+            return
+        at, within = self._place(self._within(index))
+        self._piece(self._runs[at])[within] = value
+
+    def __delitem__(self, index: Any) -> None:
+        if isinstance(index, slice):
+            values = list(self)
+            del values[index]
+            self._fill(values)
+            return
+        at, within = self._place(self._within(index))
+        del self._piece(self._runs[at])[within]
+        self._lengths[at] -= 1
+        self._length -= 1
+        self._starts = None
+        if self._lengths[at] < self._run() // 4:
+            self._join(at)
+
+    def extend(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self.append(value)
+
+    def sort(self, *, key: Any = None) -> None:
+        """Sort it; all of it is loaded."""
+        self._fill(sorted(self, key=key))
+
+    def clear(self) -> None:
+        self._fill([])
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, list | DividedList) and len(self) == len(other) and self.whole() == list(other)
+        )
+
+    def _run(self) -> int:
+        # Long lists have longer runs, so that the header, which is always read, stays short.
+        return max(_LEAST_RUN, isqrt(self._length))
+
+    def _within(self, index: int) -> int:
+        found = index + self._length if index < 0 else index
+        if not 0 <= found < self._length:
+            raise IndexError("list index out of range")
+        return found
+
+    def _place(self, index: int) -> tuple[int, int]:
+        if self._starts is None:
+            self._starts = [0, *accumulate(self._lengths)]
+        at = bisect_right(self._starts, index) - 1
+        return at, index - self._starts[at]
+
+    def _grown(self, at: int) -> None:
+        self._lengths[at] += 1
+        self._length += 1
+        self._starts = None
+        if self._lengths[at] > 2 * self._run():
+            values = self._piece(self._runs[at])
+            middle = len(values) // 2 if at + 1 < len(self._runs) else self._run()
+            after = self._new(values[middle:])
+            del values[middle:]
+            self._runs.insert(at + 1, after)
+            self._lengths[at : at + 1] = [middle, len(self._loaded[after])]
+
+    def _join(self, at: int) -> None:
+        beside = at + 1 if at + 1 < len(self._runs) else at - 1
+        if beside < 0 or self._lengths[at] + self._lengths[beside] > self._run():
+            return
+        first, second = sorted((at, beside))
+        piece = self._piece(self._runs[second])
+        self._piece(self._runs[first]).extend(piece)
+        piece.clear()
+        self._lengths[first : second + 1] = [self._lengths[first] + self._lengths[second]]
+        del self._runs[second]
+
+    def _new(self, values: list[Any]) -> int:
+        number = self._next
+        self._next += 1
+        self._loaded[number] = values
+        return number
+
+    def _fill(self, values: list[Any]) -> None:
+        """Be these values, all in new pieces."""
+        for number in self._runs:
+            self._piece(number).clear()
+        self._length = len(values)
+        run = self._run()
+        parts = [values[at : at + run] for at in range(0, len(values), run)]
+        self._lengths = [len(part) for part in parts]
+        self._runs = [self._new(part) for part in parts]
+        self._starts = None
+
+
+def opened(header: Header, load: LoadPiece, thaw: Thaw | None) -> Divided:
+    """The value whose header was stored. thaw: makes the mutable form of a piece."""
+    kind, *rest = header
+    if kind == "dict":
+        return DividedDict(load, thaw or dict, *rest)
+    following, *runs = rest
+    return DividedList(load, thaw or list, following, zip(runs[::2], runs[1::2], strict=True))
+
+
+def divided(value: Any) -> Divided | None:
+    """A large dict or list in pieces; None for what is neither."""
+    if isinstance(value, Divided):
+        return value
+    if type(value) is dict:
+        return DividedDict.of(cast("dict[Any, Any]", value)) if len(value) >= FROM else None
+    if type(value) is list:
+        return DividedList.of(cast("list[Any]", value)) if len(value) >= FROM else None
+    return None
+
+
+def pieces_of(header: Header) -> Iterable[int]:
+    """The numbers of the pieces of a value that was stored."""
+    return range(header[1]) if header[0] == "dict" else header[2::2]
