@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
 from penstock.analysis.names import label
+from penstock.engine.partial_windows import PartialWindow
 from penstock.engine.partials import PartialAggregate
 from penstock.engine.program import compile_program
 from penstock.errors import NotOnSpark
@@ -111,7 +112,7 @@ class _Told:
 
     def _route(self, exchange: Exchange) -> str:
         sender = self.whole.nodes[exchange.node].operator
-        if isinstance(sender, PartialAggregate) and isinstance(exchange.route, ByKey):
+        if isinstance(sender, PartialAggregate | PartialWindow) and isinstance(exchange.route, ByKey):
             # It has the keys in columns that no user has named.
             return f"by {', '.join(name for name, _ in sender.of.keys)}"
         return str(exchange.route)
