@@ -31,31 +31,34 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 HEAD = """\
 # Operators and engines
 
-Every operator runs on every engine, or is refused when the flow is planned, with the reason and a way out. What
-they do: [rows, several streams, ticks](operators-streams.md), [folds, order, lattices](operators-folds.md),
-[event time](event-time.md), [recursion](recursion.md), [signals](signals.md). The answers are the same on all engines.
+Every operator runs on every engine, or is refused when the flow is planned, with the reason and a way out.
+What they do: [rows, several streams, ticks](operators-streams.md), [folds, order,
+lattices](operators-folds.md), [event time](event-time.md), [recursion](recursion.md),
+[signals](signals.md). The answers are the same on all engines.
 
-This page is made of the planners' own answers by `python -m tests.project.operators_table`; a test fails when it is out of
-date, and others run every operator on each engine that is named here.
+This page is made of the planners' own answers by `python -m tests.project.operators_table`; a test fails
+when it is out of date, and others run every operator on each engine that is named here.
 
 **In-process** all of them run.
 
-**On Spark, in a stream**, an operator runs *wherever rows are* (in the task that read them), *by key* (on the shard that owns
-the key) or *on one shard*. What reads the order of rows gets them in the order of the source. *Added up before*: a part of the
-work is done where rows are, so that few of them travel.
+**On Spark, in a stream**, an operator runs *wherever rows are* (in the task that read them), *by key* (on
+the shard that owns the key) or *on one shard*. What reads the order of rows gets them in the order of the
+source. *Added up before*: a part of the work is done where rows are, so that few of them travel.
 
-**On Spark, in a batch**, an operator is *native* (DataFrame columns, which Catalyst sees), an *Arrow function* (row by row in
-tasks), or on an *island*: a part of the flow that the in-process engine runs inside tasks, *by key* in all of them, or *in one task*,
-whose memory must hold its rows. All input comes in one tick, in the order of file names, rows in files, and batches of
-Python rows; of a DataFrame in the order in which Spark hands out its partitions and rows. Then come the ticks that deferred rows ask for,
-and then the end of the input, so that windows close. Three things bring native operators onto an island in one task, and that with all between
-them: an operator that reads the order of rows needs those on the way from the source (filters and selections of expressions stay native,
-and keys that they hand on keep it by key); `assume_ordered`, where its order is read, needs all up to the sources; and operators
-whose answer shows where ticks end need the `defer_tick`s and windows before them. A batch gives its sinks bags: where nobody in the flow reads it,
-an order is not kept, and a `sort` does nothing.
+**On Spark, in a batch**, an operator is *native* (DataFrame columns, which Catalyst sees), an *Arrow
+function* (row by row in tasks), or on an *island*: a part of the flow that the in-process engine runs
+inside tasks, *by key* in all of them, or *in one task*, whose memory must hold its rows. All input comes in
+one tick, in the order of file names, rows in files, and batches of Python rows; of a DataFrame in the order
+in which Spark hands out its partitions and rows. Then come the ticks that deferred rows ask for, and then
+the end of the input, so that windows close. Three things bring native operators onto an island in one task,
+and that with all between them: an operator that reads the order of rows needs those on the way from the
+source (filters and selections of expressions stay native, and keys that they hand on keep it by key);
+`assume_ordered`, where its order is read, needs all up to the sources; and operators whose answer shows
+where ticks end need the `defer_tick`s and windows before them. A batch gives its sinks bags: where nobody
+in the flow reads it, an order is not kept, and a `sort` does nothing.
 
-`inspect` calls its function in workers, at least once per row: again where a task is repeated, or two sinks need its rows.
-Columns of any type (`object`) are refused where rows would have to leave a task.
+`inspect` calls its function in workers, at least once per row: again where a task is repeated, or two sinks
+need its rows. Columns of any type (`object`) are refused where rows would have to leave a task.
 
 """
 

@@ -1,4 +1,4 @@
-"""Every aggregate function has a native form in batch mode; operators: tests/operators/test_completeness.py."""
+"""Every aggregate function has a native form in batch mode."""
 
 import importlib
 

@@ -76,7 +76,8 @@ def _brought_together(streams: list[DataFrame], entering: Ports, part: Part, how
     sorting = ORDINAL if part.ordered else ()
     if isinstance(how, InOneTask):
         # The task must run where no row comes, too: for what speaks in the first tick.
-        one = SparkSession.active().range(1)
+        session = streams[0].sparkSession if streams else SparkSession.active()
+        one = session.range(1)
         streams = [*streams, entering.tagged(one, -1, dict.fromkeys(sorting, _no_number()))]
     whole, *others = streams
     for other in others:
@@ -126,7 +127,7 @@ def _all_at_once(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...])
     yield inputs
 
 
-def _whole_keys(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
+def whole_keys(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
     """Pieces of at least `BATCH` rows that end where the hash of the keys changes."""
     waiting: list[pa.RecordBatch] = []
     last: int | None = None
@@ -142,7 +143,7 @@ def _whole_keys(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) 
         yield from _all_at_once(waiting, entries)
 
 
-_PIECES: dict[type[Meeting], Pieces] = {Anywhere: _each_batch, ByKeys: _whole_keys, InOneTask: _all_at_once}
+_PIECES: dict[type[Meeting], Pieces] = {Anywhere: _each_batch, ByKeys: whole_keys, InOneTask: _all_at_once}
 
 
 def _rows_of(batch: pa.RecordBatch, entries: tuple[Border, ...]) -> dict[str, Rows]:

@@ -97,4 +97,5 @@ _BESIDE = "penstock beside"
 
 
 def _nothing(site: Site) -> DataFrame:
-    return SparkSession.active().createDataFrame([], spark_schema(site.node.schema))
+    session = site.inputs[0].sparkSession if site.inputs else SparkSession.active()
+    return session.createDataFrame([], spark_schema(site.node.schema))
