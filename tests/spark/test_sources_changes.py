@@ -7,6 +7,7 @@ from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 
@@ -14,6 +15,7 @@ import penstock as ps
 from penstock import Flow, col, io, pull
 from penstock.errors import BadInput, BadRow, UnreadableSource, UserFunctionFailed, WrongType
 from penstock.spark import Frame, Pulled, run
+from penstock.spark.outlet import Outlet
 from tests.io.change_records import BOOKS, Book, debezium, lines, now, operations
 
 pytestmark = pytest.mark.spark
@@ -182,21 +184,53 @@ def numbers(last: int) -> pull.Source:
     return pull.pull(pull.values(range(last)), pull.map(Number))
 
 
-def test_a_pull_stream_is_taken_tick_by_tick_in_order_and_goes_on_after_a_restart(
+def test_a_pull_stream_is_taken_tick_by_tick_in_order_and_goes_on_after_a_crash(
     spark: Any, tmp_path: Path
 ) -> None:
     flow = Flow("numbers")
     flow.sink("firsts", flow.source("numbers", Number).enumerate())
     seen: dict[int, list[Any]] = {}
-    for last in (25, 32):
+
+    def attempt(last: int) -> None:
         run(
             flow, spark, checkpoint=tmp_path / "checkpoint", shards=2,
             sources={"numbers": Pulled(numbers(last), rows_per_tick=10)},
             sinks={"firsts": lambda tick, changes: seen.setdefault(tick, []).extend(changes.raw)},
         )  # fmt: skip
+
+    prepare = Outlet.prepare
+
+    def dying(outlet: Outlet, tick: int, *written: Any) -> None:
+        if tick == 2:
+            raise OSError("the machine is gone")
+        prepare(outlet, tick, *written)
+
+    with mock.patch.object(Outlet, "prepare", dying), pytest.raises(OSError, match="the machine is gone"):
+        attempt(25)
+    assert list(seen) == [1]
+    attempt(32)
     found = [row for tick in sorted(seen) for row in sorted(seen[tick])]
     assert [row[:-1] for row in found] == [(n, n) for n in range(32)]
-    assert [len(rows) for rows in seen.values()] == [10, 10, 5, 7]
+    assert [len(rows) for rows in seen.values()] == [10, 10, 10, 2]
+
+
+def test_a_pull_stream_without_end_is_followed(spark: Any) -> None:
+    class Enough(Exception):
+        pass
+
+    seen: list[Any] = []
+
+    def tell(tick: int, changes: Any) -> None:
+        seen.extend(changes.raw)
+        if len(seen) >= 20:
+            raise Enough
+
+    flow = Flow("numbers")
+    flow.sink("numbers", flow.source("numbers", Number))
+    endless = Pulled(pull.pull(pull.count(), pull.map(Number)), rows_per_tick=10)
+    with pytest.raises(Enough):
+        run(flow, spark, sources={"numbers": endless}, sinks={"numbers": tell}, follow=True)
+    assert sorted(row[0] for row in seen) == list(range(len(seen)))
 
 
 def test_a_pull_stream_is_read_whole_in_a_batch_and_as_a_bounded_source(spark: Any) -> None:
