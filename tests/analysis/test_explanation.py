@@ -38,6 +38,15 @@ def test_a_flow_of_given_ticks_says_so() -> None:
     )
 
 
+def test_windows_that_answer_when_they_close_are_not_said_to_take_rows_back() -> None:
+    flow = ps.Flow("closed")
+    times = flow.source("times", int).watermark("value", lateness=0)
+    flow.sink("counts", times.group_by(window=ps.tumbling(col.value, 10)).agg(count=ps.count()))
+    assert ps.explain(flow).endswith(
+        "counts  deterministic and live: the same however the input is cut; rows are only ever added\n"
+    )
+
+
 @settings(max_examples=50)
 @given(graphs(legal=True))
 def test_every_legal_flow_has_a_report_with_a_line_per_operator(graph: FlowGraph) -> None:

@@ -62,7 +62,7 @@ def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str
         _section("Loops", _loops(graph, analysis), "none: nothing goes round within a tick"),
         _section("Guards", _guards(graph), "none: no answer depends on how the input is cut into ticks"),
         _section("Opaque", _opaque(graph), "none: every function is an expression"),
-        _section("Sinks", _sinks(analysis), ""),
+        _section("Sinks", _sinks(graph, analysis), ""),
     ]
     if unused := list(_unused(graph)):
         parts.append(_section("Unused", unused, ""))
@@ -179,15 +179,19 @@ def _home(function: object) -> str:
     return f", {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}" if code is not None else ""
 
 
-def _sinks(analysis: Analysis) -> Iterator[str]:
+def _sinks(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
     width = max((len(name) for name in analysis.verdicts), default=0)
     for name, verdict in analysis.verdicts.items():
-        yield f"{name:<{width}}  {verdict.value}: {_MEANING[verdict]}"
+        meaning = _MEANING[verdict]
+        if verdict is Verdict.DETERMINISTIC:
+            append = analysis.facts[graph.sinks[name]].append
+            meaning += "; rows are only ever added" if append else "; rows may be taken back"
+        yield f"{name:<{width}}  {verdict.value}: {meaning}"
 
 
 _MEANING = {
     Verdict.NO_COORDINATION: "rows are only ever added, whoever has seen what",
-    Verdict.DETERMINISTIC: "the same however the input is cut; rows may be taken back",
+    Verdict.DETERMINISTIC: "the same however the input is cut",
     Verdict.GIVEN_TICKS: "the same for the same values in the same order",
     Verdict.GUARDED: "see its guards",
 }
