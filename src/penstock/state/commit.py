@@ -60,7 +60,8 @@ class Commit:
     @property
     def state_bytes(self) -> int:
         """The size of all files that hold the state."""
-        return sum(size for _, size in {(file.name, file.size) for file in self.files()})
+        files = (file for chain in self.chains.values() for file in chain.files())
+        return sum(size for _, size in {(file.name, file.size) for file in files})
 
     def to_json(self) -> dict[str, Any]:
         return {
