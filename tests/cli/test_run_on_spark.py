@@ -7,10 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
+from typer.testing import CliRunner
 
+from penstock.cli.main import app
 from tests.cli.conftest import ENVIRONMENT, Run
 
 pytestmark = pytest.mark.spark
@@ -19,7 +22,7 @@ pytestmark = pytest.mark.spark
 def test_ctrl_c_ends_a_run_that_follows_and_the_next_one_goes_on(penstock: Run, folder: Path) -> None:
     command = [
         "run", "flows:flow", "--on", "spark", "--source", "sales=json:in", "--shards", "2",
-        "--sink", "totals=table:out?key=shop", "--checkpoint", "state",
+        "--sink", "totals=table:out?key=shop", "--checkpoint", "state", "--no-progress",
     ]  # fmt: skip
     out = folder / "out"
     with subprocess.Popen(
@@ -53,3 +56,19 @@ from penstock.cli.main import app
 progress.shown_progress = lambda _: contextlib.nullcontext(lambda done: print("tick", done.tick))
 app()
 """
+
+
+def test_once_closes_the_windows_of_input_that_ended_unless_it_is_kept_open(spark: Any, folder: Path) -> None:
+    command = ["run", f"{folder}/flows.py:minutes", "--on", "spark", "--source", f"sales=json:{folder}/in"]
+    closed = "minutes + window_start=0 window_end=2 sales=1"
+    last = "minutes + window_start=2 window_end=4 sales=2"
+
+    def printed(*options: str) -> list[str]:
+        done = CliRunner().invoke(app, [*command, *options])
+        assert done.exit_code == 0, done.stderr
+        return [line.partition(" ")[2] for line in done.stdout.splitlines()]
+
+    assert printed() == [closed, last]
+    assert printed("--keep-open") == [closed]
+    assert printed("--checkpoint", f"{folder}/state") == [closed]
+    assert printed("--checkpoint", f"{folder}/state", "--end") == [last]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.progress import Progress
 
-SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES = 30.0
 """In a log, where nobody asked for a line per tick."""
 
 

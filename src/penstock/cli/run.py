@@ -89,7 +89,7 @@ def run(
         typer.Option(
             "--progress/--no-progress",
             help="A line per tick on standard error, or none. Without it: a block that changes on a "
-            "terminal, and elsewhere a line every ten seconds.",
+            "terminal, and elsewhere a line every half minute.",
             show_default=False,
         ),
     ] = None,

@@ -1,0 +1,92 @@
+"""What a run on Spark tells after each tick: what waits, watermarks, state, Spark's own phases."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+import penstock as ps
+from penstock import Flow, col, io
+from penstock.spark import Frame, Progress, run
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Visit(NamedTuple):
+    at: datetime
+    page: str
+
+
+def minutes() -> Flow:
+    flow = Flow("minutes")
+    visits = flow.source("visits", Visit).watermark(col.at, lateness="1s", name="on time")
+    flow.sink("minutes", visits.group_by(window=ps.tumbling(col.at, "1m")).agg(n=ps.count()))
+    return flow
+
+
+def pages() -> Flow:
+    flow = Flow("pages")
+    flow.sink("pages", flow.source("visits", Visit).group_by(col.page).agg(n=ps.count()))
+    return flow
+
+
+def write(folder: Path, number: int, *minutes: int) -> None:
+    folder.mkdir(exist_ok=True)
+    visits = ({"at": (START + timedelta(minutes=m)).isoformat(), "page": "a"} for m in minutes)
+    aside = folder / f".{number}"
+    aside.write_text("".join(json.dumps(visit) + "\n" for visit in visits))
+    aside.rename(folder / f"{number}.json")
+
+
+def test_files_that_wait_watermarks_late_rows_and_state_are_told(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path / "in", 1, 0, 1)
+    write(tmp_path / "in", 2, 0, 5)
+    write(tmp_path / "in", 3, 7)
+    told: list[Progress] = []
+    began = time.time()
+    registry = CollectorRegistry()
+    metrics: list[str] = []
+
+    def on_tick(done: Progress) -> None:
+        told.append(done)
+        metrics.append(generate_latest(registry).decode())
+
+    source = io.JsonFiles(tmp_path / "in", files_per_tick=1)
+    state = tmp_path / "state"
+    ends: Any = {"sources": {"visits": source}, "checkpoint": state, "shards": 2}
+    run(minutes(), spark, **ends, on_tick=on_tick, metrics=registry)
+    assert [done.sources["visits"].waiting for done in told] == [2, 1, 0]
+    assert [done.sources["visits"].rows for done in told] == [2, 2, 1]
+    newest = told[-1].sources["visits"].newest
+    assert newest is not None
+    assert began - 1 < newest <= time.time()
+    assert [done.watermarks["on time"] for done in told] == [
+        START + timedelta(minutes=m, seconds=-1) for m in (1, 5, 7)
+    ]
+    assert [done.late["on time"] for done in told] == [0, 1, 1]
+    files = sum(file.stat().st_size for file in state.glob("state/*/*"))
+    assert told[-1].state_bytes is not None
+    assert 0 < told[-1].state_bytes <= files
+    assert told[-1].rows_per_second == pytest.approx(1 / told[-1].seconds)
+    # Spark tells of a batch when it is over: the last tick has heard of the first.
+    assert 'penstock_spark_trigger_seconds_count{flow="minutes",phase="addBatch"}' in metrics[-1]
+    write(tmp_path / "in", 4, 8)
+    run(minutes(), spark, **ends, on_tick=told.append)
+    assert told[-1].sources["visits"].waiting == 0, "the count goes on after a restart"
+    assert told[-1].tick == 4
+
+
+def test_of_a_data_frame_it_is_not_known_what_waits(spark: Any) -> None:
+    told: list[Progress] = []
+    frame = spark.createDataFrame([(START, "a")], "at timestamp, page string")
+    run(pages(), spark, sources={"visits": Frame(frame)}, sinks={"pages": []}, on_tick=told.append)
+    assert told[0].sources["visits"].rows == 1
+    assert (told[0].sources["visits"].waiting, told[0].waiting) == (None, None)
