@@ -94,6 +94,7 @@ def against_streaming(spark: SparkSession, queries: list[str], ticks: int, size:
         for query in queries:
             mine = ours(spark, query, folder, folder / query)[WARM_UP - 1 :]
             theirs = plain(spark, query, folder, folder / query)[WARM_UP:]
+            print(f"{query}: {len(mine)} ticks, {len(theirs)} micro-batches", flush=True)
             # A micro-batch without data, which only moves windows on, is part of what a tick costs.
             rates = [size * ticks / sum(seconds) for seconds in (mine, theirs)]
             table.add(

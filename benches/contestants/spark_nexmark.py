@@ -53,10 +53,11 @@ def q7(of: Streams) -> DataFrame:
 
     bids = of["bids"].withWatermark("date_time", LATENESS)
     highest = bids.groupBy(f.window("date_time", "10 seconds")).agg(f.max("price").alias("highest"))
-    windows = highest.select("highest", f.window_time("window").alias("time"), "window").alias("w")
+    # A stream may have one event time, so the window is told by its last microsecond.
+    windows = highest.select("highest", f.window_time("window").alias("time")).alias("w")
     of_window = f.expr(
-        "b.price = w.highest AND b.date_time BETWEEN w.window.start AND w.window.end"
-        " AND b.date_time BETWEEN w.time - INTERVAL 10 SECONDS AND w.time + INTERVAL 1 SECOND"
+        "b.price = w.highest AND b.date_time BETWEEN w.time - INTERVAL '9.999999' SECOND"
+        " AND w.time + INTERVAL '0.000001' SECOND"
     )
     shown = bids.alias("b").join(windows, of_window)
     return shown.selectExpr("b.auction", "b.price", "b.bidder", "b.date_time", "b.extra")
