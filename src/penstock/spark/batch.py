@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
     from penstock.spark.rounds_batch import LoopBound
 
+
 @dataclass(frozen=True, slots=True)
 class Bags:
     """sinks: by name the rows that each holds. swallowed: what must be computed although no sink reads it."""
