@@ -23,6 +23,7 @@ from penstock.spark.explanation import explain_on_spark
 from penstock.spark.reshard import reshard
 from penstock.spark.rounds_files import Sent, fetched
 from penstock.spark.stages import StagePlan, cut
+from tests.properties import test_recursion
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.tasks_in_process import InProcessTasks
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
@@ -215,6 +216,21 @@ def test_any_loop_over_rows_that_stay_gives_every_tick_what_the_engine_gives(
             expected = {n: net(c.raw, engine, n) for n, c in engine.tick(**tick).items() if len(c)}
             found = tasks.tick(tick)
             assert {n: net(rows, engine, n) for n, rows in found.items()} == expected
+
+
+@settings(max_examples=15)
+@given(test_recursion.programs().flatmap(lambda p: st.tuples(st.just(p), test_recursion.histories(p))), ways)
+def test_a_loop_whose_rows_may_be_taken_back_gives_on_its_shard_what_the_engine_gives(
+    drawn: tuple[test_recursion.Program, list[test_recursion.Changes]], how: Way
+) -> None:
+    program, ticks = drawn
+    engine = Engine(program.flow())
+    with tempfile.TemporaryDirectory() as folder, tasks_on(how.hosts):
+        tasks = InProcessTasks(program.flow(), how.shards, Path(folder), how.way, rounds=True)
+        for tick in ticks:
+            given_ = {n: list(c) if n in program.tables else [x.row for x in c] for n, c in tick.items()}
+            expected = {n: Counter(c.raw) for n, c in engine.tick(**given_).items() if len(c)}
+            assert {n: Counter(rows) for n, rows in tasks.tick(given_).items()} == expected
 
 
 @contextmanager
