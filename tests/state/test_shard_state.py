@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import random
 import shutil
 import tempfile
 from pathlib import Path
+from sqlite3 import connect
 from typing import Any
 from unittest.mock import patch
 
@@ -182,6 +184,63 @@ def test_a_torn_working_copy_is_rebuilt(tmp_path: Path) -> None:
         assert state.slots["s"].get(1) == "kept"
 
 
+def harm_overwritten(file: Path) -> None:
+    with file.open("r+b") as out:
+        out.seek(4096)
+        out.write(b"\xff" * (file.stat().st_size - 4096))
+
+
+def harm_one_value(file: Path) -> None:
+    data = file.read_bytes()
+    at = data.rindex(b"kept 7 ")
+    with file.open("r+b") as out:
+        out.seek(at)
+        out.write(b"lost 7 ")
+
+
+@pytest.mark.parametrize("harm", [harm_overwritten, harm_one_value])
+@pytest.mark.parametrize("live", [True, False])
+def test_a_working_copy_that_is_altered_is_rebuilt(tmp_path: Path, harm: Any, live: bool) -> None:
+    def look(state: ShardState) -> None:
+        for n in range(100):
+            assert state.slots["s"].get(n) == f"kept {n} " * 20
+
+    with ShardState(tmp_path, tmp_path / "w", 0, Chain(), {"s": Form()}) as state:
+        for n in range(100):
+            state.slots["s"][n] = f"kept {n} " * 20
+        chain = state.finish(1, "x")
+        state.advance(chain)
+        look(state)
+        state.discard()
+        if live:
+            # What SQLite has in its memory is as it was; it looks again where the file says it is new.
+            connect(tmp_path / "w" / "000.sqlite").execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            harm(tmp_path / "w" / "000.sqlite")
+            look(state)
+    if not live:
+        harm(tmp_path / "w" / "000.sqlite")
+    with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}) as state:
+        look(state)
+
+
+@pytest.mark.parametrize("harm", [harm_overwritten, harm_one_value])
+def test_an_altered_working_copy_is_not_made_a_snapshot(tmp_path: Path, harm: Any) -> None:
+    chain = Chain()
+    for tick in range(1, 9):
+        with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}) as state:
+            state.slots["s"][tick] = f"kept {tick} " * 200
+            chain = state.finish(tick, "x")
+        if len(chain.links) == 7:
+            with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}):
+                pass
+            connect(tmp_path / "w" / "000.sqlite").execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            harm(tmp_path / "w" / "000.sqlite")
+    assert len(chain.links) == 1
+    entries: Any = read_entries(tmp_path, chain.links[0].file)
+    found = {decode(key): decode(value) for _, key, value in entries}
+    assert found == {tick: f"kept {tick} " * 200 for tick in range(1, 9)}
+
+
 # -- values in pieces ------------------------------------------------------------------------------
 
 DIVIDED = {
@@ -296,3 +355,28 @@ def test_one_more_row_of_a_hot_key_writes_little(tmp_path: Path) -> None:
         assert chain.news.size < 4_000 < chain.links[0].file.size / 100
         state.advance(chain)
         assert len(state.slots["1.dict"].get("hot")) == 50_001
+
+
+def test_the_files_of_a_thousand_ticks_stay_within_a_few_times_the_state(tmp_path: Path) -> None:
+    """Keys come and go; what is on disk follows what there is, and not what there was."""
+    choice = random.Random(4)
+    there: dict[int, str] = {}
+    chain, most = Chain(), 0.0
+    with ShardState(tmp_path, tmp_path / "w", 0, chain, {"s": Form()}) as state:
+        for tick in range(1, 1001):
+            for key in choice.sample(range(400), 4):
+                if key in there and choice.random() < (0.2 if tick % 300 < 200 else 0.9):
+                    del there[key]
+                    del state.slots["s"][key]
+                else:
+                    there[key] = state.slots["s"][key] = f"{tick} of {key} " * 10
+            before = {file.name for file in chain.files()}
+            chain = state.finish(tick, "a")
+            state.advance(chain)
+            for name in before - {file.name for file in chain.files()}:
+                (tmp_path / name).unlink()
+            on_disk = sum(path.stat().st_size for path in tmp_path.glob("state/*/*"))
+            most = max(most, on_disk / (4096 + sum(len(v) + 20 for v in there.values())))
+        assert {key: state.slots["s"].get(key) for key in there} == there
+    assert most < 4
+    assert len(chain.links) < 20

@@ -8,7 +8,7 @@ from penstock.state.chain import Chain, Version, merge
 from penstock.state.codec import key_encoder, value_encoder
 from penstock.state.files import Entry, read_entries, write_entries
 from penstock.state.slots import Form, Slot
-from penstock.state.working_copy import WorkingCopy
+from penstock.state.working_copy import AlteredCopy, WorkingCopy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +54,11 @@ class ShardState:
         swallowed = self._chain.swallowed(sum(_size(entry) for entry in changes))
         news = merged = write_entries(self._checkpoint, f"{name}.news", changes)
         if swallowed:
-            merged = write_entries(self._checkpoint, name, self._merged(changes, swallowed))
+            try:
+                merged = write_entries(self._checkpoint, name, self._merged(changes, swallowed))
+            except AlteredCopy:
+                self._copy.rebuild()
+                merged = write_entries(self._checkpoint, name, self._merged(changes, swallowed))
         self.written = [self._checkpoint / file.name for file in {news, merged}]
         if not self._chain.links:
             self.written.append(self.written[0].parent)
