@@ -120,7 +120,7 @@ def test_spark_submit_runs_it_in_an_empty_folder_with_what_was_shipped(penstock:
     assert done.returncode == 0, done.stderr[-3000:]
     # Spark's launcher passes all that a driver writes on to its own standard output.
     assert "1 ticks up to 1: 3 rows in, 1 changes out\n" in done.stdout
-    found = duckdb.sql(f"select penstock, msgpack from '{project}/out/*/*.parquet'").fetchall()
+    found = duckdb.connect().execute(f"from '{project}/out/*/*.parquet' select penstock, msgpack").fetchall()
     assert len(found) == 1
     assert "code.zip/penstock/" in found[0][0]
     assert "/env/msgpack/" in found[0][1]

@@ -57,13 +57,12 @@ def test_packages_have_versions_that_fit(version: str, level: Level) -> None:
     assert package_found(PACKAGES[0], lambda _: version).level is level
 
 
-def test_a_package_that_is_missing_is_broken_only_where_flows_need_it() -> None:
+def test_a_package_that_is_missing_is_broken() -> None:
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
     found = {p.name: package_found(p, missing) for p in PACKAGES}
-    assert found["pyspark"].level is Level.BROKEN
-    assert found["pandas"].level is Level.SLOW
+    assert {finding.level for finding in found.values()} == {Level.BROKEN}
     assert found["pyspark"].fix == "pip install 'penstock[spark]'"
     assert package_found(Package("x", (1,), None, ""), lambda _: "1.0rc1").level is Level.OK
 
@@ -157,7 +156,7 @@ def test_workers_with_other_versions_are_broken() -> None:
 
 
 def test_a_session_of_connect_is_told_apart() -> None:
-    remote = type("SparkSession", (), {"version": "4.3.0", "conf": {}})
+    remote: Any = type("SparkSession", (), {"version": "4.3.0", "conf": {}})
     remote.__module__ = "pyspark.sql.connect.session"
     assert session_kind(remote()).level is Level.SLOW
 

@@ -33,22 +33,20 @@ _LONGEST_SOCKET_FOLDER = 60
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package that Spark or flows on it need, with the versions that fit: from `least` to below `below`.
-
-    needed: flows on Spark do not run without it.
-    """
+    """A package that Spark or flows on it need, with the versions that fit: from `least` to below `below`."""
 
     name: str
     least: tuple[int, ...]
     below: tuple[int, ...] | None
     why: str
-    needed: bool = True
 
 
 PACKAGES = (
     Package("pyspark", (4, 3), (4, 4), "Penstock is made for and tried with Spark 4.3"),
     Package("pyarrow", (18,), None, "rows go between Spark and Python as Arrow batches"),
-    Package("pandas", (2, 2), (3,), "PySpark asks for it before it passes batches, and does not know pandas 3"),
+    Package(
+        "pandas", (2, 2), (3,), "PySpark asks for it before it passes batches, and does not know pandas 3"
+    ),
     Package("msgpack", (1, 0, 8), None, "state is written with it"),
 )
 
@@ -82,8 +80,7 @@ def package_found(package: Package, version_of: Version = importlib.metadata.ver
     try:
         text = version_of(package.name)
     except importlib.metadata.PackageNotFoundError:
-        level = Level.BROKEN if package.needed else Level.SLOW
-        return Finding(package.name, level, f"not installed; {package.why}", _INSTALL)
+        return Finding(package.name, Level.BROKEN, f"not installed; {package.why}", _INSTALL)
     version = _numbers(text)
     if version < package.least:
         return Finding(package.name, Level.BROKEN, f"{text} is too old; {package.why}", _INSTALL)
