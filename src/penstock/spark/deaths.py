@@ -90,13 +90,17 @@ def _tell_others(server: Any, *of: Any) -> None:
 
 
 def _told(death: Death, tick: int | None) -> SparkProcessDied:
-    again = "run it again"
-    if tick is not None:
-        again += f" with the same checkpoint: it goes on after tick {tick}, and nothing is lost or doubled"
+    if tick is None:
+        fix = "run it again; if it dies again, give it more memory"
+    else:
+        fix = (
+            f"run it again with the same checkpoint: it goes on after tick {tick}, and nothing is lost or "
+            "doubled. If it dies again, give it more memory, or smaller ticks"
+        )
     return SparkProcessDied(
         death.what,
         why=death.why,
-        fix=f"{again}. If it dies again, give it more memory, or smaller ticks",
+        fix=fix,
         process=death.process,
         tick=tick,
     )
@@ -107,15 +111,20 @@ def _death(spark: SparkSession, error: Exception) -> Death | None:
     if _WORKER.search(text):
         return Death(
             "a Python worker of Spark died while it ran a task",
-            f"Spark: the task failed {_times(text)}, the last time because its worker was gone. The system "
-            "does that to the largest process when memory runs out; so does a crash within a C library.",
+            f"Spark ran the task {_times(text)}, and its worker was gone. The system ends the "
+            "largest process when memory runs out; a crash within a C library does the same. "
+            "On a master `local[2]` no task is run again, on `local[2,4]` it is, up to 4 times.",
             "worker",
         )
     if lost := _EXECUTOR.search(text):
-        why = f"Spark: the task failed {_times(text)}, the last time because {lost[1]} was lost: {lost[2]}."
+        why = f"Spark ran the task {_times(text)}; the last time {lost[1]} was lost: {lost[2]}."
         return Death("an executor of Spark died while it ran a task", why, "executor")
     if fetch := _FETCH.search(text):
-        return Death("an executor of Spark died with rows that others wait for", fetch[0], "executor")
+        return Death(
+            "an executor of Spark died with rows that others wait for",
+            f"Spark: a stage {fetch[0]}",
+            "executor",
+        )
     if _is_connection(error):
         return Death("the JVM of Spark died", _last_words(spark), "jvm")
     if stopped := _STOPPED.search(text):

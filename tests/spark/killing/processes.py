@@ -17,7 +17,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds after which a driver that says nothing is given up."""
 
 
