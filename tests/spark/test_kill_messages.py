@@ -19,18 +19,18 @@ GOLDEN = Path(__file__).parent / "golden"
 # As Spark says it, without its stacks.
 WORKER = """An error occurred while calling o95.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
-Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed 1 times, \
-most recent failure: Lost task 1.0 in stage 0.0 (TID 1) (127.0.0.1 executor driver): \
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 \
+failed 1 times, most recent failure: Lost task 1.0 in stage 0.0 (TID 1) (127.0.0.1 executor driver): \
 org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting \
 'spark.sql.execution.pyspark.udf.faulthandler.enabled' to 'true' for the better Python traceback."""
 EXECUTOR = """An error occurred while calling o99.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
-Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times, \
-most recent failure: Lost task 1.3 in stage 0.0 (TID 6) (127.0.0.1 executor 6): ExecutorLostFailure (executor 6 \
-exited caused by one of the running tasks) Reason: Command exited with code 137
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 \
+failed 4 times, most recent failure: Lost task 1.3 in stage 0.0 (TID 6) (127.0.0.1 executor 6): \
+ExecutorLostFailure (executor 6 exited caused by one of the running tasks) Reason: Command exited with code 137
 Driver stacktrace:"""
-FETCH = """Job aborted due to stage failure: ResultStage 7 (toArrow at tick.py:178) has failed the maximum allowable \
-number of times: 4. Most recent failure reason: Connection reset by peer
+FETCH = """Job aborted due to stage failure: ResultStage 7 (toArrow at tick.py:178) has failed the maximum \
+allowable number of times: 4. Most recent failure reason: Connection reset by peer
 more"""
 
 
