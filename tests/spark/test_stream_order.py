@@ -180,6 +180,15 @@ def test_what_hands_on_an_order_that_is_read_stays_on_one_shard() -> None:
     assert routes_of(cut(unread.graph(), 3)) == ["0->1 by key, at, value"]
 
 
+def test_an_order_goes_along_only_where_somebody_reads_it() -> None:
+    flow = Flow("sorted")
+    events = flow.source("events", Event)
+    flow.sink("sorted", events.unique().sort(col.key, lifetime="tick", nondet="a page at a time"))
+    flow.sink("joined", events.join(flow.source("others", Event), on="key", suffix="_other"))
+    exchanges = {str(e.route): e.ordered for e in cut(flow.graph(), 3).exchanges}
+    assert exchanges == {"all to one": True, "by key": False}
+
+
 def test_rows_of_a_source_that_has_ended_are_refused() -> None:
     flow = windows(ps.tumbling(col.at, 5), "close")()
     ends = Ends.of(cut(flow.graph(), 2).stages[0].graph)

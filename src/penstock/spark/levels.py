@@ -57,7 +57,10 @@ def units(graph: FlowGraph) -> list[list[int]]:
 
 @dataclass(slots=True)
 class Levels:
-    """level, spread: per node. routes: per node and port that its rows reach through a cut."""
+    """level, spread: per node. routes: per node and port that its rows reach through a cut.
+
+    order_read: the nodes whose order somebody reads.
+    """
 
     graph: FlowGraph
     shards: int
@@ -66,10 +69,10 @@ class Levels:
     level: dict[int, int] = field(default_factory=dict[int, int])
     spread: dict[int, Spread] = field(default_factory=dict[int, Spread])
     routes: dict[tuple[int, int], Route] = field(default_factory=dict[tuple[int, int], Route])
-    _ordered: frozenset[int] = field(init=False)
+    order_read: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._ordered = whose_order_is_read(self.graph, self.facts)
+        self.order_read = whose_order_is_read(self.graph, self.facts)
         for unit in units(self.graph):
             self.place(unit)
         self._let_append_sinks_stay()
@@ -98,7 +101,7 @@ class Levels:
         """Whether all rows of a node must be on one shard."""
         operator = node.operator
         if pairs_all(operator):
-            return node.id in self._ordered
+            return node.id in self.order_read
         if operator.placement().whole:
             return True
         if (
@@ -110,7 +113,7 @@ class Levels:
         if isinstance(operator, Union):
             return False
         if isinstance(operator, Chain | DeferTick | DeferTickLazy) or operator.placement().keys is not None:
-            return node.id in self._ordered
+            return node.id in self.order_read
         # It remembers something, or sees its inputs side by side, and names no keys.
         return True
 

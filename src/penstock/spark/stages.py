@@ -38,7 +38,7 @@ class Exchange:
 
     name:    of the sink by which they leave and of the source by which they enter.
     schema:  of the rows, which have their weight last unless `append`.
-    ordered: their order means something; it goes along.
+    ordered: somebody reads their order, so it goes along.
     """
 
     name: str
@@ -137,7 +137,7 @@ class _Cutter:
                 (source, to_stage, str(route)),
                 Exchange(
                     name, source, level[source], to_stage, route,
-                    self.graph.nodes[source].schema, facts[source].append, facts[source].ordered,
+                    self.graph.nodes[source].schema, facts[source].append, source in self.levels.order_read,
                 ),
             )  # fmt: skip
         return exchanges
