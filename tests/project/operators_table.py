@@ -14,15 +14,20 @@ import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.analysis import analyse
 from penstock.engine.plan import live_consumers
 from penstock.errors import NotOnSpark
 from penstock.flow import operators
 from penstock.graph.node import FlowGraph, Operator
+from penstock.spark.batch_engine import cut_out
 from penstock.spark.batch_places import meeting
 from penstock.spark.batch_plan import BatchPlan, Island, Loop, Native, plan_batch
 from penstock.spark.combining import combined
+from penstock.spark.levels import units
 from penstock.spark.placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.spark.refusals import Mode, refusal
+from penstock.spark.rounds_batch import why_in_one_task
+from penstock.spark.rounds_levels import why_whole
 from penstock.spark.stages import Stage, cut
 from tests.operators.examples import EXAMPLES, example
 
@@ -43,7 +48,8 @@ when it is out of date, and others run every operator on each engine that is nam
 
 **On Spark, in a stream**, an operator runs *wherever rows are* (in the task that read them), *by key* (on
 the shard that owns the key) or *on one shard*. What reads the order of rows gets them in the order of the
-source. *Added up before*: a part of the work is done where rows are, so that few of them travel.
+source. *Added up before*: a part of the work is done where rows are, so that few of them travel. *In
+rounds*: see [recursion](recursion.md).
 
 **On Spark, in a batch**, an operator is *native* (DataFrame columns, which Catalyst sees), an *Arrow
 function* (row by row in tasks), or on an *island*: a part of the flow that the in-process engine runs
@@ -127,7 +133,8 @@ def _in_batch(plan: BatchPlan, n: int) -> str:
             case Native(node) if node == n:
                 return "native"
             case Loop(nodes) if n in nodes:
-                return "loop in one task"
+                why_not = why_in_one_task(cut_out(plan.graph, nodes).graph)
+                return "loop in one task" if why_not else "loop in one task, or in rounds"
             case Island(nodes) if n in nodes:
                 return _BY.get(type(meeting(plan, unit)).__name__, "")
     return "left out: the input ends, and nothing waits for time"
@@ -141,12 +148,19 @@ _BY = {"Anywhere": "Arrow function", "ByKeys": "island by key", "InOneTask": "is
 
 def _in_stream(graph: FlowGraph, n: int) -> str:
     whole = combined(graph)
+    if any(n in loop for loop in _loops_in_rounds(graph)):
+        return "on one shard, or by key in rounds"
     for stage in cut(whole, 2).stages:
         for at, origin in enumerate(stage.origins):
             if origin == n:
                 how = _placed(stage, at)
                 return how if len(whole.nodes) == len(graph.nodes) else f"{how}, added up before"
     return "left out: nobody reads it"
+
+
+def _loops_in_rounds(graph: FlowGraph) -> list[list[int]]:
+    facts = analyse(graph).facts
+    return [loop for loop in units(graph) if len(loop) > 1 and not why_whole(graph, loop, facts)]
 
 
 def _placed(stage: Stage, at: int) -> str:

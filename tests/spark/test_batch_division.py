@@ -150,6 +150,10 @@ FLOWS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
         ["defer_tick union every_tick: in one task"],
     ),
     "a tick later with nothing to count": (lambda r, m: r.defer_tick().union(r).distinct(), []),
+    "nothing before rows in order": (
+        lambda r, m: r.inspect(repr).null().chain(r).enumerate(),
+        ["inspect null chain enumerate: in one task"],
+    ),
     "what waits for a tick": (lambda r, m: r.defer_tick_lazy(), []),
     "a loop through ticks": (
         lambda r, m: back_and_forth(r),

@@ -141,9 +141,13 @@ def test_inspect_sees_rows_in_workers_also_where_they_go_nowhere(spark: SparkSes
         (tmp_path / f"{row.meter}{row.at}").touch()
 
     flow = ps.Flow("seen")
-    flow.source("readings", Reading).inspect(note).null()
+    readings = flow.source("readings", Reading)
+    nothing = readings.inspect(note).null()
     ps.spark.run(flow, spark, sources={"readings": READINGS[:20]}, sinks={}, mode="batch")
     assert {path.name for path in tmp_path.iterdir()} == {f"{r.meter}{r.at}" for r in READINGS[:20]}
+    flow.sink("numbered", nothing.chain(readings).enumerate())
+    found = held(ps.spark.run, flow, READINGS[:9], spark=spark, mode="batch")
+    assert found["numbered"] == Counter((n, *row) for n, row in enumerate(READINGS[:9]))
 
 
 @pytest.mark.spark

@@ -57,8 +57,8 @@ def lower_flow(graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share =
 
     The rows are those that an engine's output adds up to when all input comes in one tick and
     what is deferred is waited for. Raises what the analysis of the flow raises, `BadInput` and
-    `WrongType` where a frame is missing or does not fit, `NotOnSpark`. What rows raise, reading raises; under
-    `penstock.spark.batch_errors.told_errors()` as errors of ours.
+    `WrongType` where a frame is missing or does not fit, `NotOnSpark`. What rows raise, reading
+    raises; under `penstock.spark.batch_errors.told_errors()` as errors of ours.
     """
     return lower_plan(plan_batch(graph), frames, share)
 
@@ -69,7 +69,6 @@ def lower_plan(
     """`lower_flow` of a flow that is divided already.
 
     bound:  when a loop leaves its one task; without it never. One that does runs at once.
-
     frames: those of the sources whose order the plan reads may have the columns of
             `penstock.spark.batch_ordinals`; else Spark's order is taken.
     """
@@ -90,10 +89,10 @@ def lower_plan(
                 answers = run_island(plan, unit, made, frames, share)
                 alone = len(answers) == 1
                 made |= {n: share(a) if alone and n in forks else a for n, a in answers.items()}
-    swallowed = (
-        made[i] for n in plan.reads if graph.nodes[n].operator.ends_streams for i in graph.nodes[n].inputs
-    )
-    return Bags({name: made[n] for name, n in graph.sinks.items()}, tuple(swallowed))
+    ends = (n for n in plan.reads if graph.nodes[n].operator.ends_streams)
+    # What ends on an island runs with it.
+    swallowed = tuple(made[i] for n in ends for i in graph.nodes[n].inputs if i in made)
+    return Bags({name: made[n] for name, n in graph.sinks.items()}, swallowed)
 
 
 _CHEAP = (DeferTick, Filter, Select, Sink, Source, Union)
