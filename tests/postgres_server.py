@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -78,7 +79,7 @@ def postgres_server(programs: Path) -> Iterator[Postgres]:
                 assert line, "".join(lines)
             yield Postgres(port)
         finally:
-            server.terminate()
+            server.send_signal(signal.SIGINT)  # it does not wait for clients
             server.communicate()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

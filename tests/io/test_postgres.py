@@ -45,22 +45,24 @@ class Everything(NamedTuple):
     numbers: list[int | None] | None
 
 
+OPENED: list[Writer] = []
+
+
 @pytest.fixture
 def place(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[tuple[Postgres, str]]:
     """The server and the name of a schema of the test's own."""
     name = f"s{abs(hash(request.node.nodeid))}"
     postgres.query(f'create schema "{name}"')
     yield postgres, name
+    while OPENED:  # one that is left open by a failure holds locks
+        OPENED.pop().close()
     postgres.query(f'drop schema "{name}" cascade')
 
 
 def writer(sink: Any, rows: Any, spool: Path | None = None, tick: int = 0) -> Writer:
     opened = open_sink(sink, Drain("totals", schema_of(rows), spool))
-    try:
-        opened.recover(tick)
-    except BaseException:
-        opened.close()
-        raise
+    OPENED.append(opened)
+    opened.recover(tick)
     return opened
 
 
@@ -245,6 +247,7 @@ def test_the_password_is_shown_nowhere(postgres: Postgres) -> None:
     sink = PostgresTable(postgres.url.replace("tester", "nobody_there"), "t", "shop")
     with pytest.raises(UnwritableSink) as raised:
         writer(sink, Total)
+    OPENED.pop().close()
     error = raised.value
     for text in (
         repr(sink),
