@@ -27,7 +27,8 @@ EXECUTOR = """An error occurred while calling o99.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
 Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 \
 failed 4 times, most recent failure: Lost task 1.3 in stage 0.0 (TID 6) (127.0.0.1 executor 6): \
-ExecutorLostFailure (executor 6 exited caused by one of the running tasks) Reason: Command exited with code 137
+ExecutorLostFailure (executor 6 exited caused by one of the running tasks) Reason: Command exited with \
+code 137
 Driver stacktrace:"""
 FETCH = """Job aborted due to stage failure: ResultStage 7 (toArrow at tick.py:178) has failed the maximum \
 allowable number of times: 4. Most recent failure reason: Connection reset by peer
