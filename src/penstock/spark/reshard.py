@@ -108,7 +108,8 @@ class _Binding:
         self.moves = moves(
             _sides(before, last.shards), _sides(after, self._shards), last.shards, self._shards, names
         )
-        there = layout(after, tuple(last.layout["sources"]), loops, names)
+        places = layout(after, tuple(self._graph.sources), loops, names)["places"]
+        there = {**last.layout, "places": places}
         return replace(bound, shards=self._shards, layout=there, sinks=last.sinks)
 
     def _stages(self, shards: int, loops: Loops) -> tuple[CompiledStage, ...]:
