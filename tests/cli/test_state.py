@@ -140,3 +140,25 @@ def test_a_checkpoint_in_use_can_be_read(checkpoint: Path) -> None:
         on_tick=lambda _: seen.append(told(checkpoint).splitlines()[1]),
     )  # fmt: skip
     assert [line.split()[1] for line in seen] == ["5", "6", "7", "8"]
+
+
+# -- commands that change it -----------------------------------------------------------------------
+
+
+def commanded(*arguments: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, [*map(str, arguments)])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_rewind_goes_back_to_a_tick_that_is_kept(checkpoint: Path) -> None:
+    assert "the ticks that are kept are 2 to 4" in commanded("rewind", checkpoint, 1, code=2)
+    assert commanded("rewind", checkpoint, 3) == "back at tick 3, 1 forgotten\n"
+    assert json.loads(told(checkpoint, "--json"))["tick"] == 3
+
+
+def test_reshard_needs_a_checkpoint_of_spark(checkpoint: Path) -> None:
+    pytest.importorskip("pyspark")
+    flow = f"{__file__}:flow"
+    assert "of a run on one process" in commanded("reshard", checkpoint, 2, flow, code=2)
+    assert commanded("reshard", checkpoint, 0, flow, code=2)

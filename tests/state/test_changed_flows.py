@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 import penstock as ps
 from penstock import Change, Flow, col
+from penstock.analysis import canonical
 from penstock.errors import FlowChanged
 from penstock.io import Changelog, TableFiles
 
@@ -217,6 +220,27 @@ def test_an_operator_that_was_read_by_nobody_has_no_state_to_go_on_with(tmp_path
         flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price), number=ps.count()))
 
     assert "would lack" in refused(unread, two_sums, tmp_path)
+
+
+def with_function(flow: Flow) -> None:
+    bids = flow.source("bids", Bid).filter(lambda bid: bid.price > 0)
+    flow.sink("best", bids.group_by(col.item).agg(best=ps.max(col.price)))
+
+
+def test_another_python_is_named_where_it_makes_other_functions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(with_function, tmp_path, BIDS[:5])
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    monkeypatch.setattr(canonical, "_code", lambda code: "of another Python")
+    monkeypatch.setattr(canonical, "sys", SimpleNamespace(version_info=(3, 99)))
+    with pytest.raises(FlowChanged) as caught:
+        run(with_function, tmp_path, BIDS)
+    text = str(caught.value)
+    assert f"was written with Python {version}, and this is Python 3.99" in text
+    assert f"is compiled by Python 3.99, was by {version}" in text
+    assert f"Fix: run it with Python {version}" in text
+    assert caught.value.where[0].place.file == __file__
 
 
 # -- sinks ------------------------------------------------------------------------------------------

@@ -29,12 +29,14 @@ Kept = list[list[str]]
 class Carried:
     """description: of the new flow, with the names of its state. then: per node of it the old one.
 
-    missing: why the state there is will not do, a line each; empty where it will.
+    missing: why the state there is will not do, a line each; empty where it will. lacking: by which
+             nodes of the new flow it is missed.
     """
 
     description: list[Description]
     then: dict[int, int]
     missing: tuple[str, ...] = ()
+    lacking: tuple[int, ...] = ()
 
 
 def with_state(description: Sequence[Description], keeps: Mapping[int, Kept]) -> list[Description]:
@@ -58,6 +60,7 @@ def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int
     sources_then = {node["name"]: node for node in old if not node["inputs"]}
     described: list[Description] = []
     missing: list[str] = []
+    lacking: list[int] = []
     for at, node in enumerate(new):
         before = old[then[at]] if at in then else None
         if before is None and not node["inputs"]:
@@ -72,12 +75,13 @@ def carry_over(old: Sequence[Description], new: Sequence[Description], tick: int
                 missed = [s for s in _sources(new, at) if s in sources_then]
                 if missed:
                     missing.append(_missed(node, before, missed, tick))
+                    lacking.append(at)
         described.append({**node, "state": name})
     taken_over = {node["state"] for node in described}
     lost = [node for node in old if node["state"] and node["inputs"]]
     if lost and not missing and not any(node["state"] in taken_over for node in lost):
         missing = [f"state    {label_of(node)}: it would be used by nobody" for node in lost]
-    return Carried(described, then, tuple(missing))
+    return Carried(described, then, tuple(missing), tuple(lacking))
 
 
 def other_python(old: Sequence[Description], new: Sequence[Description]) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis.canonical import canonical
-from penstock.analysis.carried import Kept, carry_over, first_names, other_python, told, with_state
+from penstock.analysis.carried import Carried, Kept, carry_over, first_names, other_python, told, with_state
 from penstock.analysis.fingerprint import describe, fingerprint
 from penstock.analysis.identity import identities
 from penstock.engine.ends import as_sink
@@ -52,7 +52,7 @@ class GoingOn:
         else:
             carried = carry_over(last.description, here, tick)
             if carried.missing:
-                raise self._changed(folder, last, here, carried.missing)
+                raise self._changed(folder, last, here, carried)
             if self.shards is not None:
                 check_shards(folder, last, self.shards)
             described = carried.description
@@ -74,15 +74,17 @@ class GoingOn:
         return [{**node, "place": place} for node, place in zip(described, places, strict=True)]
 
     def _changed(
-        self, folder: Path, last: Manifest, here: list[dict[str, Any]], missing: Iterable[str]
+        self, folder: Path, last: Manifest, here: list[dict[str, Any]], carried: Carried
     ) -> FlowChanged:
-        difference = told(last.description, here, tuple(missing))
+        difference = told(last.description, here, carried.missing)
+        places = [self.graph.nodes[at].place for at in carried.lacking]
         versions = other_python(last.description, here)
         if versions is None:
-            return flow_changed(folder, f"What changed:\n{difference}", difference)
+            return flow_changed(folder, f"What changed:\n{difference}", difference, places)
         then, now = versions
         return FlowChanged(
             f"the checkpoint {folder} was written with Python {then}, and this is Python {now}",
+            where=places,
             why=f"Functions are compared as what Python made of them, and that differs:\n{difference}",
             fix=f"run it with Python {then}, or give it an empty checkpoint folder",
             checkpoint=str(folder),

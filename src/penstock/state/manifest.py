@@ -12,12 +12,12 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from penstock.errors import FlowChanged
+from penstock.errors import FlowChanged, Place
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.files import FileRef, check_file, damaged, sync
 
@@ -112,10 +112,11 @@ def as_it_is(folder: Path, last: Manifest | None, tick: int) -> Manifest:
     return last
 
 
-def flow_changed(folder: Path, why: str, difference: str) -> FlowChanged:
-    """The error for a flow that is not the one of the checkpoint."""
+def flow_changed(folder: Path, why: str, difference: str, where: Sequence[Place] = ()) -> FlowChanged:
+    """The error for a flow that is not the one of the checkpoint. where: what in it lacks its state."""
     return FlowChanged(
         f"the checkpoint {folder} belongs to another flow, or to another version of this one",
+        where=where,
         why=why,
         fix="run the flow that wrote it, or give the changed flow an empty checkpoint folder",
         checkpoint=str(folder),
