@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def listening(spark: SparkSession, query: StreamingQuery, metrics: RunMetrics | None) -> Generator[None]:
-    """Note the phases of the batches of `query` while the block lasts; nothing where no metrics are wanted."""
+    """Note the phases of the batches of `query` while the block lasts, where metrics are wanted."""
     if metrics is None:
         yield
         return
