@@ -149,6 +149,10 @@ FLOWS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
         lambda r, m: r.union(r.defer_tick()).every_tick(),
         ["defer_tick union every_tick: in one task"],
     ),
+    "each tick by itself": (
+        lambda r, m: r.defer_tick().union(r).distinct(lifetime="tick"),
+        ["defer_tick union distinct: in one task"],
+    ),
     "a tick later with nothing to count": (lambda r, m: r.defer_tick().union(r).distinct(), []),
     "nothing before rows in order": (
         lambda r, m: r.inspect(repr).null().chain(r).enumerate(),

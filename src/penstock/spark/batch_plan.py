@@ -166,7 +166,6 @@ class _Divider:
         self._group = {n: n for n in reads}
         self._form = {n: form(graph.nodes[n].operator, graph.nodes[n], graph) for n in reads}
         self._on_island = {n for n, f in self._form.items() if f is not Form.NATIVE}
-        self._on_island |= together | (order.read - order.carried)
         self._cyclic: set[int] = set()
         self._merge(together)
 
