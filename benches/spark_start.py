@@ -23,6 +23,7 @@ from pathlib import Path
 
 import penstock as ps
 from benches.measure import Table
+from benches.measure.processes import below, resident
 from examples.nexmark.files import write_chunks
 from examples.nexmark.queries import q4
 from penstock import io
@@ -64,32 +65,6 @@ def starts(repeats: int) -> None:
         table.add("python -m penstock.spark (once)", start_seconds(folder, made, archive, 1))
         table.add("penstock run --on spark, warm", start_seconds(folder, spark, archive, repeats))
     table.show()
-
-
-def resident(process: int) -> int:
-    """Bytes that a process has in memory; 0 when it is gone."""
-    try:
-        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
-    except OSError:
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-def below(process: int) -> list[tuple[int, str]]:
-    """The processes below one, with the names of their programs."""
-    found: list[tuple[int, str]] = []
-    for task in Path(f"/proc/{process}/task").glob("*/children"):
-        try:
-            children = list(map(int, task.read_text().split()))
-        except OSError:
-            continue
-        for child in children:
-            try:
-                name = Path(f"/proc/{child}/comm").read_text().strip()
-            except OSError:
-                continue
-            found += [(child, name), *below(child)]
-    return found
 
 
 class Watch(threading.Thread):

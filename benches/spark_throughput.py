@@ -17,17 +17,20 @@ import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import penstock as ps
 from benches.contestants.spark_nexmark import RECOMPUTED, STREAMED
 from benches.measure import Table
+from benches.measure.processes import processor_seconds
 from examples.nexmark.events import SOURCES
 from examples.nexmark.files import write_chunks
 from examples.nexmark.queries import QUERIES
 from penstock import io
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
 WARM_UP = 3
@@ -47,9 +50,29 @@ def schema_of(spark: SparkSession, folder: Path) -> Any:
     return spark.read.parquet(str(folder)).schema
 
 
-def ours(spark: SparkSession, query: str, folder: Path, out: Path) -> list[float]:
-    """Seconds of each tick, Spark's own part included."""
-    moments: list[float] = []
+class Took(NamedTuple):
+    """Seconds by the clock, and of processor time of all processes: less at the mercy of other work."""
+
+    clock: float
+    processor: float
+
+
+def now() -> Took:
+    return Took(time.perf_counter(), processor_seconds())
+
+
+def between(moments: list[Took]) -> list[Took]:
+    """From each moment to the next."""
+    return [Took(b.clock - a.clock, b.processor - a.processor) for a, b in pairwise(moments)]
+
+
+def medians(of: Sequence[Took]) -> Took:
+    return Took(statistics.median(t.clock for t in of), statistics.median(t.processor for t in of))
+
+
+def ours(spark: SparkSession, query: str, folder: Path, out: Path) -> list[Took]:
+    """What each tick took, Spark's own part included."""
+    moments: list[Took] = []
     asked = QUERIES[query]
     frames = arriving(spark, folder)
     ps.spark.run(
@@ -58,9 +81,9 @@ def ours(spark: SparkSession, query: str, folder: Path, out: Path) -> list[float
         sources={name: ps.spark.Frame(frames[name]) for name in asked.sources},
         sinks={query: io.Changelog(out / "changes")},
         checkpoint=out / "checkpoint",
-        on_tick=lambda _: moments.append(time.perf_counter()),
+        on_tick=lambda _: moments.append(now()),
     )
-    return [later - earlier for earlier, later in pairwise(moments)]
+    return between(moments)
 
 
 def plain(spark: SparkSession, query: str, folder: Path, out: Path) -> list[float]:
@@ -72,15 +95,15 @@ def plain(spark: SparkSession, query: str, folder: Path, out: Path) -> list[floa
     return [p["durationMs"]["triggerExecution"] / 1000 for p in running.recentProgress]
 
 
-def recomputed(spark: SparkSession, query: str, folder: Path, repeats: int) -> float:
-    """Median seconds of the batch query over all there is, once the JVM is warm."""
-    took: list[float] = []
+def recomputed(spark: SparkSession, query: str, folder: Path, repeats: int) -> Took:
+    """What the batch query over all there is takes, once the JVM is warm: the median."""
+    took: list[Took] = []
     for _ in range(repeats):
         frames = {name: spark.read.parquet(str(folder / name)) for name in SOURCES}
-        start = time.perf_counter()
+        start = now()
         RECOMPUTED[query](frames).write.format("noop").mode("overwrite").save()
-        took.append(time.perf_counter() - start)
-    return statistics.median(took[1:])
+        took += between([start, now()])
+    return medians(took[1:])
 
 
 def against_streaming(spark: SparkSession, queries: list[str], ticks: int, size: int) -> None:
@@ -92,7 +115,7 @@ def against_streaming(spark: SparkSession, queries: list[str], ticks: int, size:
         folder = Path(name)
         write_chunks(folder, size * (ticks + WARM_UP), chunk=size, format="parquet")
         for query in queries:
-            mine = ours(spark, query, folder, folder / query)[WARM_UP - 1 :]
+            mine = [t.clock for t in ours(spark, query, folder, folder / query)[WARM_UP - 1 :]]
             theirs = plain(spark, query, folder, folder / query)[WARM_UP:]
             print(f"{query}: {len(mine)} ticks, {len(theirs)} micro-batches", flush=True)
             # A micro-batch without data, which only moves windows on, is part of what a tick costs.
@@ -107,16 +130,18 @@ def against_streaming(spark: SparkSession, queries: list[str], ticks: int, size:
 def against_recomputing(spark: SparkSession, history: int, size: int) -> None:
     table = Table(
         f"{size:,} events per tick, against the batch query over all ticks so far",
-        "query", "ticks so far", "ours, ms", "recomputed, ms", "ratio",
+        "query", "ticks so far", "ours, ms", "recomputed, ms", "ratio", "CPU, ms", "recomputed", "ratio",
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_chunks(folder, size * history, chunk=size, format="parquet")
         for query in RECOMPUTED:
-            seconds = ours(spark, query, folder, folder / query)
+            tick = medians(ours(spark, query, folder, folder / query)[-10:])
             again = recomputed(spark, query, folder, 4)
-            tick = statistics.median(seconds[-10:])
-            table.add(query, history, f"{tick * 1000:,.0f}", f"{again * 1000:,.0f}", again / tick)
+            cells: list[Any] = [query, history]
+            for mine, theirs in zip(tick, again, strict=True):
+                cells += [f"{mine * 1000:,.0f}", f"{theirs * 1000:,.0f}", theirs / mine]
+            table.add(*cells)
     table.show()
 
 
