@@ -104,10 +104,9 @@ def test_without_the_connector_it_is_said_which_package_is_missing(spark: Any) -
         ({"bids": Kafka("a:1", "t")}, {"bids": io.Memory()}),
         ({"bids": [Bid(1, 1.0, [])]}, {"bids": KafkaTopic("a:1", "t")}),
     ):
-        for mode in ("stream", "batch"):
-            with pytest.raises(BadInput, match="needs Spark's connector for Kafka") as raised:
-                run(flow, spark, sources=sources, sinks=sinks, mode=mode)  # type: ignore[arg-type]
-            assert f"--packages {package(spark.version)}" in str(raised.value)
+        with pytest.raises(BadInput, match="needs Spark's connector for Kafka") as raised:
+            run(flow, spark, sources=sources, sinks=sinks)
+        assert f"--packages {package(spark.version)}" in str(raised.value)
 
 
 def test_in_this_process_topics_are_refused() -> None:

@@ -70,15 +70,20 @@ def told_errors() -> Generator[None]:
 
     Other failures of Spark pass as they are.
     """
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except PySparkException as error:
-        ours = error_of(error)
+    except Exception as error:
+        ours = error_of(error) if _is_of_spark(error) else None
         if ours is None:
             raise
         raise ours from error
+
+
+def _is_of_spark(error: Exception) -> bool:
+    from pyspark.errors import PySparkException
+
+    # Where Arrow is handed over, some failures of the JVM come as Py4J has them.
+    return isinstance(error, PySparkException) or type(error).__module__.startswith("py4j.")
 
 
 def error_of(error: Exception) -> PenstockError | None:
