@@ -77,6 +77,7 @@ def main() -> None:
         follow=options.get("follow", False),
         sources={name: io.JsonFiles(folder / name, files_per_tick=1) for name in shop.SOURCES},
         sinks={
+            "best": io.DeltaTable(str(folder / "best"), key=("customer", "region")),
             "regions": io.TableFiles(folder / "regions", key="region", buckets=2),
             "large": io.Changelog(folder / "large"),
             "reached": io.Call(lambda tick, changes: tell(folder / "told", tick, changes)),

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import polars
 import pyarrow.parquet as pq
 
 from tests.spark.killing import shop
@@ -23,6 +24,7 @@ def check(folder: Path) -> None:
 def held(folder: Path) -> dict[str, Rows]:
     """What the sinks hold; of the changelog and of what the function was told, the sum over all ticks."""
     return {
+        "best": delta(folder / "best"),
         "regions": table(folder / "regions"),
         "large": summed(changelog(folder / "large")),
         "reached": summed(told(folder / "told")),
@@ -47,6 +49,10 @@ def summed(ticks: dict[int, Rows]) -> Rows:
 
 def table(folder: Path) -> Rows:
     return _rows((folder / "current").glob("*.parquet"))
+
+
+def delta(folder: Path) -> Rows:
+    return Counter(polars.read_delta(str(folder)).rows())
 
 
 def changelog(folder: Path) -> dict[int, Rows]:
