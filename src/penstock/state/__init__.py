@@ -5,7 +5,7 @@ Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
 `penstock.state.directory.DirectoryState`
     One shard in one process, for a run with a checkpoint folder:
 
-        with DirectoryState.open(folder, fingerprint=..., description=..., slots={"3.groups": thaw}) as state:
+        with DirectoryState.open(folder, bind, lambda manifest: {"3.groups": Form(thaw)}) as state:
             machine = Machine(program, state.slots)     # Mapping[str, MutableMapping]
             state.tick                                  # last committed tick, 0 before the first
             state.positions                             # what the last commit was given; {} before the first
@@ -21,6 +21,9 @@ Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
     The same in two halves, for ticks whose shards live in other processes: the
     driver holds the `Checkpoint` (lease, manifest, commits), a task opens the
     `ShardState` of a chain of files, runs, and gives the next chain back.
+
+What a run goes on under is a `penstock.state.manifest.Manifest`, which a `Bind` says when a checkpoint is opened.
+`inspection` reads a checkpoint that others may be running, `rewind` goes back to a tick that is kept.
 
 Nothing counts until a commit names it: every file is written aside, made
 durable, and named by its tick and attempt.
