@@ -22,7 +22,7 @@ Knows nothing of flows, engines or Spark. Whoever runs ticks uses one of:
     driver holds the `Checkpoint` (lease, manifest, commits), a task opens the
     `ShardState` of a chain of files, runs, and gives the next chain back.
 
-What a run goes on under is a `penstock.state.manifest.Manifest`, which a `Bind` says when a checkpoint is opened.
+What a run goes on under is a `penstock.state.manifest.Manifest`, as a `Bind` says when one is opened.
 `inspection` reads a checkpoint that others may be running, `rewind` goes back to a tick that is kept.
 
 Nothing counts until a commit names it: every file is written aside, made
