@@ -120,6 +120,14 @@ def test_a_loop_runs_as_a_whole_on_one_shard() -> None:
     assert {str(e.route) for e in plan.exchanges} == {"all to one"}
 
 
+def test_what_leads_to_no_end_is_put_into_no_stage() -> None:
+    flow = Flow("half dead")
+    bids = flow.source("bids", Bid)
+    bids.defer_tick().group_by(col.auction).agg(n=ps.count())
+    flow.sink("out", bids.filter(col.price > 1))
+    assert stages_of(cut(flow.graph(), 3)) == [["source", "filter", "sink"]]
+
+
 def test_a_table_sink_gets_all_changes_of_a_bucket_in_one_place() -> None:
     plan = cut(closing_prices().graph(), 3, {"averages": ByBucket(("category",), 16)})
     assert routes_of(plan)[-1] == "2->3 by bucket of category"

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.analysis import analyse
+from penstock.engine.plan import live_consumers
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.graph.node import FlowGraph, Node
@@ -106,22 +107,33 @@ def cut(
     check_runs_on_spark(graph)
     facts = analyse(graph).facts
     if not rounds:
-        return _Cutter(graph, shards, facts, Levels(graph, shards, tables or {}, facts)).plan()
+        levels = Levels(graph, shards, tables or {}, facts)
+        return _Cutter(graph, shards, facts, levels, _live(graph)).plan()
     levels = RoundsLevels(graph, shards, tables or {}, facts)
-    plan = _Cutter(graph, shards, facts, levels).plan()
+    plan = _Cutter(graph, shards, facts, levels, frozenset(range(len(graph.nodes)))).plan()
     return replace(plan, loops=loop_stages(graph, levels, plan.exchanges))
+
+
+def _live(graph: FlowGraph) -> frozenset[int]:
+    """What rows come in by, and what leads to an end: the rest of a flow does nothing."""
+    read = {edge.source for edges in live_consumers(graph) for edge in edges}
+    ends = (n.id for n in graph.nodes if n.id in graph.sinks.values() or n.operator.ends_streams)
+    return frozenset({*read, *ends, *(n.id for n in graph.nodes if not n.inputs)})
 
 
 @dataclass(frozen=True, slots=True)
 class _Cutter:
+    """live: the nodes that are put into stages."""
+
     graph: FlowGraph
     shards: int
     facts: tuple[Facts, ...]
     levels: Levels
+    live: frozenset[int]
 
     def plan(self) -> StagePlan:
         exchanges = self._exchanges()
-        depth = max(self.levels.level.values()) + 1
+        depth = max(self.levels.level[node] for node in self.live) + 1
         stages = tuple(self._stage(number, exchanges) for number in range(depth))
         return StagePlan(stages, self.shards, tuple(exchanges.values()))
 
@@ -144,12 +156,13 @@ class _Cutter:
 
     def _crossings(self) -> Iterable[tuple[int, int, Route]]:
         routes = sorted(self.levels.routes.items(), key=lambda item: item[0])
-        return ((node, port, route) for (node, port), route in routes)
+        return ((node, port, route) for (node, port), route in routes if node in self.live)
 
     def _stage(self, number: int, exchanges: Mapping[tuple[int, int, str], Exchange]) -> Stage:
         arriving = tuple(e for e in exchanges.values() if e.to_stage == number)
         leaving = tuple(e for e in exchanges.values() if e.from_stage == number)
-        own = [node for node in self.graph.nodes if self.levels.level[node.id] == number]
+        here = (node for node in self.graph.nodes if self.levels.level[node.id] == number)
+        own = [node for node in here if node.id in self.live]
         ids = {("exchange", e.name): at for at, e in enumerate(arriving)}
         ids |= {("node", str(node.id)): len(arriving) + at for at, node in enumerate(own)}
         nodes: list[Node] = []
