@@ -128,10 +128,10 @@ def _collect(tree: ast.AST, defined: dict[str, ast.stmt], needed: list[ast.stmt]
 
 
 def _paragraphs(parts: list[str]) -> Iterator[str]:
-    """Constants one below the other, all else in paragraphs of its own."""
+    """Constants one below the other, all else in paragraphs of its own, as a formatter wants them."""
     for at, part in enumerate(parts):
         both_short = "\n" not in part and at + 1 < len(parts) and "\n" not in parts[at + 1]
-        yield part + ("\n" if both_short else "\n\n")
+        yield part + ("\n" if both_short else "\n\n\n")
 
 
 if __name__ == "__main__":

@@ -31,8 +31,6 @@ from tests.spark.tasks_in_process import InProcessTasks
 
 # What Spark refuses, in which mode, and a word of the reason.
 REFUSED = {
-    ("stream", "initialize: initialize"): "may hold any Python value",
-    ("stream", "initialize: mapped"): "may hold any Python value",
     ("batch", "initialize: initialize"): "may hold any Python value",
 }
 

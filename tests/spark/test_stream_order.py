@@ -181,12 +181,16 @@ def test_what_hands_on_an_order_that_is_read_stays_on_one_shard() -> None:
 
 
 def test_an_order_goes_along_only_where_somebody_reads_it() -> None:
-    flow = Flow("sorted")
+    flow = Flow("numbered")
     events = flow.source("events", Event)
-    flow.sink("sorted", events.unique().sort(col.key, lifetime="tick", nondet="a page at a time"))
+    flow.sink("numbered", events.unique().enumerate())
     flow.sink("joined", events.join(flow.source("others", Event), on="key", suffix="_other"))
     exchanges = {str(e.route): e.ordered for e in cut(flow.graph(), 3).exchanges}
     assert exchanges == {"all to one": True, "by key": False}
+    ties = Flow("ties")
+    events = ties.source("events", Event)
+    ties.sink("sorted", events.unique().sort(col.key, lifetime="tick", nondet="a page at a time"))
+    assert [(str(e.route), e.ordered) for e in cut(ties.graph(), 3).exchanges] == [("all to one", True)]
 
 
 def test_rows_of_a_source_that_has_ended_are_refused() -> None:

@@ -169,4 +169,3 @@ def pickled(value: object) -> bytes:
 
     with by_value(cloudpickle):
         return cast("bytes", cloudpickle.dumps(value))
-

@@ -46,8 +46,8 @@ def _signal(operator: Operator, mode: Mode) -> Refusal:
     return Refusal(
         "What signals show depends on the order of values among all of them, one value a tick;"
         " a micro-batch has many, and no order between its sources.",
-        f"{_IN_PROCESS};\nwhat leads to the signals can run on Spark and write a changelog, and what they show"
-        " can be read there as a source",
+        f"{_IN_PROCESS};\nwhat leads to the signals can run on Spark and write a changelog,"
+        " and what they show can be read there as a source",
     )
 
 
@@ -75,8 +75,8 @@ def _rows_that_cannot_travel(node: Node) -> Refusal | None:
     for field in node.schema.fields:
         if _holds_any(field.type):
             return Refusal(
-                f"Column {field.name!r} may hold any Python value. Spark's columns have types, and values that"
-                " are equal across types (1, True, 1.0) would go to different shards.",
+                f"Column {field.name!r} may hold any Python value. Spark's columns have types,"
+                " and values that are equal across types (1, True, 1.0) would go to different shards.",
                 f"declare its type (annotate the function or the row class), or {_IN_PROCESS}",
             )
     return None

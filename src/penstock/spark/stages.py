@@ -104,14 +104,16 @@ def cut(
 
     Raises what the analysis of the flow raises, and `NotOnSpark` for what does not run there.
     """
-    check_runs_on_spark(graph)
+    check_runs_on_spark(graph, travelling=())
     facts = analyse(graph).facts
-    if not rounds:
-        levels = Levels(graph, shards, tables or {}, facts)
-        return _Cutter(graph, shards, facts, levels, _live(graph)).plan()
-    levels = RoundsLevels(graph, shards, tables or {}, facts)
-    plan = _Cutter(graph, shards, facts, levels, frozenset(range(len(graph.nodes)))).plan()
-    return replace(plan, loops=loop_stages(graph, levels, plan.exchanges))
+    if rounds:
+        levels = RoundsLevels(graph, shards, tables or {}, facts)
+        plan = _Cutter(graph, shards, facts, levels, frozenset(range(len(graph.nodes)))).plan()
+        plan = replace(plan, loops=loop_stages(graph, levels, plan.exchanges))
+    else:
+        plan = _Cutter(graph, shards, facts, Levels(graph, shards, tables or {}, facts), _live(graph)).plan()
+    check_runs_on_spark(graph, travelling={e.node for e in plan.exchanges})
+    return plan
 
 
 def _live(graph: FlowGraph) -> frozenset[int]:
@@ -141,6 +143,8 @@ class _Cutter:
         """By node, later stage and route: consumers that agree on these share one."""
         exchanges: dict[tuple[int, int, str], Exchange] = {}
         level, facts = self.levels.level, self.facts
+        # What depends on the cut into ticks may show the order in which rows came, too.
+        shown = any(node.operator.depends_on_cut() for node in self.graph.nodes)
         for key, port, route in self._crossings():
             node = self.graph.nodes[key]
             source, to_stage = node.inputs[port], level[node.id]
@@ -149,7 +153,8 @@ class _Cutter:
                 (source, to_stage, str(route)),
                 Exchange(
                     name, source, level[source], to_stage, route,
-                    self.graph.nodes[source].schema, facts[source].append, source in self.levels.order_read,
+                    self.graph.nodes[source].schema, facts[source].append,
+                    source in self.levels.order_read or (shown and facts[source].ordered),
                 ),
             )  # fmt: skip
         return exchanges
