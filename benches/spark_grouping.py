@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import penstock as ps
 from benches.measure import Table
 from penstock import col
-from penstock.spark.combining import combined
-from penstock.spark.native import grouping_behind, native_parts
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.native import grouping_behind, native_parts
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -72,7 +72,7 @@ def test_the_zip_has_the_flows_modules_and_penstock_and_the_archive_what_is_comp
     with zipfile.ZipFile(project / "package" / "code.zip") as code:
         names = set(code.namelist())
     assert {"where.py", "shops/__init__.py", "shops/names.py", "shops/unused.txt"} <= names
-    assert {"penstock/__init__.py", "penstock/spark/task.py", "penstock/cli/submitted.py"} <= names
+    assert {"penstock/__init__.py", "penstock/spark/ticks/task.py", "penstock/cli/submitted.py"} <= names
     assert not [name for name in names if name.startswith("flows") or name.endswith(".pyc")]
     with tarfile.open(project / "package" / "env.tar.gz") as environment:
         packed = environment.getnames()
@@ -129,8 +129,8 @@ def test_spark_submit_runs_it_in_an_empty_folder_with_what_was_shipped(penstock:
 def submit(package: Path, empty: Path) -> subprocess.CompletedProcess[str]:
     import pyspark
 
-    from penstock.spark.java import find_java
-    from penstock.spark.local_cluster import environment
+    from penstock.spark.local.cluster import environment
+    from penstock.spark.local.java import find_java
 
     home = Path(pyspark.__file__).parent
     # spark-submit asks for a module that the Java of the wheel lacks; tests of executors have the same need.

@@ -20,8 +20,8 @@ from penstock.expr.rows import from_user
 from penstock.flow import operators
 from penstock.graph.node import Operator
 from penstock.spark import run
-from penstock.spark.batch_plan import plan_batch
-from penstock.spark.stages import cut
+from penstock.spark.batch.plan import plan_batch
+from penstock.spark.placing.stages import cut
 from penstock.testing import Backend
 from penstock.testing.oracle import NotOfBags
 from penstock.testing.tick_oracle import TickOracle

@@ -19,16 +19,16 @@ from penstock.engine.plan import live_consumers
 from penstock.errors import NotOnSpark
 from penstock.flow import operators
 from penstock.graph.node import FlowGraph, Operator
-from penstock.spark.batch_engine import cut_out
-from penstock.spark.batch_places import meeting
-from penstock.spark.batch_plan import BatchPlan, Island, Loop, Native, plan_batch
-from penstock.spark.combining import combined
-from penstock.spark.levels import units
-from penstock.spark.placement import ByBucket, ByKey, Route, ToAll, ToOne
+from penstock.spark.batch.places import meeting
+from penstock.spark.batch.plan import BatchPlan, Island, Loop, Native, plan_batch
+from penstock.spark.batch.rounds import why_in_one_task
+from penstock.spark.batch.row_by_row import cut_out
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.levels import units
+from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne
+from penstock.spark.placing.rounds import why_whole
+from penstock.spark.placing.stages import Stage, cut
 from penstock.spark.refusals import Mode, refusal
-from penstock.spark.rounds_batch import why_in_one_task
-from penstock.spark.rounds_levels import why_whole
-from penstock.spark.stages import Stage, cut
 from tests.operators.examples import EXAMPLES, example
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"

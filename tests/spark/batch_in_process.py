@@ -15,12 +15,12 @@ from penstock.engine.change import Change
 from penstock.expr.rows import from_user
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
-from penstock.spark.batch_cut import Border, part_of
-from penstock.spark.batch_machine import machine_for, program_of, until_quiet
-from penstock.spark.batch_places import ByKeys, InOneTask, Meeting, meeting
-from penstock.spark.batch_plan import Island, Native, plan_batch
-from penstock.spark.placement import ByKey
-from penstock.spark.routing import divider
+from penstock.spark.batch.cut import Border, part_of
+from penstock.spark.batch.machine import machine_for, program_of, until_quiet
+from penstock.spark.batch.places import ByKeys, InOneTask, Meeting, meeting
+from penstock.spark.batch.plan import Island, Native, plan_batch
+from penstock.spark.placing.placement import ByKey
+from penstock.spark.placing.routing import divider
 from tests.spark.batch_rows_of import Bag
 
 Rows = list[tuple[Any, ...]]

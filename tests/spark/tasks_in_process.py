@@ -12,18 +12,18 @@ import pyarrow as pa
 
 from penstock import Engine, Flow
 from penstock.flow.operators.source import Source
-from penstock.spark import task
-from penstock.spark.combining import combined
-from penstock.spark.event_time import Ends
-from penstock.spark.intake import ENDED, Spooled
-from penstock.spark.messages import TO_DRIVER, Result, from_batches, results_of, to_batches
-from penstock.spark.outcome import Outcome, gathered
-from penstock.spark.plan import Input, Output, Plan, ShippedPlan, compiled
-from penstock.spark.rounds_files import Sent
-from penstock.spark.rounds_jobs import run_in_jobs
-from penstock.spark.rounds_plan import LoopStages
-from penstock.spark.stages import cut
-from penstock.spark.task import TickOrder
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.round_plan import LoopStages
+from penstock.spark.placing.stages import cut
+from penstock.spark.ticks import task
+from penstock.spark.ticks.event_time import Ends
+from penstock.spark.ticks.intake import ENDED, Spooled
+from penstock.spark.ticks.messages import TO_DRIVER, Result, from_batches, results_of, to_batches
+from penstock.spark.ticks.outcome import Outcome, gathered
+from penstock.spark.ticks.plan import Input, Output, Plan, ShippedPlan, compiled
+from penstock.spark.ticks.round_files import Sent
+from penstock.spark.ticks.round_jobs import run_in_jobs
+from penstock.spark.ticks.task import TickOrder
 from penstock.state.chain import Chain
 from penstock.state.codec import value_encoder
 

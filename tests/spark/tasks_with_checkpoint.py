@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Any
 
 from penstock import Flow
-from penstock.spark.combining import combined
-from penstock.spark.going_on import GoingOnSpark, Loops
-from penstock.spark.plan import Plan, ShippedPlan, compiled
-from penstock.spark.stages import cut
+from penstock.spark.checkpoints.going_on import GoingOnSpark, Loops
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.stages import cut
+from penstock.spark.ticks.plan import Plan, ShippedPlan, compiled
 from penstock.state.checkpoint import Checkpoint
 from tests.spark.tasks_in_process import InProcessTasks
 

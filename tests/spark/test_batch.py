@@ -12,8 +12,8 @@ import penstock as ps
 from penstock import col, left, right
 from penstock.engine.change import Change
 from penstock.errors import BadInput, BadRow, EvaluationError, NoFixpoint, UserFunctionFailed, WrongType
-from penstock.spark.batch import lower_flow
-from penstock.spark.batch_errors import told_errors
+from penstock.spark.batch.flow import lower_flow
+from penstock.spark.ticks.errors import told_errors
 from tests.spark.batch_rows_of import bag_of_frame, batch_bags, frame_of, true_bags
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.flow import aggregates
 from penstock.flow.aggregates import Aggregation
-from penstock.spark.batch_aggregates import measure
+from penstock.spark.batch.aggregates import measure
 
 
 def classes_of(base: type, package: str) -> list[type]:

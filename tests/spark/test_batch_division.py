@@ -13,8 +13,8 @@ import penstock as ps
 from penstock import col
 from penstock.engine.change import Change
 from penstock.errors import NotOnSpark, PenstockError
-from penstock.spark.batch_places import meeting
-from penstock.spark.batch_plan import Island, Loop, plan_batch
+from penstock.spark.batch.places import meeting
+from penstock.spark.batch.plan import Island, Loop, plan_batch
 from penstock.testing.strategies import Case, cases
 from tests.spark.batch_in_process import InProcessBatch
 from tests.spark.batch_rows_of import NeverQuiet, bags_in_one_tick

@@ -16,9 +16,9 @@ import penstock as ps
 from penstock import Engine, Flow, col
 from penstock.engine.runtime import float_add, float_merge
 from penstock.expr.types import DecimalType
-from penstock.spark.cell import run_stateless
-from penstock.spark.combining import combined, combined_nodes
-from penstock.spark.stages import cut
+from penstock.spark.placing.combining import combined, combined_nodes
+from penstock.spark.placing.stages import cut
+from penstock.spark.ticks.cell import run_stateless
 from tests.spark.tasks_in_process import InProcessTasks
 
 NAN, INF = float("nan"), float("inf")

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 import penstock.spark
 from penstock.cli.main import app
-from penstock.spark.examine_machine import (
+from penstock.spark.examination.finding import Examination, Level
+from penstock.spark.examination.machine import (
     PACKAGES,
     Package,
     disk_found,
@@ -27,8 +28,7 @@ from penstock.spark.examine_machine import (
     sockets_found,
     workers_python_found,
 )
-from penstock.spark.examine_session import examine_given, session_kind, workers_found
-from penstock.spark.finding import Examination, Level
+from penstock.spark.examination.session import examine_given, session_kind, workers_found
 from tests.cli.conftest import ENVIRONMENT
 
 GB = 1 << 30

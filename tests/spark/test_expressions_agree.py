@@ -88,7 +88,7 @@ class Outcome:
 
     @cached_property
     def column(self) -> SparkColumn:
-        from penstock.spark.columns import to_column
+        from penstock.spark.lowering.columns import to_column
 
         return to_column(self.expr, SCHEMA)
 
@@ -245,7 +245,7 @@ def blame(table: Table, expr: Expr) -> str:
 
 
 def test_types_and_nullability_agree(table: Table, outcomes: list[Outcome]) -> None:
-    from penstock.spark.types import spark_type
+    from penstock.spark.lowering.types import spark_type
 
     for chunk in chunks(outcomes):
         fields = table.frame.select(*(o.column for o in chunk)).schema.fields
@@ -285,7 +285,7 @@ def test_what_raises_in_python_raises_on_spark(table: Table, outcomes: list[Outc
 
 
 def test_every_function_of_the_catalogue_is_drawn_and_lowered(outcomes: list[Outcome]) -> None:
-    from penstock.spark.columns import SPARK
+    from penstock.spark.lowering.columns import SPARK
 
     drawn = {name for outcome in outcomes for name in functions_of(outcome.expr)}
     assert drawn == set(CATALOGUE)

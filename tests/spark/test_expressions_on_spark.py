@@ -44,7 +44,7 @@ def frame_of(spark: SparkSession, *rows: Row) -> DataFrame:
 
 
 def column_of(expr: Expr) -> Column:
-    from penstock.spark.columns import to_column
+    from penstock.spark.lowering.columns import to_column
 
     return to_column(expr, ROW)
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Flow, col, io
 from penstock.io.arrow import rows_to_table
-from penstock.spark.combining import combined
-from penstock.spark.grouping import Grouping
-from penstock.spark.native import grouping_behind, native_parts
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.native import grouping_behind, native_parts
+from penstock.spark.ticks.grouping import Grouping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import SparkUnavailable
-from penstock.spark.java import Java, find_java
-from penstock.spark.jvm import environment_of, import_path, start_jvm
+from penstock.spark.local.java import Java, find_java
+from penstock.spark.local.jvm import environment_of, import_path, start_jvm
 
 
 def make_java(home: Path, version: str, *, release_file: bool = True) -> Path:

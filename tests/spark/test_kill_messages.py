@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import BadInput, SparkProcessDied
-from penstock.spark.deaths import told_deaths
+from penstock.spark.ticks.deaths import told_deaths
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -15,7 +15,8 @@ import pytest
 import penstock as ps
 from penstock import Flow, col, io
 from penstock.errors import FlowChanged, NotOnSpark
-from penstock.spark import Frame, launch, reach, run
+from penstock.spark import Frame, launch, run
+from penstock.spark.local import reach
 
 pytestmark = pytest.mark.spark
 

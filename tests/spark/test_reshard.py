@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 import penstock as ps
 from penstock import Engine, Flow, col, left, right
 from penstock.errors import CheckpointInUse, FlowChanged, NotOnSpark
-from penstock.spark.reshard import reshard
+from penstock.spark.checkpoints.reshard import reshard
 from penstock.state.chain import merge
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import CommitLog

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Engine, Flow, col, left, right
 from penstock.errors import NoFixpoint, UnreadableSource
+from penstock.spark.checkpoints.reshard import reshard
 from penstock.spark.explanation import explain_on_spark
-from penstock.spark.reshard import reshard
-from penstock.spark.rounds_files import Sent, fetched
-from penstock.spark.stages import StagePlan, cut
+from penstock.spark.placing.stages import StagePlan, cut
+from penstock.spark.ticks.round_files import Sent, fetched
 from tests.properties import test_recursion
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.tasks_in_process import InProcessTasks
@@ -237,7 +237,9 @@ def test_a_loop_whose_rows_may_be_taken_back_gives_on_its_shard_what_the_engine_
 def tasks_on(hosts: int) -> Iterator[None]:
     """Let every cell run on another host than the one before."""
     numbers = cycle(range(hosts))
-    with mock.patch("penstock.spark.cell.work_folder", lambda folder: folder / "work" / f"{next(numbers)}"):
+    with mock.patch(
+        "penstock.spark.ticks.cell.work_folder", lambda folder: folder / "work" / f"{next(numbers)}"
+    ):
         yield
 
 

@@ -18,8 +18,8 @@ import pytest
 import penstock as ps
 import penstock.spark
 from penstock.errors import NotOnSpark, SparkUnavailable
-from penstock.spark import class_archive
-from penstock.spark.java import Java, find_java
+from penstock.spark.local import class_archive
+from penstock.spark.local.java import Java, find_java
 from penstock.spark.session import _remove_abandoned_folders, _tasks_at_a_time
 
 if TYPE_CHECKING:

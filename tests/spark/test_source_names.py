@@ -13,7 +13,7 @@ import penstock as ps
 from penstock import Flow, col, io
 from penstock.errors import FlowChanged
 from penstock.spark import Frame, run
-from penstock.spark.source_names import spark_name
+from penstock.spark.sources.names import spark_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

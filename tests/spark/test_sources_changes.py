@@ -15,7 +15,7 @@ import penstock as ps
 from penstock import Flow, col, io, pull
 from penstock.errors import BadInput, BadRow, UnreadableSource, UserFunctionFailed, WrongType
 from penstock.spark import Frame, Pulled, run
-from penstock.spark.outlet import Outlet
+from penstock.spark.ticks.outlet import Outlet
 from tests.io.change_records import BOOKS, Book, debezium, lines, now, operations
 
 pytestmark = pytest.mark.spark
@@ -271,8 +271,8 @@ def _unpicklable() -> pull.Source:
 
 
 def test_a_source_that_forgets_its_rows_is_told_so(spark: Any, tmp_path: Path) -> None:
-    from penstock.spark.pull_stream import PullReader
-    from penstock.spark.pulled import _pickled
+    from penstock.spark.sources.pull_stream import PullReader
+    from penstock.spark.sources.pulled import _pickled
 
     flow = Flow("numbers")
     flow.sink("numbers", flow.source("numbers", Number))

@@ -16,9 +16,9 @@ from penstock.expr.rows import schema_of
 from penstock.io import Debezium, Kafka, KafkaTopic
 from penstock.io.sink import Drain, open_sink
 from penstock.spark import Frame, run
-from penstock.spark.batch_errors import told_errors
-from penstock.spark.change_frames import weighted
-from penstock.spark.kafka import TopicWriter, connector_is_there, package, rows_of_records
+from penstock.spark.sources.change_frames import weighted
+from penstock.spark.sources.kafka import TopicWriter, connector_is_there, package, rows_of_records
+from penstock.spark.ticks.errors import told_errors
 from tests.io.change_records import BOOKS, Book, debezium, now
 
 pytestmark = pytest.mark.spark
@@ -73,7 +73,7 @@ def test_a_value_that_is_no_row_fails_the_tick(spark: Any, value: str | None) ->
 
 def test_tombstones_are_nothing_to_debezium(spark: Any) -> None:
     from penstock.io.change_data import record_schema
-    from penstock.spark.change_frames import without_tombstones
+    from penstock.spark.sources.change_frames import without_tombstones
 
     source = Debezium(Kafka("a:1", "books"), epoch="millis")
     values = [json.dumps(r) for r in debezium(BOOKS)]

@@ -13,7 +13,7 @@ import penstock as ps
 from penstock import Flow, col, io
 from penstock.errors import BadInput
 from penstock.spark import run
-from penstock.spark.outlet import Outlet
+from penstock.spark.ticks.outlet import Outlet
 from tests.postgres_server import PASSWORD, Postgres
 
 pl = pytest.importorskip("polars", reason="Polars is not installed")

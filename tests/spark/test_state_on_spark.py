@@ -16,7 +16,7 @@ import penstock as ps
 from penstock import Change, Flow, col, io
 from penstock.errors import FlowChanged
 from penstock.spark import run
-from penstock.spark.reshard import reshard
+from penstock.spark.checkpoints.reshard import reshard
 from penstock.state.inspection import inspect, rows_of_key
 from penstock.state.rewind import rewind
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Engine, Flow, col, left, right
 from penstock.errors import BadInput, NotOnSpark
-from penstock.spark.combining import combined
-from penstock.spark.event_time import Ends
-from penstock.spark.stages import cut
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.stages import cut
+from penstock.spark.ticks.event_time import Ends
 from tests.spark.tasks_in_process import InProcessTasks
 from tests.spark.test_stream_stages import routes_of, stages_of
 

@@ -27,7 +27,7 @@ from penstock.errors import (
     WrongType,
 )
 from penstock.spark import Frame, run
-from penstock.spark.outlet import Outlet
+from penstock.spark.ticks.outlet import Outlet
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.manifest import as_it_is
 from tests.spark.streamed_flows import EXAMPLES, Bid, Example, closing_prices

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, Flow, col
-from penstock.spark.placement import ByBucket
-from penstock.spark.stages import StagePlan, cut
+from penstock.spark.placing.placement import ByBucket
+from penstock.spark.placing.stages import StagePlan, cut
 from penstock.testing.strategies import Case, Tick, cases, cuts
 from penstock.testing.ticks import check_consolidated
 from tests.spark.tasks_in_process import InProcessTasks

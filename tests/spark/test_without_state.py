@@ -9,11 +9,11 @@ import pytest
 
 import penstock as ps
 from penstock import Flow, col, io
-from penstock.spark.combining import combined
-from penstock.spark.native import native_parts
 from penstock.spark.physical import physical_plan
-from penstock.spark.plan import Plan, compiled
-from penstock.spark.stages import cut
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.native import native_parts
+from penstock.spark.placing.stages import cut
+from penstock.spark.ticks.plan import Plan, compiled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

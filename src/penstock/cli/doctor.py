@@ -15,7 +15,7 @@ from penstock.errors import BadInput
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.finding import Finding
+    from penstock.spark.examination.finding import Finding
 
 _COLOURS = {"ok": typer.colors.GREEN, "slow": typer.colors.YELLOW, "meaning": typer.colors.MAGENTA}
 
@@ -43,8 +43,8 @@ def doctor(
     ok: as it should be. slow: it costs time. meaning: answers may differ in the cases told.
     broken: flows do not run on Spark like this, and the exit code is 1.
     """
-    from penstock.spark.examine import doctor as examine
-    from penstock.spark.finding import Examination
+    from penstock.spark.examination.examine import doctor as examine
+    from penstock.spark.examination.finding import Examination
 
     settings = settings_of(spark_conf or ())
     if checkpoint is not None and master is None:
@@ -96,7 +96,7 @@ def connect(master: str, settings: dict[str, str]) -> SparkSession:
 
 
 def examine_running(spark: SparkSession, checkpoint: Path | None) -> Sequence[Finding]:
-    from penstock.spark.examine_session import examine_session
+    from penstock.spark.examination.session import examine_session
 
     return list(examine_session(spark, checkpoint))
 

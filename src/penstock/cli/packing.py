@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from penstock.errors import BadInput
-from penstock.spark.by_value import root_of, users_modules
+from penstock.spark.ticks.by_value import root_of, users_modules
 
 NEEDED = ("msgpack", "typing_extensions", "pyarrow", "pandas")
 """What drivers and workers need; pandas because PySpark asks for it before it passes Arrow batches."""

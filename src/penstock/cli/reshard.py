@@ -18,7 +18,7 @@ def reshard(
     Broken off, it leaves the state as it was.
     """
     from penstock.cli.load import load_flow
-    from penstock.spark.reshard import reshard as divide
+    from penstock.spark.checkpoints.reshard import reshard as divide
 
     done = divide(folder, shards, load_flow(flow))
     typer.echo(

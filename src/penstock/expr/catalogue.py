@@ -2,7 +2,7 @@
 
 A function is data: its name, the rule that types it, and how it is said in
 Python. How it is said in Spark stands under the same name in
-`penstock.spark.columns`; a test checks that no function lacks one.
+`penstock.spark.lowering.columns`; a test checks that no function lacks one.
 """
 
 from __future__ import annotations

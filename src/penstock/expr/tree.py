@@ -2,7 +2,7 @@
 
 `col.price * 2` builds a tree and computes nothing. The tree is checked against
 a row type (`penstock.expr.check`), lowered to Python source
-(`penstock.expr.python`) and to Spark columns (`penstock.spark.columns`).
+(`penstock.expr.python`) and to Spark columns (`penstock.spark.lowering.columns`).
 """
 
 from __future__ import annotations

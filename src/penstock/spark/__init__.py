@@ -9,16 +9,16 @@ from penstock.spark.session import session
 
 if TYPE_CHECKING:
     from penstock.engine.progress import Progress
-    from penstock.spark.examine import doctor
+    from penstock.spark.examination.examine import doctor
     from penstock.spark.launch import run
-    from penstock.spark.pulled import Pulled
-    from penstock.spark.sources import Frame
+    from penstock.spark.sources.opening import Frame
+    from penstock.spark.sources.pulled import Pulled
 
 _LATER = {
-    "Frame": "penstock.spark.sources",
+    "Frame": "penstock.spark.sources.opening",
     "Progress": "penstock.engine.progress",
-    "Pulled": "penstock.spark.pulled",
-    "doctor": "penstock.spark.examine",
+    "Pulled": "penstock.spark.sources.pulled",
+    "doctor": "penstock.spark.examination.examine",
     "run": "penstock.spark.launch",
 }
 

@@ -2,8 +2,8 @@
 
 import sys
 
-from penstock.spark.class_archive import archive_of, make
-from penstock.spark.java import find_java
+from penstock.spark.local.class_archive import archive_of, make
+from penstock.spark.local.java import find_java
 
 
 def main() -> int:

@@ -18,15 +18,15 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.graph.order import components, is_cyclic, successors
 from penstock.io.guarantee import guarantee_of
-from penstock.spark.combining import combined, combined_nodes
-from penstock.spark.drain import bucket_route
-from penstock.spark.native import native_parts
-from penstock.spark.order import whose_order_is_read
-from penstock.spark.placement import ByBucket, ByKey, ToAll, ToOne
+from penstock.spark.placing.combining import combined, combined_nodes
+from penstock.spark.placing.native import native_parts
+from penstock.spark.placing.order import whose_order_is_read
+from penstock.spark.placing.placement import ByBucket, ByKey, ToAll, ToOne
+from penstock.spark.placing.round_plan import LOOP_ROWS
+from penstock.spark.placing.rounds import why_whole
+from penstock.spark.placing.stages import Exchange, Stage, StagePlan, cut
 from penstock.spark.refusals import check_runs_on_spark
-from penstock.spark.rounds_levels import why_whole
-from penstock.spark.rounds_plan import LOOP_ROWS
-from penstock.spark.stages import Exchange, Stage, StagePlan, cut
+from penstock.spark.ticks.drain import bucket_route
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node
@@ -237,7 +237,7 @@ def _promises(graph: FlowGraph, targets: Mapping[str, object]) -> str:
 def _batch(graph: FlowGraph) -> str:
     """In which form each operator runs where all input is there at once."""
     # The modules that it knows register which operators have native forms.
-    from penstock.spark import batch  # noqa: F401
+    from penstock.spark.batch import flow  # noqa: F401
 
     try:
         check_runs_on_spark(graph, "batch")
@@ -251,8 +251,8 @@ def _batch(graph: FlowGraph) -> str:
 
 
 def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
-    from penstock.spark.batch_engine import cut_out
-    from penstock.spark.rounds_batch import why_in_one_task
+    from penstock.spark.batch.rounds import why_in_one_task
+    from penstock.spark.batch.row_by_row import cut_out
 
     why = why_in_one_task(cut_out(graph, nodes).graph)
     beyond = f"beyond {LOOP_ROWS:,} rows (loop_rows) in rounds over parts"
@@ -261,9 +261,9 @@ def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
 
 def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
     """Operators that run alike, one after the other, and how."""
-    from penstock.spark.batch_forms import form
-    from penstock.spark.batch_places import meeting
-    from penstock.spark.batch_plan import Island, Loop, Native, plan_batch
+    from penstock.spark.batch.forms import form
+    from penstock.spark.batch.places import meeting
+    from penstock.spark.batch.plan import Island, Loop, Native, plan_batch
 
     plan = plan_batch(graph)
     before: list[str] = []

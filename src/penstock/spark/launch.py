@@ -20,23 +20,24 @@ from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
-from penstock.spark import change_frames, delta_source, kafka, pulled
-from penstock.spark.combining import combined
-from penstock.spark.deaths import told_deaths
-from penstock.spark.drain import bucket_route, task_target
-from penstock.spark.going_on import GoingOnSpark, Loops
-from penstock.spark.native import Chain, native_parts, without_native
-from penstock.spark.outlet import open_outlets
-from penstock.spark.own_ticks import OwnTicks
-from penstock.spark.plan import Output, Plan, compiled
-from penstock.spark.query import Query
-from penstock.spark.reach import is_local, is_remote, tasks_at_a_time
-from penstock.spark.rounds_levels import check_loops_run_in_rounds
-from penstock.spark.rounds_plan import LOOP_ROWS
-from penstock.spark.source_names import source_names
-from penstock.spark.sources import Opened, Opening, has_own_name, open_on_spark, sends_rows
-from penstock.spark.stages import cut
-from penstock.spark.tick import Ticker, Way
+from penstock.spark.checkpoints.going_on import GoingOnSpark, Loops
+from penstock.spark.local.reach import is_local, is_remote, tasks_at_a_time
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.native import Chain, native_parts, without_native
+from penstock.spark.placing.round_plan import LOOP_ROWS
+from penstock.spark.placing.rounds import check_loops_run_in_rounds
+from penstock.spark.placing.stages import cut
+from penstock.spark.sources import change_frames, kafka, pulled
+from penstock.spark.sources import delta as delta_source
+from penstock.spark.sources.names import source_names
+from penstock.spark.sources.opening import Opened, Opening, has_own_name, open_on_spark, sends_rows
+from penstock.spark.ticks.deaths import told_deaths
+from penstock.spark.ticks.drain import bucket_route, task_target
+from penstock.spark.ticks.outlet import open_outlets
+from penstock.spark.ticks.own_ticks import OwnTicks
+from penstock.spark.ticks.plan import Output, Plan, compiled
+from penstock.spark.ticks.query import Query
+from penstock.spark.ticks.ticker import Ticker, Way
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import KEEP_TICKS
 
@@ -110,7 +111,7 @@ def run(
                 "a batch keeps no state: it takes neither a checkpoint nor follow=True",
                 fix='run it with mode="stream", or without them',
             )
-        from penstock.spark.batch_run import run_batch
+        from penstock.spark.batch.run import run_batch
 
         spark = _session(spark)
         with exported(metrics, flow.name) as told, told_deaths(spark, lambda: None):

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.engine.engine import Engine
 from penstock.flow.operators.source import Source
-from penstock.spark import task
-from penstock.spark.combining import combined
 from penstock.spark.explanation import tables_of
-from penstock.spark.messages import SCHEMA
-from penstock.spark.native import native_parts, without_native
-from penstock.spark.plan import Plan, ShippedPlan
-from penstock.spark.sources import Frame, Opening, open_on_spark, shape_of, union_of
-from penstock.spark.stages import StagePlan, cut
-from penstock.spark.task import TickOrder
-from penstock.spark.types import spark_schema
+from penstock.spark.lowering.types import spark_schema
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.native import native_parts, without_native
+from penstock.spark.placing.stages import StagePlan, cut
+from penstock.spark.sources.opening import Frame, Opening, open_on_spark, shape_of, union_of
+from penstock.spark.ticks import task
+from penstock.spark.ticks.messages import SCHEMA
+from penstock.spark.ticks.plan import Plan, ShippedPlan
+from penstock.spark.ticks.task import TickOrder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

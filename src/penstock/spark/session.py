@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import SparkUnavailable
-from penstock.spark.class_archive import options_to_use
-from penstock.spark.java import Java, find_java
-from penstock.spark.jvm import LOGGING, environment_of, last_lines, start_jvm
-from penstock.spark.local_cluster import Executors, environment, executor_settings
+from penstock.spark.local.class_archive import options_to_use
+from penstock.spark.local.cluster import Executors, environment, executor_settings
+from penstock.spark.local.java import Java, find_java
+from penstock.spark.local.jvm import LOGGING, environment_of, last_lines, start_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

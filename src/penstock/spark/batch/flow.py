@@ -1,0 +1,125 @@
+"""A whole flow as native DataFrames: bounded input, one tick, no state kept.
+
+**Bags.** A stream is the bag of its rows: each row as often as it is there,
+and no column of weights. Append sources are that already. A table source is
+made one at its border (`batch_sources`): the weights of equal rows are summed,
+and each row comes as often as its sum says. So every operator after it is
+plain relational algebra, and Catalyst sees the whole plan.
+
+Expressions are native columns. What has no native form runs on the in-process engine,
+inside tasks: loops (`batch_engine`) and islands (`batch_plan`, `batch_islands`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.flow.operators.union import Union
+from penstock.graph.order import components, is_cyclic, successors
+from penstock.spark.batch.islands import run_island
+from penstock.spark.batch.operators import Site, lower
+from penstock.spark.batch.plan import BatchPlan, Island, Loop, Native, plan_batch
+from penstock.spark.batch.row_by_row import run_loop
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.graph.node import FlowGraph
+    from penstock.spark.batch.rounds import LoopBound
+
+
+@dataclass(frozen=True, slots=True)
+class Bags:
+    """sinks: by name the rows that each holds. swallowed: what must be computed although no sink reads it."""
+
+    sinks: dict[str, DataFrame]
+    swallowed: tuple[DataFrame, ...]
+
+
+Share = Callable[["DataFrame"], "DataFrame"]
+
+
+def lower_flow(graph: FlowGraph, frames: Mapping[str, DataFrame], share: Share = lambda frame: frame) -> Bags:
+    """The whole flow as DataFrames that are computed when they are read.
+
+    frames: per source its rows, columns by name and of the types declared; further columns
+            are left out. For a table source a column `weight`, a long, says how often a row
+            comes (or is taken back); without it each row comes once.
+    share:  applied to what several sinks are made of, where computing it twice would cost;
+            `DataFrame.persist`, for one.
+
+    The rows are those that an engine's output adds up to when all input comes in one tick and
+    what is deferred is waited for. Raises what the analysis of the flow raises, `BadInput` and
+    `WrongType` where a frame is missing or does not fit, `NotOnSpark`. What rows raise, reading
+    raises; under `penstock.spark.ticks.errors.told_errors()` as errors of ours.
+    """
+    return lower_plan(plan_batch(graph), frames, share)
+
+
+def lower_plan(
+    plan: BatchPlan, frames: Mapping[str, DataFrame], share: Share, bound: LoopBound | None = None
+) -> Bags:
+    """`lower_flow` of a flow that is divided already.
+
+    bound:  when a loop leaves its one task; without it never. One that does runs at once.
+    frames: those of the sources whose order the plan reads may have the columns of
+            `penstock.spark.batch.ordinals`; else Spark's order is taken.
+    """
+    graph = plan.graph
+    after = successors(len(graph.nodes), ((i, n) for n, r in plan.reads.items() for i in r if i is not None))
+    forks = costly_forks(graph, after)
+    made: dict[int, DataFrame] = {}
+    for unit in plan.units:
+        match unit:
+            case Native(n):
+                node, read = graph.nodes[n], [i for i in plan.reads[n] if i is not None]
+                inputs, schemas = tuple(made[i] for i in read), tuple(graph.nodes[i].schema for i in read)
+                frame = lower(node.operator, Site(node, inputs, schemas, frames))
+                made[n] = share(frame) if n in forks else frame
+            case Loop(nodes):
+                made |= run_loop(graph, nodes, made, share, bound)
+            case Island():
+                answers = run_island(plan, unit, made, frames, share)
+                alone = len(answers) == 1
+                made |= {n: share(a) if alone and n in forks else a for n, a in answers.items()}
+    ends = (n for n in plan.reads if graph.nodes[n].operator.ends_streams)
+    # What ends on an island runs with it.
+    swallowed = tuple(made[i] for n in ends for i in graph.nodes[n].inputs if i in made)
+    return Bags({name: made[n] for name, n in graph.sinks.items()}, swallowed)
+
+
+_CHEAP = (DeferTick, Filter, Select, Sink, Source, Union)
+
+
+def costly_forks(graph: FlowGraph, after: Sequence[Sequence[int]]) -> frozenset[int]:
+    """Nodes read by several others on the way to different sinks, behind more than filters and selections.
+
+    after: per node the nodes that read it. Loops are none: they share their answers themselves.
+    """
+    reached: list[set[int]] = [set() for _ in graph.nodes]
+    costly = [False] * len(graph.nodes)
+    groups = components(after)
+    for group in groups:
+        sinks = {n for n in group if isinstance(graph.nodes[n].operator, Sink)}
+        sinks.update(s for n in group for m in after[n] for s in reached[m])
+        for n in group:
+            reached[n] = sinks
+    for group in reversed(groups):
+        hard = any(not isinstance(graph.nodes[n].operator, _CHEAP) for n in group) or any(
+            costly[i] for n in group for i in graph.nodes[n].inputs
+        )
+        for n in group:
+            costly[n] = hard
+    alone = {group[0] for group in groups if not is_cyclic(group, after)}
+    return frozenset(
+        n
+        for n in alone
+        if costly[n] and len(set(after[n])) > 1 and len({frozenset(reached[m]) for m in after[n]}) > 1
+    )

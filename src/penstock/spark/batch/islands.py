@@ -1,0 +1,151 @@
+"""An island of a batch as a DataFrame: its rows are brought together, and machines run it inside tasks.
+
+Its rows come in the order of their ordinals where somebody reads that. By keys the rows
+of a task are sorted by a hash of their keys; the task goes through them in pieces of whole keys, each
+with a machine of its own, so that it holds no more than a piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from penstock.spark.batch.cut import Border, Part, part_of
+from penstock.spark.batch.machine import machine_for, program_of, until_quiet
+from penstock.spark.batch.operators import named
+from penstock.spark.batch.ordinals import ORDINAL, with_ordinals
+from penstock.spark.batch.places import Anywhere, ByKeys, InOneTask, Meeting, meeting
+from penstock.spark.batch.ports import BATCH, Ports, of_port
+from penstock.spark.lowering.columns import to_column
+from penstock.spark.ticks.errors import told
+from penstock.spark.ticks.plan import pickled
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.spark.batch.plan import BatchPlan, Island
+    from penstock.spark.ticks.errors import Task
+
+Rows = list[tuple[Any, ...]]
+_HASH = "penstock hash"
+
+
+def run_island(
+    plan: BatchPlan,
+    island: Island,
+    made: Mapping[int, DataFrame],
+    frames: Mapping[str, DataFrame],
+    share: Callable[[DataFrame], DataFrame],
+) -> dict[int, DataFrame]:
+    """The bags of the nodes of an island that are read outside of it.
+
+    made:  the bags of nodes that the island reads. frames: of the sources, as they were given.
+    share: applied to what the island answers where more than one of its nodes is read.
+    """
+    part, how = part_of(plan, island), meeting(plan, island)
+    entering, leaving = (Ports(tuple((b.schema, b.weighted) for b in s)) for s in (part.entries, part.exits))
+    streams: list[DataFrame] = []
+    for port, entry in enumerate(part.entries):
+        rows = with_ordinals(plan.graph, entry.node, frames) if entry.ordered else made[entry.node]
+        streams.append(entering.tagged(rows, port, _further(part, entry, how)))
+    answer = _brought_together(streams, entering, part, how).mapInArrow(_task(part, how), leaving.type())
+    if len(part.exits) > 1:
+        answer = share(answer)
+    return {border.node: of_port(answer, port, border.schema) for port, border in enumerate(part.exits)}
+
+
+def _further(part: Part, entry: Border, how: Meeting) -> dict[str, Column]:
+    """What rows are brought together by, and their ordinals: columns beside the rows of a stream."""
+    columns: dict[str, Column] = {}
+    if isinstance(how, ByKeys):
+        columns[_HASH] = f.xxhash64(*(to_column(key, entry.schema) for key in how.keys[entry.node]))
+    if part.ordered:
+        columns |= {name: named(name) if entry.ordered else _no_number() for name in ORDINAL}
+    return columns
+
+
+def _no_number() -> Column:
+    return f.lit(None).cast("long")
+
+
+def _brought_together(streams: list[DataFrame], entering: Ports, part: Part, how: Meeting) -> DataFrame:
+    sorting = ORDINAL if part.ordered else ()
+    if isinstance(how, InOneTask):
+        # The task must run where no row comes, too: for what speaks in the first tick.
+        session = streams[0].sparkSession if streams else SparkSession.active()
+        one = session.range(1)
+        streams = [*streams, entering.tagged(one, -1, dict.fromkeys(sorting, _no_number()))]
+    whole, *others = streams
+    for other in others:
+        whole = whole.unionAll(other)
+    if isinstance(how, Anywhere):
+        return whole
+    if isinstance(how, ByKeys):
+        return whole.repartition(named(_HASH)).sortWithinPartitions(*map(named, (_HASH, *sorting)))
+    whole = whole.repartition(1)
+    return whole.sortWithinPartitions(*map(named, sorting)) if sorting else whole
+
+
+# --- tasks ----------------------------------------------------------------------------------
+
+
+def _task(part: Part, how: Meeting) -> Task:
+    shipped = pickled((part, _PIECES[type(how)]))
+
+    @told
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import cloudpickle
+
+        part, pieces = cloudpickle.loads(shipped)
+        program = program_of(part.graph)
+        leaving = Ports(tuple((border.schema, False) for border in part.exits))
+        for inputs in pieces(batches, part.entries):
+            answers = until_quiet(machine_for(program), inputs | {name: [(None,)] for name in part.ended})
+            for port, border in enumerate(part.exits):
+                yield from leaving.batches(answers[border.name], port)
+
+    return task
+
+
+Pieces = Callable[[Iterable["pa.RecordBatch"], tuple[Border, ...]], Iterator[dict[str, Rows]]]
+
+
+def _each_batch(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
+    for batch in batches:
+        yield _rows_of(batch, entries)
+
+
+def _all_at_once(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
+    inputs: dict[str, Rows] = {border.name: [] for border in entries}
+    for batch in batches:
+        for name, rows in _rows_of(batch, entries).items():
+            inputs[name] += rows
+    yield inputs
+
+
+def whole_keys(batches: Iterable[pa.RecordBatch], entries: tuple[Border, ...]) -> Iterator[dict[str, Rows]]:
+    """Pieces of at least `BATCH` rows that end where the hash of the keys changes."""
+    waiting: list[pa.RecordBatch] = []
+    last: int | None = None
+    for batch in batches:
+        hashes = batch.column(_HASH).to_pylist()
+        end = next((at for at in range(len(hashes) - 1, 0, -1) if hashes[at] != hashes[at - 1]), 0)
+        if hashes and (end or hashes[0] != last) and sum(map(len, waiting)) + end >= BATCH:
+            yield from _all_at_once([*waiting, batch.slice(0, end)], entries)
+            waiting, batch = [], batch.slice(end)
+        waiting.append(batch)
+        last = hashes[-1] if hashes else last
+    if waiting:
+        yield from _all_at_once(waiting, entries)
+
+
+_PIECES: dict[type[Meeting], Pieces] = {Anywhere: _each_batch, ByKeys: whole_keys, InOneTask: _all_at_once}
+
+
+def _rows_of(batch: pa.RecordBatch, entries: tuple[Border, ...]) -> dict[str, Rows]:
+    ports = Ports(tuple((border.schema, border.weighted) for border in entries))
+    return {border.name: ports.rows(batch, port) for port, border in enumerate(entries)}

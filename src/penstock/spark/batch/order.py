@@ -1,0 +1,102 @@
+"""Whose order is read: the nodes of a flow that must give their rows in the order of the in-process engine.
+
+A DataFrame has no order. So an operator that reads the order of its rows, and
+those between it and the sources, run on one island, and the source's rows get an
+*ordinal*: where they stood. Filters and selections by expressions carry the ordinal
+along as native columns, and need not be on the island.
+
+An order that means something (the fact `ordered`) is all that is asked of most
+streams. `assume_ordered` makes one out of the order in which rows happen to come; then
+everything up to the sources has to run as it does in-process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.expr.tree import Expr
+from penstock.flow.operators.cross_singleton import CrossSingleton
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.sort import Sort
+from penstock.flow.operators.source import Source
+from penstock.spark.batch.forms import has_one_row
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from penstock.graph.facts import Facts
+    from penstock.graph.node import FlowGraph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """read:    nodes whose order somebody reads.
+    arriving: those of them that must come as they would in-process, although their order means nothing.
+    carried:  those that are a source, or native columns of one, and so come with an ordinal.
+    edges:    from a node whose order is read to one that reads it, or hands it on.
+    """
+
+    read: frozenset[int]
+    arriving: frozenset[int]
+    carried: frozenset[int]
+    edges: frozenset[tuple[int, int]]
+
+
+def find_order(graph: FlowGraph, facts: Sequence[Facts], live: Iterable[int]) -> Order:
+    """Whose order is read among the nodes that are `live`."""
+    own = {(i, n) for n in live for i in _own_wants(graph, graph.nodes[n])}
+    arriving_by: dict[int, bool] = {}
+    waiting = [(i, False) for i, _ in own]
+    while waiting:
+        n, as_it_comes = waiting.pop()
+        as_it_comes = as_it_comes or not facts[n].ordered
+        if arriving_by.get(n) in (True, as_it_comes):
+            continue
+        arriving_by[n] = as_it_comes
+        if not _makes_order(graph, facts, graph.nodes[n]):
+            waiting.extend((i, as_it_comes) for i in graph.nodes[n].inputs)
+    arriving = frozenset(n for n, as_it_comes in arriving_by.items() if as_it_comes)
+    carried = _carried(graph, arriving_by.keys(), arriving)
+    handed = {
+        (i, n)
+        for n in arriving_by.keys() - carried
+        if not _makes_order(graph, facts, graph.nodes[n])
+        for i in graph.nodes[n].inputs
+    }
+    return Order(frozenset(arriving_by), arriving, carried, frozenset(own | handed))
+
+
+def _own_wants(graph: FlowGraph, node: Node) -> Iterator[int]:
+    """Inputs that a node itself reads in order."""
+    for need in node.operator.needs():
+        if need.fact == "ordered":
+            yield node.inputs[need.port]
+    if isinstance(node.operator, CrossSingleton) and not has_one_row(graph.nodes[node.inputs[1]].operator):
+        yield node.inputs[1]
+
+
+def _makes_order(graph: FlowGraph, facts: Sequence[Facts], node: Node) -> bool:
+    """Whether the order of a node's rows does not come from the order of its inputs."""
+    if isinstance(node.operator, Sort):
+        # Of rows that mean no order, ties go by all their columns.
+        return not facts[node.inputs[0]].ordered
+    return has_one_row(node.operator)
+
+
+def _carried(graph: FlowGraph, read: Collection[int], arriving: Collection[int]) -> frozenset[int]:
+    carried: set[int] = set()
+    for n in sorted(read):
+        node = graph.nodes[n]
+        is_source = isinstance(node.operator, Source)
+        if is_source or (n not in arriving and _is_native(node) and node.inputs[0] in carried):
+            carried.add(n)
+    return frozenset(carried)
+
+
+def _is_native(node: Node) -> bool:
+    operator = node.operator
+    return isinstance(operator, Select) or (
+        isinstance(operator, Filter) and isinstance(operator.predicate, Expr)
+    )

@@ -1,0 +1,233 @@
+"""A flow divided for a batch: native nodes, loops, and islands that run on the in-process engine.
+
+An *island* is a part of the flow that one machine runs. Nodes are on the same island where
+
+- they form a loop,
+- one reads the order of the other's rows,
+- one hears of time from the other, and cannot do without it,
+- they must see the same ticks: a flow that defers rows, or waits for the end of its
+  input, has several ticks even in a batch, and some operators answer each by itself.
+
+An island takes in all that lies between two of its nodes, so that islands and native
+nodes have an order in which they can be computed. How the rows of an island
+meet is `penstock.spark.batch.places`' to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from penstock.analysis import analyse
+from penstock.flow.operators.bag_feedback import BagFeedback
+from penstock.flow.operators.end_of_input import EndOfInput
+from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.sink import Sink
+from penstock.graph.order import components, is_cyclic, successors, topological_order
+from penstock.spark.batch.forms import Form, counts_ticks, form, needless_ports, starts_ticks, tells_time
+from penstock.spark.batch.order import Order, find_order
+from penstock.spark.refusals import check_runs_on_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.graph.facts import Facts
+    from penstock.graph.node import FlowGraph, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A node that is native columns."""
+
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Operators of bags that feed each other, and no more."""
+
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Island:
+    """Nodes that one machine runs, in the order of writing."""
+
+    nodes: tuple[int, ...]
+
+
+Unit: TypeAlias = Native | Loop | Island
+Reads: TypeAlias = "dict[int, tuple[int | None, ...]]"
+"""Per node that is needed the nodes it reads, None for a port that a batch can do without."""
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """A flow divided. units: in an order in which they can be computed."""
+
+    graph: FlowGraph
+    facts: Sequence[Facts]
+    order: Order
+    reads: Reads
+    units: tuple[Unit, ...]
+
+    def exits(self, nodes: Sequence[int]) -> tuple[int, ...]:
+        """Those of `nodes` whose rows are read by others."""
+        inside = set(nodes)
+        read = {i for n, inputs in self.reads.items() if n not in inside for i in inputs}
+        return tuple(n for n in nodes if n in read)
+
+    def travelling(self) -> set[int]:
+        """The nodes whose rows are columns of Spark's."""
+        found: set[int] = set()
+        for unit in self.units:
+            found |= {unit.node} if isinstance(unit, Native) else set(self.exits(unit.nodes))
+        return found
+
+
+def plan_batch(graph: FlowGraph) -> BatchPlan:
+    """Divide a flow. Raises what the analysis of the flow raises, and `NotOnSpark`."""
+    facts = analyse(graph).facts
+    everything: Reads = {n.id: n.inputs for n in graph.nodes}
+    reads = _needed(graph, everything)
+    order, together = find_order(graph, facts, reads), _of_the_same_ticks(graph, reads)
+    exact = order.read | together | _in_loops(graph)
+    less = {n: i if n in exact else _without_needless(graph.nodes[n], i) for n, i in reads.items()}
+    # An end that nobody hears of is a tick all the same.
+    reads = _needed(graph, less, together)
+    order = find_order(graph, facts, reads)
+    plan = BatchPlan(graph, facts, order, reads, _Divider(graph, reads, order, together).units())
+    check_runs_on_spark(graph, "batch", plan.travelling())
+    return plan
+
+
+def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Reads:
+    """What leads to a sink, to an end of streams, or to `further` nodes."""
+    ends = {n.id for n in graph.nodes if isinstance(n.operator, Sink) or n.operator.ends_streams}
+    needed = ends | set(further)
+    waiting = list(needed)
+    while waiting:
+        for i in reads[waiting.pop()]:
+            if i is not None and i not in needed:
+                needed.add(i)
+                waiting.append(i)
+    return {n: reads[n] for n in sorted(needed)}
+
+
+def _without_needless(node: Node, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    needless = needless_ports(node.operator)
+    return tuple(None if port in needless else i for port, i in enumerate(inputs))
+
+
+def _in_loops(graph: FlowGraph) -> set[int]:
+    after = successors(len(graph.nodes), ((e.source, e.target) for e in graph.edges()))
+    return {n for group in components(after) if is_cyclic(group, after) for n in group}
+
+
+def _of_the_same_ticks(graph: FlowGraph, reads: Reads) -> set[int]:
+    """Nodes that must see the same ticks, with all that lies between them."""
+    operators = {n: graph.nodes[n].operator for n in reads}
+    late = {n for n, o in operators.items() if starts_ticks(o) or isinstance(o, EndOfInput)}
+    if not late:
+        return set()
+    # What is linear depends on ticks by the order of its rows alone; who reads that is on its island.
+    cut = {n for n, o in operators.items() if o.depends_on_cut() and not o.linear}
+    counting = {n for n, o in operators.items() if counts_ticks(o)}
+    seeds = late | counting if counting else set[int]()
+    for n in cut:
+        before = _reachable(graph, {n}, backwards=True) & late
+        seeds |= {n, *before} if before else set()
+    return _reachable(graph, seeds) & _reachable(graph, seeds, backwards=True) & reads.keys()
+
+
+def _reachable(graph: FlowGraph, start: set[int], *, backwards: bool = False) -> set[int]:
+    """`start` and all that follows it, or leads to it."""
+    edges = [(e.target, e.source) if backwards else (e.source, e.target) for e in graph.edges()]
+    after = successors(len(graph.nodes), edges)
+    found, waiting = set(start), list(start)
+    while waiting:
+        for m in after[waiting.pop()]:
+            if m not in found:
+                found.add(m)
+                waiting.append(m)
+    return found
+
+
+# --- groups --------------------------------------------------------------------------------
+
+
+class _Divider:
+    """Puts nodes into groups; `group[n]` is the least node of the group of `n`."""
+
+    def __init__(self, graph: FlowGraph, reads: Reads, order: Order, together: set[int]) -> None:
+        self._graph, self._reads, self._order = graph, reads, order
+        self._edges = [(i, n) for n, inputs in reads.items() for i in inputs if i is not None]
+        self._members = {n: [n] for n in reads}
+        self._group = {n: n for n in reads}
+        self._form = {n: form(graph.nodes[n].operator, graph.nodes[n], graph) for n in reads}
+        self._on_island = {n for n, f in self._form.items() if f is not Form.NATIVE}
+        self._cyclic: set[int] = set()
+        self._merge(together)
+
+    def units(self) -> tuple[Unit, ...]:
+        for i, n in self._edges:
+            if tells_time(self._graph.nodes[i].operator) or (
+                (i, n) in self._order.edges and i not in self._order.carried
+            ):
+                self._merge((i, n))
+        self._close()
+        self._fuse()
+        return tuple(self._unit(group) for group in self._in_order())
+
+    def _merge(self, nodes: Iterable[int]) -> None:
+        groups = sorted({self._group[n] for n in nodes})
+        for other in groups[1:]:
+            for n in self._members.pop(other):
+                self._group[n] = groups[0]
+                self._members[groups[0]].append(n)
+
+    def _between(self) -> list[tuple[int, int]]:
+        pairs = {(self._group[i], self._group[n]) for i, n in self._edges}
+        return [(a, b) for a, b in sorted(pairs) if a != b]
+
+    def _close(self) -> None:
+        """Bring in what lies between nodes of one group."""
+        after = successors(len(self._graph.nodes), self._between())
+        for group in components(after):
+            self._merge(n for g in group for n in self._members.get(g, ()))
+
+    def _fuse(self) -> None:
+        """Let what works row by row in tasks follow the island, or the rows, that it alone reads."""
+        readers = {i: sum(1 for j, _ in self._edges if j == i) for i, _ in self._edges}
+        for n in self._reads:
+            alone = len(self._members[self._group[n]]) == 1
+            if self._form[n] is Form.ROWS and alone:
+                (i,) = self._reads[n]
+                assert i is not None
+                if readers[i] == 1 and self._is_island(self._members[self._group[i]]):
+                    self._merge((i, n))
+
+    def _in_order(self) -> list[list[int]]:
+        after = successors(len(self._graph.nodes), self._between())
+        return [sorted(self._members[g]) for g in topological_order(after) if g in self._members]
+
+    def _is_island(self, nodes: Sequence[int]) -> bool:
+        return len(nodes) > 1 or nodes[0] in self._on_island
+
+    def _unit(self, nodes: list[int]) -> Unit:
+        if not self._is_island(nodes):
+            return Native(nodes[0])
+        return Loop(tuple(nodes)) if self._is_loop_of_bags(nodes) else Island(tuple(nodes))
+
+    def _is_loop_of_bags(self, nodes: Sequence[int]) -> bool:
+        loops = _in_loops(self._graph)
+        return all(
+            n in loops
+            and n not in self._order.read
+            and not counts_ticks(self._graph.nodes[n].operator)
+            and (
+                self._form[n] is not Form.ISLAND
+                or isinstance(self._graph.nodes[n].operator, BagFeedback | Feedback)
+            )
+            for n in nodes
+        )

@@ -1,0 +1,167 @@
+"""A loop of a batch beyond one task: cut by key, in rounds over as many parts as its rows need.
+
+It is one tick of the loop alone, over state in a folder of the run, which is forgotten
+with it. What enters a loop of a batch is complete before its first round, so that
+nothing in it is ever taken back.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.analysis import analyse
+from penstock.flow.operators.source import Source
+from penstock.spark.batch.ports import Ports
+from penstock.spark.placing.rounds import why_whole
+from penstock.spark.placing.stages import cut
+from penstock.spark.ticks.cell import run_stateless
+from penstock.spark.ticks.drain import write_changes
+from penstock.spark.ticks.errors import told
+from penstock.spark.ticks.messages import SCHEMA, Message, Result, messages_of, to_batches
+from penstock.spark.ticks.plan import Output, Plan, ShippedPlan
+from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
+from penstock.spark.ticks.task import Attempt, Outbox, TickOrder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from penstock.graph.node import FlowGraph
+    from penstock.spark.ticks.errors import Task
+
+Rows = list[tuple[Any, ...]]
+
+_ROWS_AT_ONCE = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class LoopBound:
+    """When a loop of a batch leaves its one task.
+
+    rows:   how many may enter it there. folder: for what lies between rounds; every host must have it.
+    local:  whether all tasks run on this machine.
+    """
+
+    rows: int
+    folder: Path
+    local: bool
+
+    def parts(self, rows: int, cores: int) -> int:
+        """In how many parts a loop that so many rows enter is divided; 0 for one task and no rounds."""
+        if rows <= self.rows:
+            return 0
+        return cores if self.rows < 1 else max(cores, -(-rows // self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """The rows of a stream on their way out of the rounds: files of batches of a frame of `ports`."""
+
+    folder: str
+    port: int
+    ports: Ports
+
+
+@write_changes.register
+def _(
+    target: KeptRows, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
+) -> Iterator[Result]:
+    import pyarrow
+
+    path = Path(target.folder) / f"{attempt}-{target.port}.arrow"
+    copies = [row[:-1] for row in rows for _ in range(row[-1])]
+    found = list(target.ports.batches(copies, target.port))
+    if found:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_stream(file, found[0].schema) as out:
+            for batch in found:
+                out.write_batch(batch)
+        yield Result("file", (output.name, str(path), len(copies)))
+
+
+def complete(graph: FlowGraph) -> FlowGraph:
+    """A loop as a flow of its own, whose input all comes in its first tick, as that of a batch does."""
+    nodes = tuple(
+        replace(node, operator=replace(node.operator, bounded=True))
+        if isinstance(node.operator, Source)
+        else node
+        for node in graph.nodes
+    )
+    return replace(graph, nodes=nodes)
+
+
+def why_in_one_task(graph: FlowGraph) -> str:
+    """Why a loop as a flow of its own cannot run in rounds, a sentence; empty where it can."""
+    analysis = analyse(complete(graph))
+    ends = {*graph.sources.values(), *graph.sinks.values()}
+    body = [node.id for node in graph.nodes if node.id not in ends]
+    if {frozenset(loop) for loop in analysis.loops} != {frozenset(body)}:
+        return "A way round in it waits for the next tick."
+    return why_whole(graph, body, analysis.facts)
+
+
+def run_in_rounds(
+    graph: FlowGraph, entering: Ports, leaving: Ports, rows: DataFrame, bound: LoopBound, parts: int
+) -> DataFrame:
+    """Run a loop that is a flow of its own over all that enters it; what leaves, as a frame of `leaving`.
+
+    Sources and sinks of `graph` are in the order of the ports. The rounds run here and now, and
+    what they made is read when the frame is. Raises what rows raise, and `NoFixpoint`.
+    """
+    folder, spark = bound.folder / uuid.uuid4().hex[:12], rows.sparkSession
+    outputs: Mapping[str, Output] = {
+        name: Output(name, graph.nodes[node].schema, KeptRows(str(folder / "rows"), port, leaving))
+        for port, (name, node) in enumerate(graph.sinks.items())
+    }
+    stages = cut(complete(graph), parts, rounds=True)
+    plan = ShippedPlan.of(Plan(stages, (), dict(outputs), str(folder), durable=False))
+
+    def scattered(order: TickOrder) -> DataFrame:
+        return rows.mapInArrow(_enter(order, entering), SCHEMA)
+
+    jobs = SparkJobs(spark, parts, scattered, FEW_ROWS if bound.local else 0)
+    outcome = run_in_jobs(stages, TickOrder(plan, 1, {}, frozenset()), jobs, str(folder / "sent"))
+    paths = [(path,) for found in outcome.files.values() for path in found]
+    if not paths:
+        return spark.createDataFrame([], leaving.type())
+    kept = spark.createDataFrame(paths, "path string").repartition(min(parts, len(paths)))
+    return kept.mapInArrow(_kept_rows, leaving.type())
+
+
+def _enter(order: TickOrder, entering: Ports) -> Task:
+    """From rows that enter to messages for the parts, some rows at a time."""
+
+    @told
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        attempt = Attempt(order)
+        out, waiting = Outbox(attempt.plan), 0
+        for batch in batches:
+            for port in range(len(entering.streams)):
+                rows = entering.rows(batch, port)
+                waiting += len(rows)
+                if rows:
+                    run_stateless(attempt.plan.stages[0], {f"in{port}": rows}, out.send)
+            if waiting > _ROWS_AT_ONCE:
+                yield from to_batches(_messages(out))
+                out, waiting = Outbox(attempt.plan), 0
+        yield from to_batches(_messages(out))
+
+    return task
+
+
+def _messages(out: Outbox) -> Iterator[Message]:
+    for address, rows in out.pieces():
+        yield from messages_of(*address, rows)
+
+
+def _kept_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow
+
+    for batch in batches:
+        for path in batch.column("path").to_pylist():
+            with pyarrow.OSFile(path, "rb") as file, pyarrow.ipc.open_stream(file) as found:
+                yield from found

@@ -1,0 +1,101 @@
+"""Row by row, order and ticks: what is native where nobody reads the order, and there is one tick.
+
+All input comes in one tick. So what each tick is answered for is the whole, what is shown in
+each tick is shown once, and what waits for a tick that something else starts never
+comes. Where there are more ticks and their number shows, none of this is asked: such
+operators are on one island (`penstock.spark.batch.plan`). Nor is it where somebody reads the order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from penstock.expr.tree import Expr
+from penstock.flow.operators.assume_ordered import AssumeOrdered
+from penstock.flow.operators.chain import Chain
+from penstock.flow.operators.cross_singleton import CrossSingleton
+from penstock.flow.operators.defer_signal import DeferSignal
+from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
+from penstock.flow.operators.every_tick import EveryTick
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.multiset_delta import MultisetDelta
+from penstock.flow.operators.null import Null
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.sort import Sort
+from penstock.flow.operators.union import Union
+from penstock.spark.batch.operators import Site, lower, named, renamed
+from penstock.spark.lowering.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.graph.node import Operator
+
+
+@lower.register(Filter)
+def _(operator: Filter, site: Site) -> DataFrame:
+    assert isinstance(operator.predicate, Expr)
+    return site.inputs[0].filter(site.column(operator.predicate))
+
+
+@lower.register(Select)
+def _(operator: Select, site: Site) -> DataFrame:
+    return site.inputs[0].select(*(site.column(expr).alias(name) for name, expr in operator.columns))
+
+
+@lower.register(Chain)
+@lower.register(Union)
+def _(operator: Operator, site: Site) -> DataFrame:
+    first, *others = site.inputs
+    for other in others:
+        first = first.unionAll(other)
+    return first
+
+
+@lower.register(AssumeOrdered)
+@lower.register(DeferTick)
+@lower.register(EveryTick)
+@lower.register(MultisetDelta)
+@lower.register(Sink)
+@lower.register(Sort)
+def _(operator: Operator, site: Site) -> DataFrame:
+    return site.inputs[0]
+
+
+@lower.register(DeferTickLazy)
+def _(operator: DeferTickLazy, site: Site) -> DataFrame:
+    return _nothing(site)
+
+
+@lower.register(DeferSignal)
+def _(operator: DeferSignal, site: Site) -> DataFrame:
+    rows, signal = site.inputs
+    return rows.join(signal.select(f.lit(1).alias(_BESIDE)).limit(1)).drop(_BESIDE)
+
+
+@lower.register(CrossSingleton)
+def _(operator: CrossSingleton, site: Site) -> DataFrame:
+    rows, single = site.inputs
+    left = [f"left {at}" for at in range(len(site.schemas[0].names))]
+    right = [f"right {at}" for at in range(len(site.schemas[1].names))]
+    pairs = renamed(rows, left).crossJoin(renamed(single.limit(1), right))
+    kept = [*left, *(right[at] for at in operator.kept_right)]
+    return renamed(pairs.select(*(named(name) for name in kept)), site.node.schema.names)
+
+
+@lower.register(Null)
+def _(operator: Null, site: Site) -> DataFrame:
+    return _nothing(site)
+
+
+_BESIDE = "penstock beside"
+
+
+def _nothing(site: Site) -> DataFrame:
+    session = site.inputs[0].sparkSession if site.inputs else SparkSession.active()
+    return session.createDataFrame([], spark_schema(site.node.schema))

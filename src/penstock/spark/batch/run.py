@@ -1,0 +1,225 @@
+"""Run a flow once over sources that end: they are read, one native plan computes, sinks are written.
+
+Files and Python rows are read by tasks as in streaming mode, so a file means
+the same, errors and dead letters included; what was read is kept by Spark
+until the run ends, so that no file is read twice. A DataFrame is used as it is.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql import functions as f
+
+from penstock.engine.ends import as_sink, dead_letters_of
+from penstock.engine.engine import Engine
+from penstock.engine.progress import Progress
+from penstock.engine.run import RunResult
+from penstock.errors import BadInput
+from penstock.expr.types import INT64, Field, Schema
+from penstock.flow.operators.source import Source
+from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
+from penstock.io.source import WEIGHT, BadRecord
+from penstock.io.table_files import TableFiles
+from penstock.spark.batch.flow import lower_plan
+from penstock.spark.batch.operators import named
+from penstock.spark.batch.ordinals import ORDINAL
+from penstock.spark.batch.plan import plan_batch
+from penstock.spark.batch.rounds import LoopBound
+from penstock.spark.local.reach import is_local
+from penstock.spark.lowering.types import spark_schema
+from penstock.spark.placing.round_plan import LOOP_ROWS
+from penstock.spark.sources.opening import Frame, Opening, frame_of, open_on_spark, sends_rows
+from penstock.spark.ticks.drain import bucket_route, task_target, write_changes
+from penstock.spark.ticks.errors import Task, told, told_errors
+from penstock.spark.ticks.intake import Taken, read_inputs
+from penstock.spark.ticks.messages import SCHEMA, results_of, to_batches
+from penstock.spark.ticks.outcome import gathered
+from penstock.spark.ticks.outlet import Outlet, open_outlets
+from penstock.spark.ticks.plan import Input, Output, pickled
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.flow.flow import Flow
+
+_TICK = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A source that was read. frame: its rows, with a column `weight` where it is a table."""
+
+    frame: DataFrame
+    rows: int
+    bad: tuple[BadRecord, ...]
+
+
+def run_batch(
+    flow: Flow,
+    spark: SparkSession,
+    *,
+    sources: Mapping[str, Any],
+    sinks: Mapping[str, Any],
+    on_tick: Callable[[Progress], object] | None,
+    loop_rows: int = LOOP_ROWS,
+) -> RunResult:
+    """Run `flow` as one native plan; the output is that of one tick with all input.
+
+    loop_rows: how many rows may enter a loop that runs in one task.
+
+    Sinks are published when all of them are prepared. Raises what `penstock.spark.run` raises.
+    """
+    start = time.perf_counter()
+    with ExitStack() as closing, told_errors():
+        folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="penstock-batch-")))
+        run = _Run(flow, spark, folder, closing)
+        plan = plan_batch(flow.graph())
+        in_order = {name for name, node in flow.graph().sources.items() if node in plan.order.read}
+        read = {name: run.read(name, source, name in in_order) for name, source in sources.items()}
+        outlets = open_outlets(flow.graph(), sinks, folder, 0, False, closing)
+        letters = {n: d for n, s in sources.items() if (d := dead_letters_of(n, s, False)) is not None}
+        for name, dead_letters in letters.items():
+            closing.callback(dead_letters.close)
+            dead_letters.recover(0)
+            dead_letters.prepare(_TICK, read[name].bad)
+        bound = LoopBound(loop_rows, folder / "loops", is_local(spark))
+        bags = lower_plan(plan, {name: r.frame for name, r in read.items()}, run.kept, bound)
+        changes = sum(run.write(o, as_sink(sinks[name]), bags.sinks[name]) for name, o in outlets.items())
+        for bag in bags.swallowed:
+            bag.write.format("noop").mode("overwrite").save()
+        for ready in (*outlets.values(), *letters.values()):
+            ready.publish(_TICK)
+    rows, bad = sum(r.rows for r in read.values()), sum(len(r.bad) for r in read.values())
+    if on_tick is not None:
+        on_tick(Progress(_TICK, rows, bad, changes, time.perf_counter() - start, "stages"))
+    return RunResult(_TICK, 1, rows, bad, changes, stopped_by=None)
+
+
+class _Run:
+    """What the steps of a run share; what they hold is let go by `closing`."""
+
+    def __init__(self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack) -> None:
+        self._graph = flow.graph()
+        self._engine = Engine(flow)
+        self._spark = spark
+        self._folder = folder
+        self._closing = closing
+
+    def kept(self, frame: DataFrame) -> DataFrame:
+        """The same frame, computed once and let go at the end."""
+        persisted = frame.persist()
+        self._closing.callback(persisted.unpersist)
+        return persisted
+
+    def read(self, name: str, source: Any, in_order: bool) -> Read:
+        """A source, with ordinals where the order of its rows is read."""
+        operator = cast("Source", self._graph.nodes[self._graph.sources[name]].operator)
+        # Bounded: all that is there now, and no more.
+        whole = replace(operator, bounded=True)
+        opening = Opening(
+            self._spark, self._engine, name, whole, 0, self._folder / "rows" / name, follow=False
+        )
+        if sends_rows(source):
+            frame = frame_of(source, opening, operator.schema)
+            if frame.isStreaming:
+                raise BadInput(
+                    f"source {name!r} is a streaming DataFrame, and a batch needs input that ends",
+                    fix='run it with mode="stream", or read it with spark.read',
+                    source=name,
+                )
+            frame = frame if isinstance(source, Frame) else self.kept(frame)
+            return Read(frame, frame.count(), ())
+        opened = open_on_spark(source, opening)
+        schema = _as_read(operator.schema, opened.input.append)
+        found = self.kept(opened.frame.mapInArrow(_reading(opened.input, schema), _read_type(schema)))
+        bad = found.filter(named("bad").isNotNull()).select("bad").toArrow().column("bad").to_pylist()
+        rows = found.filter(named("bad").isNull())
+        ordinal = [named(name) for name in ORDINAL] if in_order else []
+        frame = rows.select(*(named("row").getField(n).alias(n) for n in schema.names), *ordinal)
+        return Read(frame, rows.count(), tuple(pickle.loads(b) for b in bad))
+
+    def write(self, outlet: Outlet, target: object, bag: DataFrame) -> int:
+        """Prepare what a sink gets: each row with the number of its copies. How many changes that is."""
+        schema = self._graph.nodes[self._graph.sinks[outlet.name]].schema
+        names = schema.names
+        changes = bag.groupBy(*(named(n) for n in names)).agg(f.count(f.lit(1)).alias(WEIGHT))
+        if not names:  # of a group of everything there is a count, also where there is nothing
+            changes = changes.filter(named(WEIGHT) > 0)
+        if isinstance(target, TableFiles):
+            # Each bucket of a table is one file: one task makes all of them.
+            changes = changes.repartition(1)
+        elif (route := bucket_route(target)) is not None and route.columns:
+            changes = changes.repartition(*(named(name) for name in route.columns))
+        output = Output(outlet.name, schema, task_target(target, outlet.name, self._folder))
+        outcome = gathered(results_of(changes.mapInArrow(_writing(output), SCHEMA).toArrow()))
+        outlet.prepare(_TICK, outcome.files.get(outlet.name, []), outcome.rows.get(outlet.name, []))
+        return outcome.changes.get(outlet.name, 0)
+
+
+# --- tasks -------------------------------------------------------------------------
+
+
+def _as_read(schema: Schema, append: bool) -> Schema:
+    """The columns of a source as they are read: a table's rows have their weight last."""
+    return schema if append else Schema((*schema.fields, Field(WEIGHT, INT64)))
+
+
+def _read_type(schema: Schema) -> Any:
+    from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+
+    ordinal = [StructField(name, LongType()) for name in ORDINAL]
+    return StructType([StructField("row", spark_schema(schema)), StructField("bad", BinaryType()), *ordinal])
+
+
+def _reading(source: Input, schema: Schema) -> Task:
+    """Paths to rows; what cannot be read comes beside them."""
+    shipped = pickled((source, schema))
+
+    @told
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow
+
+        source, schema = pickle.loads(shipped)
+        kind = pyarrow.struct(list(arrow_schema(schema)))
+        names = ["row", "bad", *ORDINAL]
+        taken = Taken()
+        for piece in read_inputs(batches, (source,), taken):
+            place = 0
+            for batch in rows_to_table(piece.rows, schema).to_batches(max_chunksize=10_000):
+                none = pyarrow.nulls(len(batch), pyarrow.binary())
+                parts = pyarrow.array([piece.place] * len(batch), pyarrow.int64())
+                places = pyarrow.array(range(place, place + len(batch)), pyarrow.int64())
+                arrays = [batch.to_struct_array(), none, parts, places]
+                yield pyarrow.RecordBatch.from_arrays(arrays, names=names)
+                place += len(batch)
+        bad = pyarrow.array([pickle.dumps(record) for _, record in taken.bad], pyarrow.binary())
+        none = pyarrow.nulls(len(bad), pyarrow.int64())
+        row = pyarrow.nulls(len(bad), kind)
+        yield pyarrow.RecordBatch.from_arrays([row, bad, none, none], names=names)
+
+    return task
+
+
+def _writing(output: Output) -> Task:
+    """Rows with their counts to files, or to the driver where the sink lives there."""
+    shipped = pickled(output)
+
+    @told
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        to: Output = pickle.loads(shipped)
+        rows = [row for batch in batches for row in table_to_rows(batch, to.schema, weighted=True)]
+        if rows:
+            results = write_changes(to.target, to, _TICK, uuid.uuid4().hex[:12], rows, durable=False)
+            yield from to_batches(result.message(0) for result in results)
+
+    return task

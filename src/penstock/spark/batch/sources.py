@@ -1,0 +1,84 @@
+"""Sources as bags: the DataFrame that was given, checked; weights of table sources made copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from penstock.errors import BadInput, WrongType
+from penstock.flow.operators.source import Source
+from penstock.io.source import WEIGHT
+from penstock.spark.batch.operators import Site, lower, named
+from penstock.spark.lowering.types import spark_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.expr.types import Field
+    from penstock.graph.node import Node
+
+_COPIES = "__copies"
+
+
+@lower.register(Source)
+def _(operator: Source, site: Site) -> DataFrame:
+    frame = frame_of_source(operator, site.node, site.frames)
+    columns = checked_columns(operator, frame)
+    if operator.append or WEIGHT not in frame.columns:
+        return frame.select(*columns)
+    return _bag(frame.select(*columns, named(WEIGHT).cast("long").alias(_COPIES)), operator)
+
+
+def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The DataFrame that is given for a source. Raises `BadInput` where none is."""
+    frame = frames.get(operator.name)
+    if frame is None:
+        raise BadInput(
+            f"nothing is given for source {operator.name!r}", where=[node.place], source=operator.name
+        )
+    return frame
+
+
+def checked_columns(operator: Source, frame: DataFrame) -> list[Column]:
+    """The columns that a source declares. Raises `WrongType`; a null that must not be is raised by tasks."""
+    return [_checked(field, frame, operator) for field in operator.schema.fields]
+
+
+def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
+    found = {there.name: there for there in frame.schema.fields}.get(field.name)
+    wanted = spark_type(field.type)
+    if found is None or found.dataType.simpleString() != wanted.simpleString():
+        has = (
+            f"no column {field.name!r}"
+            if found is None
+            else f"{field.name!r} as {found.dataType.simpleString()}"
+        )
+        raise WrongType(
+            f"source {operator.name!r}: its DataFrame has {has}",
+            why=f"the flow declares {field}, which is {wanted.simpleString()} on Spark.",
+            fix="select and cast in the DataFrame, or change the row type of the flow's source",
+            source=operator.name,
+            column=field.name,
+        )
+    column = named(field.name)
+    if found.nullable and not field.nullable:
+        refusal = f"P201 BadRow: source {operator.name!r}: column {field.name!r} of its DataFrame is null"
+        column = f.coalesce(column, f.raise_error(f.lit(refusal)).cast(wanted))
+    return column.alias(field.name)
+
+
+def _bag(frame: DataFrame, operator: Source) -> DataFrame:
+    """Each row as often as its weights add up to. A row taken back more often than given is an error."""
+    names = operator.schema.names
+    total = f.sum(_COPIES).alias(_COPIES)
+    sums = frame.groupBy(*(named(n) for n in names)).agg(total)
+    refusal = f.lit(
+        f"P201 BadRow: a row of source {operator.name!r} is taken back more often than it was given"
+    )
+    # A list of no copies explodes to no row.
+    copies = f.when(named(_COPIES) < 0, f.raise_error(refusal).cast("long")).otherwise(named(_COPIES))
+    ones = f.array_repeat(f.lit(0), copies.cast("int"))
+    return sums.select(*(named(n) for n in names), f.explode(ones).alias(_COPIES)).drop(_COPIES)

@@ -1,0 +1,158 @@
+"""Going on from a checkpoint on Spark: under which names, and on which shards, its state is.
+
+The names are those of `penstock.engine.going_on`. A place is a stage and the routes by which rows come
+to the operator within it: as long as both stay, every key is looked for on the shard where it was put.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from penstock.engine.going_on import GoingOn, names_of
+from penstock.errors import FlowChanged
+from penstock.spark.placing.placement import ByBucket
+from penstock.spark.ticks.plan import CompiledStage, Plan, compile_stage
+from penstock.state.manifest import Manifest, check_shards
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.analysis.carried import Kept
+    from penstock.graph.node import FlowGraph
+
+Loops: TypeAlias = Literal["one shard", "rounds"]
+"""Where the loops of a flow run: each on one shard, or cut by key, in rounds over all of them."""
+
+ON_SPARK = "Spark"
+
+
+@dataclass(slots=True)
+class GoingOnSpark:
+    """What a run on Spark brings. Called as a `penstock.state.manifest.Bind`; then `plan` is there.
+
+    plan_for: the plan for a number of shards, without names.
+    shards:   as the user wants it; None means what the checkpoint has, else `default`.
+    loops:    where loops run, likewise; by default on one shard.
+    named:    whether streaming sources have names, for a new checkpoint (see `source_names`).
+    """
+
+    graph: FlowGraph
+    plan_for: Callable[[int, Loops], Plan]
+    sinks: Mapping[str, Any]
+    shards: int | None
+    default: int
+    loops: Loops | None = None
+    named: bool = False
+    plan: Plan = field(init=False)
+
+    def __call__(self, folder: Path, last: Manifest | None, tick: int) -> Manifest:
+        if last is None:
+            shards = self.shards or self.default
+        else:
+            shards = last.shards
+            if self.shards is not None:
+                check_shards(folder, last, self.shards)
+        loops = loops_of(folder, last, self.loops)
+        plan = self.plan_for(shards, loops)
+        stages = stateful(plan)
+        place = partial(layout, stages, tuple(self.graph.sources), loops)
+        manifest = GoingOn(self.graph, keeps(stages), place, self.sinks, shards)(folder, last, tick)
+        if last is not None:
+            manifest = replace(manifest, layout=_noted_sources(folder, last, manifest))
+        else:
+            manifest.layout["named"] = self.named
+        self.plan = replace(plan, names=names_of(manifest.description))
+        return manifest
+
+
+def stateful(plan: Plan) -> tuple[CompiledStage, ...]:
+    """The stages that have state. Stage 0 forgets after each tick what it keeps."""
+    compiled = (compile_stage(stage, plan) for stage in plan.stages.stages if stage.number)
+    return tuple(of for of in compiled if of.program.slots)
+
+
+def keeps(stages: Iterable[CompiledStage]) -> dict[int, Kept]:
+    """What each operator of the flow keeps, and what does its work: that may be an operator of ours."""
+    kept: defaultdict[int, Kept] = defaultdict(list)
+    for of in stages:
+        for slot in of.program.slots:
+            local, _, what = slot.name.partition(".")
+            origin = of.stage.origins[int(local)]
+            assert origin is not None, "rows at the border of a stage are kept by nobody"
+            works = type(of.stage.graph.nodes[int(local)].operator).__qualname__
+            kept[origin].append([what, f"{works} {slot.thaw.__qualname__}"])
+    return {node: sorted(found) for node, found in kept.items()}
+
+
+def layout(
+    stages: Iterable[CompiledStage], sources: tuple[str, ...], loops: Loops, names: Mapping[int, str]
+) -> dict[str, Any]:
+    """Where state lies: by name the stage and the routes by which rows come; the sources in order."""
+    places: dict[str, Any] = {}
+    for of in stages:
+        for slot in of.program.slots:
+            local = int(slot.name.partition(".")[0])
+            origin = of.stage.origins[local]
+            assert origin is not None, "rows at the border of a stage are kept by nobody"
+            places[names[origin]] = [of.stage.number, _routes(of, local)]
+    return {"on": ON_SPARK, "places": places, "sources": list(sources), "loops": loops}
+
+
+def loops_of(folder: Path, last: Manifest | None, wanted: Loops | None) -> Loops:
+    """Where the loops of a flow run. Raises `FlowChanged` where the checkpoint has them elsewhere."""
+    there: Loops | None = None if last is None else last.layout.get("loops", "one shard")
+    if there is None or wanted in (None, there):
+        return there or wanted or "one shard"
+    raise FlowChanged(
+        f"the checkpoint {folder} has loops={there!r}, not {wanted!r}",
+        why="where a loop runs says where its state is, and that is fixed when a checkpoint is made.",
+        fix=f"run with loops={there!r}, or leave it out; or start from an empty checkpoint",
+        checkpoint=str(folder),
+        diff=f"loops: {there} -> {wanted}",
+    )
+
+
+def _routes(of: CompiledStage, local: int) -> list[str]:
+    routes = {e.name: e.route for e in of.stage.arriving if not isinstance(e.route, ByBucket)}
+    entries = {node: routes[name] for name, node in of.stage.graph.sources.items() if name in routes}
+    found: set[str] = set()
+    seen, waiting = {local}, [local]
+    while waiting:
+        node = waiting.pop()
+        if node in entries:
+            found.add(str(entries[node]))
+        fresh = [i for i in of.stage.graph.nodes[node].inputs if i not in seen]
+        seen.update(fresh)
+        waiting.extend(fresh)
+    return sorted(found)
+
+
+def _noted_sources(folder: Path, last: Manifest, now: Manifest) -> dict[str, Any]:
+    """The new layout with the sources in the order in which Spark has noted their positions.
+
+    Raises `FlowChanged` for other sources, where Spark does not know them by name.
+    """
+    then: list[str] = last.layout["sources"]
+    here: list[str] = now.layout["sources"]
+    named = bool(last.layout.get("named"))
+    if named:
+        still = [name for name in then if name in here]
+        return {**now.layout, "named": True, "sources": [*still, *(n for n in here if n not in then)]}
+    if {*then} != {*here}:
+        gone, new = sorted({*then} - {*here}), sorted({*here} - {*then})
+        difference = "\n".join(
+            [*(f"removed  source {n!r}" for n in gone), *(f"added    source {n!r}" for n in new)]
+        )
+        raise FlowChanged(
+            f"the checkpoint {folder} has noted the positions of other sources",
+            why="Spark keeps one list of positions for all sources of a query, and knows those of this one by"
+            f" their numbers, because a DataFrame of your own is among them:\n{difference}",
+            fix="keep the sources of a flow as they are, or start from an empty checkpoint",
+            checkpoint=str(folder),
+            diff=difference,
+        )
+    return {**now.layout, "named": False, "sources": then}

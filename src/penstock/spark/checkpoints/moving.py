@@ -1,0 +1,228 @@
+"""State on its way from the shards of one number to those of another.
+
+All cells are read at once, in the order of slots and keys, and each entry goes to its new home. What
+has no key of its own is gathered and put together anew. An entry that is not where its key
+says is no entry of this flow: then nothing is moved.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.engine.sessions import NUMBER
+from penstock.engine.windows import note
+from penstock.errors import NotOnSpark
+from penstock.spark.checkpoints.homes import (
+    Calendar,
+    Home,
+    Homes,
+    Keeping,
+    Keyed,
+    SessionBook,
+    Waiting,
+    kept_by,
+)
+from penstock.state.codec import decode, key_encoder, value_encoder
+
+if TYPE_CHECKING:
+    from penstock.graph.node import Node
+    from penstock.spark.ticks.plan import CompiledStage
+
+DEFERRED = "deferred"
+"""The slot of rows that wait for the next tick."""
+Values: TypeAlias = dict[Any, Any]
+Placed: TypeAlias = tuple[str, bytes, bytes, int]
+"""Slot, key and value of an entry, encoded, and the number of its new cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The operator that keeps some state, in a stage for a number of shards."""
+
+    node: Node
+    stage: CompiledStage
+    homes: Homes
+
+    def cell(self, shard: int, shards: int) -> int:
+        return self.stage.stage.number * shards + shard
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """From the place of an operator's state to where it goes. names: of its slots, by what they are."""
+
+    before: Side
+    after: Side
+    was: int
+    shards: int
+    name: str
+    keeping: Mapping[str, Keeping] = field(default_factory=dict[str, Keeping])
+
+    @property
+    def starts_ticks(self) -> bool:
+        """Whether rows that wait start a tick."""
+        delayed = self.after.stage.program.delayed
+        return any(d.node == self.after.node.id and not d.lazy for d in delayed)
+
+    def slot(self, what: str) -> str:
+        return f"{self.name}.{what}"
+
+    def home(self, keyed: Keyed) -> Callable[[Any, int], int]:
+        """From a key and the shard where it was to that where it goes. Raises `NotOnSpark`."""
+        old, new = (
+            self.before.homes.home(self.before.node, keyed),
+            self.after.homes.home(self.after.node, keyed),
+        )
+        return self._checked(old, new)
+
+    def home_of_row(self) -> Callable[[Any, int], int]:
+        old, new = (
+            self.before.homes.home_of_row(self.before.node),
+            self.after.homes.home_of_row(self.after.node),
+        )
+        return self._checked(old, new)
+
+    def _checked(self, old: Home | None, new: Home | None) -> Callable[[Any, int], int]:
+        if old is None or new is None:
+            raise self.refused("where a key of it belongs does not follow from the key.")
+
+        def home(key: Any, shard: int) -> int:
+            if old(key) != shard:
+                raise self.refused(f"{key!r:.80} is on shard {shard}, and belongs on {old(key)}.")
+            return new(key)
+
+        return home
+
+    def refused(self, why: str) -> NotOnSpark:
+        node = self.before.node
+        return NotOnSpark(
+            f"the state of {node.name!r} cannot be moved to other shards",
+            where=[node.place],
+            why=why,
+            fix="go on with the shards it has, or run the flow anew with an empty checkpoint",
+            operator=node.name,
+        )
+
+    def to_cell(self, shard: int) -> int:
+        return self.after.cell(shard, self.shards)
+
+
+# --- entries with a key of their own ----------------------------------------------------------
+
+
+def straight_home(move: Move, what: str) -> Callable[[Any, int], int] | None:
+    """How an entry of a slot finds its new shard by itself; None where entries must be gathered."""
+    if move.before.homes.on_one(move.before.node) and move.after.homes.on_one(move.after.node):
+        return lambda key, shard: 0
+    keeping = move.keeping.get(what)
+    if keeping is None:
+        raise move.refused(f"its {what!r} is kept by operators of this kind on one shard only.")
+    return move.home(keeping) if isinstance(keeping, Keyed) else None
+
+
+# --- entries that are gathered ----------------------------------------------------------------
+
+Gathered: TypeAlias = Mapping[str, Mapping[int, Values]]
+"""Per slot and old shard its values by key."""
+Scattered: TypeAlias = dict[str, dict[int, Values]]
+"""Per slot and new shard."""
+
+
+def scattered(move: Move, found: Gathered) -> Iterator[Placed]:
+    """Gathered slots of one operator as entries of its new cells."""
+    encode_key, encode = key_encoder(), value_encoder()
+    for keeping in dict.fromkeys(move.keeping[what] for what in found):
+        for what, shards in scatter(keeping, move, found).items():
+            for shard, values in shards.items():
+                for key, value in values.items():
+                    yield move.slot(what), encode_key(key), encode(value), move.to_cell(shard)
+
+
+@singledispatch
+def scatter(keeping: Keeping, move: Move, found: Gathered) -> Scattered:
+    raise NotImplementedError(type(keeping))
+
+
+@scatter.register
+def _(keeping: Waiting, move: Move, found: Gathered) -> Scattered:
+    home = move.home_of_row()
+    rows: defaultdict[int, Values] = defaultdict(lambda: {(): []})
+    for shard, values in found[DEFERRED].items():
+        for row in values[()]:
+            rows[home(row, shard)][()].append(row)
+    return {DEFERRED: dict(rows)}
+
+
+@scatter.register
+def _(keeping: Calendar, move: Move, found: Gathered) -> Scattered:
+    slots = [f"{keeping.name}{what}" for what in ("calendar", "counts", "due")]
+    home = move.home(keeping.things)
+    made: defaultdict[int, tuple[Values, Values, Values]] = defaultdict(lambda: ({}, {}, {}))
+    for shard, values in sorted(found.get(slots[2], {}).items()):
+        for (end, _), things in sorted(values.items()):
+            for thing in things:
+                note(*made[home(thing, shard)], end, thing)
+    return {slot: {shard: kept[at] for shard, kept in made.items()} for at, slot in enumerate(slots)}
+
+
+@scatter.register
+def _(keeping: SessionBook, move: Move, found: Gathered) -> Scattered:
+    home = move.home(keeping.sessions)
+    sessions: defaultdict[int, Values] = defaultdict(dict)
+    numbers: defaultdict[int, int] = defaultdict(lambda: 1)
+    renumbered: dict[tuple[int, Any, int], int] = {}
+    ordered = sorted(
+        (session[NUMBER], shard, at, key)
+        for shard, values in found.get("sessions", {}).items()
+        for at, (key, mine) in enumerate(values.items())
+        for session in mine
+    )
+    for number, shard, _, key in ordered:
+        to = home(key, shard)
+        renumbered[shard, key, number] = numbers[to]
+        numbers[to] += 1
+    for shard, values in found.get("sessions", {}).items():
+        for key, mine in values.items():
+            sessions[home(key, shard)][key] = [
+                [*session[:NUMBER], renumbered[shard, key, session[NUMBER]], *session[NUMBER + 1 :]]
+                for session in mine
+            ]
+    due: defaultdict[int, Values] = defaultdict(dict)
+    for shard, values in found.get("due", {}).items():
+        for bucket, noted in values.items():
+            for end, number, key in noted:
+                # What became part of another session is not looked for again.
+                if (shard, key, number) in renumbered:
+                    entry = (end, renumbered[shard, key, number], key)
+                    due[home(key, shard)].setdefault(bucket, []).append(entry)
+    # A sorted list is a heap.
+    book = {shard: {bucket: sorted(noted) for bucket, noted in kept.items()} for shard, kept in due.items()}
+    calendar = {
+        shard: ({(): sorted(book[shard])} if shard in book else {}) | {"next": next_number}
+        for shard, next_number in numbers.items()
+    }
+    return {"sessions": dict(sessions), "due": book, "calendar": calendar}
+
+
+def gathered(entries: Sequence[tuple[str, int, bytes, bytes]]) -> dict[str, dict[int, Values]]:
+    """Slots by what they are: per shard their values, from what, shard, key and value of entries."""
+    found: dict[str, dict[int, Values]] = {}
+    for what, shard, key, value in entries:
+        found.setdefault(what, {}).setdefault(shard, {})[decode(key)] = decode(value)
+    return found
+
+
+def moves(
+    before: Mapping[int, Side], after: Mapping[int, Side], was: int, shards: int, names: Mapping[int, str]
+) -> dict[str, Move]:
+    """The move of each operator's state, by its name. The sides are by the operator's number in the flow."""
+    found: dict[str, Move] = {}
+    for origin, side in before.items():
+        node, graph = side.node, side.stage.stage.graph
+        keeping = kept_by(node.operator, node, graph)
+        found[names[origin]] = Move(side, after[origin], was, shards, names[origin], keeping)
+    return found

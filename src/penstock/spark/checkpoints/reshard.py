@@ -1,0 +1,229 @@
+"""Change in how many parts the state of a checkpoint is divided, while nobody runs it."""
+
+from __future__ import annotations
+
+import heapq
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.going_on import GoingOn, names_of
+from penstock.errors import BadInput, FlowChanged
+from penstock.spark.checkpoints.going_on import ON_SPARK, Loops, keeps, layout, loops_of, stateful
+from penstock.spark.checkpoints.homes import Homes
+from penstock.spark.checkpoints.moving import (
+    DEFERRED,
+    Move,
+    Placed,
+    Side,
+    gathered,
+    moves,
+    scattered,
+    straight_home,
+)
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.stages import cut
+from penstock.spark.ticks.plan import CompiledStage, Plan
+from penstock.state.chain import Chain, Link, Version, merge
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.codec import decode
+from penstock.state.files import EntryWriter, make_durable, read_entries
+from penstock.state.manifest import Manifest, as_it_is
+from penstock.state.slots import is_piece
+
+if TYPE_CHECKING:
+    from penstock.flow.flow import Flow
+    from penstock.graph.node import FlowGraph
+    from penstock.state.commit import Commit
+
+
+@dataclass(frozen=True, slots=True)
+class Resharded:
+    """What was done. keys: how many entries of state were moved or stayed."""
+
+    tick: int
+    shards_before: int
+    shards: int
+    keys: int
+
+
+def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Resharded:
+    """Divide the state of a checkpoint of Spark into `shards` parts; `flow` goes on with these.
+
+    The last tick then has its state there, in one step: whatever breaks this off leaves either division
+    whole. Ticks before it keep theirs, and can be gone back to. Buckets of tables stay as they are.
+
+    Raises `CheckpointInUse` while the flow runs; `FlowChanged` for another flow;
+    `NotOnSpark` for state whose keys do not tell where it belongs; `CheckpointDamaged`; `BadInput`.
+    """
+    if shards < 1:
+        raise BadInput(f"{shards} shards", why="state is in one part at least.", fix="1 or more")
+    folder = Path(checkpoint)
+    if not (folder / "commit").is_dir():
+        as_it_is(folder, None, 0)
+    binding = _Binding(flow.graph(), shards)
+    with Checkpoint.open(folder, binding) as opened:
+        last = opened.last
+        assert last is not None, "the binding has refused to begin"
+        written = _Written(opened.folder, f"divided-{uuid.uuid4().hex[:8]}", last.tick)
+        written.put(_placed(opened.folder, last, binding), binding.moves)
+        written.make_durable()
+        counters = {"pending": sorted(written.pending), "waiting": sorted(written.waiting)}
+        opened.move(written.chains, {**last.counters, **counters})
+        return Resharded(last.tick, binding.was, shards, written.keys)
+
+
+class _Binding:
+    """A `Bind` that takes the flow of the last commit, for another number of shards."""
+
+    def __init__(self, graph: FlowGraph, shards: int) -> None:
+        self._graph = graph
+        self._shards = shards
+        self.was = 0
+        self.moves: dict[str, Move] = {}
+        self._homes: dict[str, Callable[[Any, int], int] | None] = {}
+
+    def home(self, slot: str) -> Callable[[Any, int], int] | None:
+        """From a key and its shard to its new one; None where entries must be gathered, or are of nobody."""
+        if slot not in self._homes:
+            name, _, what = slot.rpartition(".")
+            move = self.moves.get(name)
+            self._homes[slot] = None if move is None else straight_home(move, what)
+        return self._homes[slot]
+
+    def __call__(self, folder: Path, last: Manifest | None, tick: int) -> Manifest:
+        last = as_it_is(folder, last, tick)
+        if last.layout["on"] != ON_SPARK:
+            raise FlowChanged(
+                f"the checkpoint {folder} is of a run on {last.layout['on']}",
+                why="there all state is in one part.",
+                fix="begin a run on Spark with an empty checkpoint",
+                checkpoint=str(folder),
+                diff="engine",
+            )
+        self.was = last.shards
+        loops = loops_of(folder, last, None)
+        before, after = self._stages(last.shards, loops), self._stages(self._shards, loops)
+        place = partial(layout, before, tuple(self._graph.sources), loops)
+        # Checks that it is the flow of the checkpoint, and finds the names of its state.
+        bound = GoingOn(self._graph, keeps(before), place, {}, last.shards)(folder, last, tick)
+        names = names_of(bound.description)
+        self.moves = moves(
+            _sides(before, last.shards), _sides(after, self._shards), last.shards, self._shards, names
+        )
+        places = layout(after, tuple(self._graph.sources), loops, names)["places"]
+        there = {**last.layout, "places": places}
+        return replace(bound, shards=self._shards, layout=there, sinks=last.sinks)
+
+    def _stages(self, shards: int, loops: Loops) -> tuple[CompiledStage, ...]:
+        stages = cut(combined(self._graph), shards, rounds=loops == "rounds")
+        return stateful(Plan(stages, (), {}, "", False))
+
+
+def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Side]:
+    """By the number in the flow, the operators that keep state."""
+    found: dict[int, Side] = {}
+    for of in stages:
+        homes = Homes(of.stage, shards)
+        for local in {int(slot.name.partition(".")[0]) for slot in of.program.slots}:
+            origin = of.stage.origins[local]
+            assert origin is not None, "rows at the border of a stage are kept by nobody"
+            found[origin] = Side(of.stage.graph.nodes[local], of, homes)
+    return found
+
+
+# --- from old cells to new ones ---------------------------------------------------------------
+
+
+def _placed(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
+    """All entries, in the order of slots and keys. State of operators that are gone is left behind."""
+    together: list[Placed] = []
+    for name, entries in _gathered(folder, last, binding).items():
+        together += scattered(binding.moves[name], gathered(entries))
+    together.sort()
+    yield from heapq.merge(_straight(folder, last, binding), together)
+
+
+def _straight(folder: Path, last: Commit, binding: _Binding) -> Iterator[Placed]:
+    whole, whole_slot, cell = b"", "", -1
+    for slot, key, value, number in _entries(folder, last):
+        home = binding.home(slot)
+        if home is None:
+            continue
+        # What is stored in pieces moves as a whole.
+        if slot != whole_slot or not is_piece(key, whole):
+            move = binding.moves[slot.rpartition(".")[0]]
+            cell = move.to_cell(home(decode(key), number % binding.was))
+            whole, whole_slot = key, slot
+        yield slot, key, value, cell
+
+
+def _gathered(
+    folder: Path, last: Commit, binding: _Binding
+) -> Mapping[str, list[tuple[str, int, bytes, bytes]]]:
+    """By operator the entries that cannot be moved one by one: what they are, shard, key, value."""
+    found: defaultdict[str, list[tuple[str, int, bytes, bytes]]] = defaultdict(list)
+    for slot, key, value, number in _entries(folder, last):
+        name, _, what = slot.rpartition(".")
+        if name in binding.moves and binding.home(slot) is None:
+            found[name].append((what, number % binding.was, key, value))
+    return found
+
+
+def _entries(folder: Path, last: Commit) -> Iterator[Placed]:
+    """All entries with the numbers of their cells."""
+    return heapq.merge(*(_cell(folder, number, chain) for number, chain in last.chains.items()))
+
+
+def _cell(folder: Path, number: int, chain: Chain) -> Iterator[Placed]:
+    for slot, key, value in merge([read_entries(folder, link.file) for link in chain.links], whole=True):
+        assert value is not None, "what was removed is left out"
+        yield slot, key, value, number
+
+
+class _Written:
+    """The files of the new cells, one each.
+
+    pending: cells with rows that start a next tick; waiting: with rows that come with it.
+    """
+
+    def __init__(self, folder: Path, attempt: str, tick: int) -> None:
+        self._folder = folder
+        self._version = Version(tick, attempt)
+        self._last: dict[int, tuple[str, bytes]] = {}
+        self.chains: dict[int, Chain] = {}
+        self.pending: set[int] = set()
+        self.waiting: set[int] = set()
+        self.keys = 0
+
+    def put(self, entries: Iterator[Placed], moves: Mapping[str, Move]) -> None:
+        """Write entries, in the order of slots and keys. Raises `NotOnSpark` for one that comes twice."""
+        writers: dict[int, EntryWriter] = {}
+        with ExitStack() as closing:
+            for slot, key, value, cell in entries:
+                name, _, what = slot.rpartition(".")
+                if self._last.get(cell) == (slot, key):
+                    raise moves[name].refused(f"two shards hold {decode(key)!r:.80}.")
+                self._last[cell] = (slot, key)
+                if cell not in writers:
+                    file = f"state/{cell:03d}/{self._version}"
+                    writers[cell] = closing.enter_context(EntryWriter(self._folder, file))
+                writers[cell].add((slot, key, value))
+                self.keys += 1
+                if what == DEFERRED and decode(value):
+                    self.waiting.add(cell)
+                    if moves[name].starts_ticks:
+                        self.pending.add(cell)
+        links = {cell: Link(writer.ref, self._version.tick) for cell, writer in writers.items()}
+        self.chains = {cell: Chain((link,), (self._version,)) for cell, link in links.items()}
+
+    def make_durable(self) -> None:
+        """Have all of it on disk."""
+        files = [self._folder / file.name for chain in self.chains.values() for file in chain.files()]
+        make_durable([*files, *{file.parent for file in files}])

@@ -1,0 +1,40 @@
+"""What keeps flows from running well on Spark here, each with the line that mends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from penstock.spark.examination.finding import Examination, Finding, Level, examination
+from penstock.spark.examination.machine import examine_machine
+from penstock.spark.examination.session import examine_given, examine_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def doctor(
+    spark: SparkSession | None = None,
+    *,
+    settings: Mapping[str, str] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+) -> Examination:
+    """Examine this machine, and a session or settings that one would be started with. Changes nothing.
+
+    spark:      a running session: its settings, and by one small job its workers.
+    settings:   of a session that is not started yet.
+    checkpoint: a folder for runs of `spark`; its workers must see what this process writes there.
+
+    Works where PySpark or Java are missing, and says so. `str` of the answer is a report;
+    `broken` tells whether flows do not run like this.
+    """
+    parts = [examine_machine()]
+    if settings is not None:
+        parts.append(examine_given(settings))
+    if spark is not None:
+        parts.append(examine_session(spark, None if checkpoint is None else str(checkpoint)))
+    return examination(*parts)
+
+
+__all__ = ["Examination", "Finding", "Level", "doctor"]

@@ -1,0 +1,84 @@
+"""`local-cluster[executors, cores, megabytes]`: a cluster on this machine, each executor a JVM of its own.
+
+It behaves as a cluster does: tasks are sent elsewhere, a shuffle goes from
+process to process, an executor that dies is replaced and its tasks run again.
+Spark has it for its own tests, and so needs a few things said that a real
+cluster has in its configuration.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.spark.local.java import Java
+
+_MASTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+
+_JAVA = """\
+#!/bin/sh
+# Spark starts executors with a module (of use to linear algebra only) that small Java runtimes lack.
+for word do
+  shift
+  [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"
+done
+exec {program} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Executors:
+    """What such a master asks for. cores: tasks at a time in each; megabytes: heap of each."""
+
+    count: int
+    cores: int
+    megabytes: int
+
+    @classmethod
+    def of(cls, master: str) -> Executors | None:
+        """The executors of a master; None for one of another kind."""
+        found = _MASTER.fullmatch(master.strip())
+        return cls(*map(int, found.groups())) if found else None
+
+    @property
+    def tasks_at_a_time(self) -> int:
+        return self.count * self.cores
+
+
+def executor_settings(executors: Executors, options: Iterable[str]) -> dict[str, str]:
+    """Settings of Spark for such executors. options: of their JVMs."""
+    return {
+        "spark.executor.memory": f"{executors.megabytes}m",
+        "spark.executor.extraJavaOptions": shlex.join(options),
+    }
+
+
+def environment(java: Java, installed: Path, folder: Path) -> dict[str, str]:
+    """Variables for the driver's JVM, which the executors inherit.
+
+    java:      what executors run on. installed: PySpark's own folder.
+    folder:    of the session; their working folders, logs included, are in `home/work` in it.
+    """
+    # Executors write into Spark's home, which may belong to somebody else: they get one of their own.
+    home = folder / "home"
+    (home / "java" / "bin").mkdir(parents=True, exist_ok=True)
+    for name in ("jars", "python"):
+        if not (home / name).exists():
+            (home / name).symlink_to(installed / name, target_is_directory=True)
+    program = home / "java" / "bin" / "java"
+    program.write_text(_JAVA.format(program=shlex.quote(str(java.program))))
+    program.chmod(0o755)
+    core = next((home / "jars").glob("spark-core_*.jar")).name
+    return {
+        "JAVA_HOME": str(home / "java"),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        # Asked for by what builds the executors' command, which else looks for the folders of a build.
+        "SPARK_SCALA_VERSION": core.removeprefix("spark-core_").partition("-")[0],
+    }

@@ -1,0 +1,71 @@
+"""Expressions as native Spark columns.
+
+The checked tree is lowered node by node: every conversion is a node already,
+so Spark is left nothing to decide. Which column a function of the catalogue is
+stands in `SPARK`, by name; the themes are in `columns_values` and
+`columns_time`. Spark must run in ANSI mode; the session's time zone does not
+matter.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from penstock.expr.check import elaborate
+from penstock.expr.runtime import EPOCH
+from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
+from penstock.spark.lowering.time import TIME
+from penstock.spark.lowering.types import spark_type
+from penstock.spark.lowering.values import VALUES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import Column
+
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+
+SPARK: Mapping[str, Callable[[CallTerm, tuple[Column, ...]], Column]] = {**VALUES, **TIME}
+"""For each function of the catalogue, the column of a call from the columns of its arguments."""
+
+
+def to_column(expr: Expr, schema: Schema, prefix: str = "") -> Column:
+    """The column of an expression over a DataFrame that has the columns of `schema`, named with `prefix`.
+
+    Raises what `penstock.expr.check.check` raises.
+    """
+    return _column(elaborate(expr, schema), prefix)
+
+
+@singledispatch
+def _column(term: Term, prefix: str) -> Column:
+    raise TypeError(f"not a checked expression: {type(term).__name__}")
+
+
+@_column.register(ColumnTerm)
+def _named(term: ColumnTerm, prefix: str) -> Column:
+    quoted = (prefix + term.name).replace("`", "``")
+    return F.col(f"`{quoted}`")
+
+
+@_column.register(LiteralTerm)
+def _constant(term: LiteralTerm, prefix: str) -> Column:
+    value = term.value
+    if isinstance(value, datetime):
+        # As microseconds: no zone of this process or of the session has a say.
+        return F.timestamp_micros(F.lit((value - EPOCH) // timedelta(microseconds=1)).cast("bigint"))
+    if isinstance(value, date):
+        # As a number of days: java.sql.Date knows a calendar with a gap in 1582.
+        return F.date_from_unix_date(F.lit((value - EPOCH.date()).days))
+    return F.lit(value).cast(spark_type(term.type))
+
+
+@_column.register(CallTerm)
+def _call(term: CallTerm, prefix: str) -> Column:
+    arguments = tuple(_column(a, prefix) for a in term.arguments)
+    return SPARK[term.function.name](term, arguments)

@@ -1,0 +1,126 @@
+"""Spark columns of the functions on numbers, truth, strings and nested values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from penstock.expr.types import STR, BytesType, DataType, DecimalType, Float64Type, ListType, StrType
+from penstock.spark.lowering.time import CASTS as TIME_CASTS
+from penstock.spark.lowering.types import spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from penstock.expr.typed import CallTerm
+
+    Lowering = Callable[[CallTerm, tuple[Column, ...]], Column]
+
+
+def _plain(function: Callable[..., Column]) -> Lowering:
+    """A Spark function of the same arguments."""
+    return lambda call, arguments: function(*arguments)
+
+
+def _add(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    a, b = arguments
+    return F.concat(a, b) if call.type == STR else a + b
+
+
+def _option(call: CallTerm) -> Any:
+    return call.options[0]
+
+
+def _when(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    *pairs, otherwise = arguments
+    cases = F.when(pairs[0], pairs[1])
+    for condition, value in zip(pairs[2::2], pairs[3::2], strict=True):
+        cases = cases.when(condition, value)
+    return cases.otherwise(otherwise)
+
+
+def _is_in(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    value, *options = arguments
+    # Spark has no empty list; null in nothing is null here as in `null = x`.
+    return value.isin(*options) if options else F.when(value.isNotNull(), F.lit(False))
+
+
+def _length(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    return (F.size if isinstance(call.arguments[0].type, ListType) else F.length)(arguments[0])
+
+
+# -- casts -----------------------------------------------------------------------------------
+
+
+def _cast(call: CallTerm, arguments: tuple[Column, ...]) -> Column:
+    source, target = call.arguments[0].type, call.type
+    special = _CASTS.get((type(source), type(target)))
+    return arguments[0].cast(spark_type(target)) if special is None else special(arguments[0], target)
+
+
+def _decimal_of_float(value: Column, target: DataType) -> Column:
+    # Spark makes null of NaN and infinities even in ANSI mode; the norm here is that a bad cast raises.
+    finite = F.abs(value) < F.lit(float("inf"))
+    text = F.concat(F.lit("overflow: "), value.cast("string"), F.lit(f" does not fit {target}"))
+    failed = F.raise_error(text).cast(spark_type(target))
+    return F.when(value.isNull() | finite, value.cast(spark_type(target))).otherwise(failed)
+
+
+def _str_of_bytes(value: Column, target: DataType) -> Column:
+    return F.validate_utf8(value.cast("string"))
+
+
+_CASTS: dict[tuple[type[DataType], type[DataType]], Callable[[Column, DataType], Column]] = {
+    (Float64Type, DecimalType): _decimal_of_float,
+    (BytesType, StrType): _str_of_bytes,
+    **TIME_CASTS,
+}
+
+VALUES: dict[str, Lowering] = {
+    "add": _add,
+    "subtract": _plain(lambda a, b: a - b),
+    "multiply": _plain(lambda a, b: a * b),
+    "divide": _plain(lambda a, b: a / b),
+    "div": _plain(lambda a, b: F.call_function("div", a, b)),
+    "modulo": _plain(lambda a, b: a % b),
+    "negate": _plain(lambda a: -a),
+    "abs": _plain(F.abs),
+    "round": lambda call, arguments: F.round(arguments[0], _option(call)),
+    "floor": _plain(F.floor),
+    "ceil": _plain(F.ceil),
+    "least": _plain(F.least),
+    "greatest": _plain(F.greatest),
+    "eq": _plain(lambda a, b: a == b),
+    "ne": _plain(lambda a, b: a != b),
+    "lt": _plain(lambda a, b: a < b),
+    "le": _plain(lambda a, b: a <= b),
+    "gt": _plain(lambda a, b: a > b),
+    "ge": _plain(lambda a, b: a >= b),
+    "eq_null_safe": _plain(lambda a, b: a.eqNullSafe(b)),
+    "is_in": _is_in,
+    "and": _plain(lambda a, b: a & b),
+    "or": _plain(lambda a, b: a | b),
+    "not": _plain(lambda a: ~a),
+    "is_null": _plain(lambda a: a.isNull()),
+    "is_not_null": _plain(lambda a: a.isNotNull()),
+    "is_nan": _plain(F.isnan),
+    "coalesce": _plain(F.coalesce),
+    "when": _when,
+    "upper": _plain(F.upper),
+    "lower": _plain(F.lower),
+    "trim": _plain(F.trim),
+    "length": _length,
+    "concat": _plain(F.concat),
+    "contains": _plain(lambda a, b: a.contains(b)),
+    "starts_with": _plain(lambda a, b: a.startswith(b)),
+    "ends_with": _plain(lambda a, b: a.endswith(b)),
+    "substring": _plain(F.substring),
+    "replace": _plain(F.replace),
+    "split_part": _plain(F.split_part),
+    "hash": _plain(F.xxhash64),
+    "field": lambda call, arguments: arguments[0].getField(_option(call)),
+    "element": _plain(lambda a, at: a[at]),
+    "cast": _cast,
+}

@@ -1,0 +1,208 @@
+"""Combining: work done where rows are, so that few of them travel to where they meet.
+
+An aggregate whose parts add up is divided in two before the flow is cut into
+stages: a partial one that stays with its input, and the one that keeps the groups.
+A top_k of rows that are never taken back gets candidates likewise, and windows on a grid
+are summed up by pane. Which operators
+this is done to is decided by the flow alone: the layout of the state depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+from penstock.analysis import analyse
+from penstock.engine.partial_windows import PANE, MergedWindow, PartialWindow
+from penstock.engine.partials import Candidates, MergedAggregate, PartialAggregate
+from penstock.engine.steps.partial import parts_of
+from penstock.expr.check import check
+from penstock.expr.tree import Column
+from penstock.expr.types import FLOAT64, INT64, Field, Schema
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.top_k import TopK
+from penstock.flow.operators.window import Window
+from penstock.flow.windows import Grid
+from penstock.graph.node import FlowGraph, Node, Operator
+from penstock.spark.placing.placement import Spread, spread_after
+from penstock.spark.placing.stages import cut
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from penstock.expr.tree import Expr
+    from penstock.flow.aggregates import Aggregation
+
+ROWS = "rows"
+"""The column of a partial aggregate's output that counts the rows of the group."""
+
+
+def combined(graph: FlowGraph) -> FlowGraph:
+    """The flow with partial operators before its exchanges. Nodes keep their numbers; new ones come last.
+
+    Raises `NotOnSpark` as `stages.cut` does.
+    """
+    exchanged = sorted(set(_lone_readers(graph)))
+    if not exchanged:
+        return graph
+    appends = [facts.append for facts in analyse(graph).facts]
+    nodes = list(graph.nodes)
+    for at in exchanged:
+        node = graph.nodes[at]
+        source, *others = node.inputs
+        divided = divide(node.operator, graph.nodes[source].schema, appends[source])
+        if divided is None:
+            continue
+        for operator, schema in divided.before:
+            nodes.append(Node(len(nodes), node.name, operator, (source,), schema, node.place))
+            source = nodes[-1].id
+        nodes[at] = replace(node, operator=divided.after, inputs=(source, *others))
+    return replace(graph, nodes=tuple(nodes))
+
+
+def combined_nodes(graph: FlowGraph) -> Collection[int]:
+    """The nodes of a flow whose rows are combined before they are sent to shards."""
+    return {
+        at for at, node in enumerate(combined(graph).nodes[: len(graph.nodes)]) if node != graph.nodes[at]
+    }
+
+
+def _lone_readers(graph: FlowGraph) -> Iterator[int]:
+    """Nodes whose first input comes through an exchange of which nobody needs the rows themselves."""
+    # With any number of shards above one the cut is the same; with one there is less to see.
+    for stage in cut(graph, 2).stages:
+        readers = stage.graph.consumers()
+        for exchange in stage.arriving:
+            edges = readers[stage.graph.sources[exchange.name]]
+            targets = [at for e in edges if (at := stage.origins[e.target]) is not None]
+            alone = all(edge.port == 0 for edge in edges)
+            if alone and all(_may_be_divided(graph.nodes[at].operator) for at in targets):
+                yield from targets
+
+
+def _may_be_divided(operator: Operator) -> bool:
+    if isinstance(operator, Window):
+        return isinstance(operator.shape, Grid) and _has_panes(operator.shape)
+    return isinstance(operator, Aggregate | TopK) and operator.lifetime is Lifetime.STATIC
+
+
+def _has_panes(grid: Grid) -> bool:
+    size: Any = grid.size
+    return not size % grid.every
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """An operator in pieces. before: what stays with its input, with schemas, the last of which is sent.
+
+    after: what reads that.
+    """
+
+    before: tuple[tuple[Operator, Schema], ...]
+    after: Operator
+
+
+@singledispatch
+def divide(operator: Operator, rows: Schema, appends: bool) -> Divided | None:
+    """An operator over `rows` in pieces; None where it cannot be divided.
+
+    appends: whether `rows` are never taken back.
+    """
+    return None
+
+
+@divide.register(Aggregate)
+def _(operator: Aggregate, rows: Schema, appends: bool) -> Divided | None:
+    if parts_of([a for _, a in operator.aggregations], rows, appends=appends) is None:
+        return None
+    # What it reads becomes columns of their own first: so a DataFrame computes them, and nothing else
+    # of the row is handed to Python.
+    columns = Columns(rows)
+    keys = tuple((name, columns.add(expr, f"key {n}")) for n, (name, expr) in enumerate(operator.keys))
+    aggregations: list[tuple[str, Aggregation]] = []
+    for name, aggregation in operator.aggregations:
+        arguments = {f.name: getattr(aggregation, f.name) for f in fields(aggregation)}
+        found = {
+            label: columns.of(expr, f"argument {len(columns.named)}")
+            for label, expr in arguments.items()
+            if expr is not None
+        }
+        aggregations.append((name, replace(aggregation, **found)))
+    over = replace(operator, keys=keys, aggregations=tuple(aggregations))
+    sums = parts_of([a for _, a in over.aggregations], columns.schema, appends=appends)
+    assert sums is not None, "what can be divided over rows can be over their columns"
+    sent = Schema((*(columns.field(key) for _, key in keys), Field(ROWS, INT64), *sums))
+    return Divided(
+        (
+            (Select(tuple(columns.named)), columns.schema),
+            (PartialAggregate(over, operator.describe()), sent),
+        ),
+        MergedAggregate(over, keys, columns.schema, appends, operator.describe()),
+    )
+
+
+@divide.register(Window)
+def _(operator: Window, rows: Schema, appends: bool) -> Divided | None:
+    time = check(operator.time, rows).type
+    sums = parts_of([a for _, a in operator.aggregations], rows, appends=True)
+    # Borders of windows of floats are rounded: times of a pane may be in different ones.
+    if sums is None or time == FLOAT64:
+        return None
+    keys = [(f"key {n}", name, check(expr, rows)) for n, (name, expr) in enumerate(operator.keys)]
+    fields = (Field(column, key.type, key.nullable) for column, _, key in keys)
+    sent = Schema((*fields, Field(PANE, time), Field(ROWS, INT64), *sums))
+    merged = MergedWindow(operator, tuple((name, Column(column)) for column, name, _ in keys), rows)
+    return Divided(((PartialWindow(operator), sent),), merged)
+
+
+@divide.register(TopK)
+def _(operator: TopK, rows: Schema, appends: bool) -> Divided | None:
+    return Divided(((Candidates(operator), rows),), operator) if appends else None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Expressions over rows as columns of their own."""
+
+    rows: Schema
+    named: list[tuple[str, Expr]] = field(default_factory=list[tuple[str, "Expr"]])
+
+    def of(self, expr: Expr, name: str) -> Column:
+        """The column that holds an expression; a new one is called `name`."""
+        known = next((known for known, there in self.named if there.same(expr)), None)
+        return self.add(expr, name) if known is None else Column(known)
+
+    def add(self, expr: Expr, name: str) -> Column:
+        """A new column that holds an expression."""
+        self.named.append((name, expr))
+        return Column(name)
+
+    @property
+    def schema(self) -> Schema:
+        typed = [(name, check(expr, self.rows)) for name, expr in self.named]
+        return Schema(tuple(Field(name, t.type, t.nullable) for name, t in typed))
+
+    def field(self, column: Column) -> Field:
+        """The field of a column of these."""
+        return next(f for f in self.schema.fields if f.name == column.name)
+
+
+@spread_after.register(PartialAggregate)
+@spread_after.register(MergedAggregate)
+@spread_after.register(MergedWindow)
+def _(
+    operator: PartialAggregate | MergedAggregate | MergedWindow,
+    node: Node,
+    graph: FlowGraph,
+    inputs: Sequence[Spread],
+) -> Spread:
+    return inputs[0].renamed(operator.keys)
+
+
+@spread_after.register(Candidates)
+def _(operator: Candidates, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
+    return inputs[0]

@@ -1,0 +1,240 @@
+"""Levels: the earliest stage in which the rows of each operator can be together, and the routes to it.
+
+Level 0 is where rows come in; from level 1 on rows are on shards. What reads the
+order of rows gets them on one shard, or by a key in their order; so what hands on an
+order that somebody reads keeps its rows on one shard, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.engine.partial_windows import PartialWindow
+from penstock.engine.partials import Candidates, PartialAggregate
+from penstock.flow.operators.chain import Chain
+from penstock.flow.operators.defer_tick import DeferTick
+from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
+from penstock.flow.operators.null import Null
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.union import Union
+from penstock.graph.order import components, is_cyclic, successors, topological_order
+from penstock.spark.placing.order import whose_order_is_read
+from penstock.spark.placing.placement import (
+    ANYHOW,
+    ON_ONE,
+    ByBucket,
+    ByKey,
+    Keys,
+    Route,
+    Spread,
+    ToAll,
+    ToOne,
+    by,
+    common,
+    matched,
+    own_keys,
+    pairs_all,
+    spread_after,
+    whole_row,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.graph.facts import Facts
+    from penstock.graph.node import FlowGraph, Node
+
+
+def units(graph: FlowGraph) -> list[list[int]]:
+    """Nodes in topological order; those of a cycle together. Delayed edges close cycles too."""
+    edges = [(e.source, e.target) for e in graph.edges()]
+    groups = components(successors(len(graph.nodes), edges))
+    group_of = {node: at for at, group in enumerate(groups) for node in group}
+    between = {(group_of[a], group_of[b]) for a, b in edges if group_of[a] != group_of[b]}
+    return [groups[at] for at in topological_order(successors(len(groups), sorted(between)))]
+
+
+@dataclass(slots=True)
+class Levels:
+    """level, spread: per node. routes: per node and port that its rows reach through a cut.
+
+    order_read: the nodes whose order somebody reads.
+    """
+
+    graph: FlowGraph
+    shards: int
+    tables: Mapping[str, ByBucket]
+    facts: Sequence[Facts]
+    level: dict[int, int] = field(default_factory=dict[int, int])
+    spread: dict[int, Spread] = field(default_factory=dict[int, Spread])
+    routes: dict[tuple[int, int], Route] = field(default_factory=dict[tuple[int, int], Route])
+    order_read: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order_read = whose_order_is_read(self.graph, self.facts)
+        for unit in units(self.graph):
+            self.place(unit)
+        self._let_append_sinks_stay()
+
+    def place(self, unit: list[int]) -> None:
+        """Place a node, or the nodes of a cycle, behind all that they read."""
+        edges = [(a, b) for b in unit for a in self.graph.nodes[b].inputs]
+        cyclic = is_cyclic([0] if len(unit) == 1 else unit, [[0]] if (unit[0], unit[0]) in edges else [[]])
+        node = self.graph.nodes[unit[0]]
+        if cyclic or self._is_whole(node):
+            self._place_together(unit)
+        elif not node.inputs:
+            self.level[node.id], self.spread[node.id] = 0, ANYHOW
+        elif isinstance(node.operator, Sink):
+            self._place_sink(node, node.operator)
+        elif isinstance(node.operator, Union | Chain):
+            self._place_union(node)
+        else:
+            keys = own_keys(node, self.graph)
+            if keys is None:
+                self._stay(node)
+            else:
+                self._place_by_keys(node, keys)
+
+    def _is_whole(self, node: Node) -> bool:
+        """Whether all rows of a node must be on one shard."""
+        operator = node.operator
+        if pairs_all(operator):
+            return node.id in self.order_read
+        if operator.placement().whole:
+            return True
+        if (
+            operator.linear
+            or not node.inputs
+            or isinstance(operator, Sink | Null | PartialAggregate | PartialWindow | Candidates)
+        ):
+            return False
+        if isinstance(operator, Union):
+            return False
+        if isinstance(operator, Chain | DeferTick | DeferTickLazy) or operator.placement().keys is not None:
+            return node.id in self.order_read
+        # It remembers something, or sees its inputs side by side, and names no keys.
+        return True
+
+    def _place_together(self, unit: list[int]) -> None:
+        inside = set(unit)
+        ports = [
+            (node, port, source)
+            for node in unit
+            for port, source in enumerate(self.graph.nodes[node].inputs)
+            if source not in inside
+        ]
+        level = max((self._ready(source, ON_ONE) for _, _, source in ports), default=1)
+        for node, port, source in ports:
+            if self.level[source] < level or not self.spread[source].on_one:
+                self.routes[node, port] = ToOne()
+        for node in unit:
+            self.level[node], self.spread[node] = level, ON_ONE
+
+    def _ready(self, source: int, wanted: Spread) -> int:
+        """The first stage in which the rows of a node can be spread as wanted."""
+        there = self.level[source] > 0 and self.spread[source] == wanted
+        return self.level[source] + (not there)
+
+    def _stay(self, node: Node) -> None:
+        self._settle(node, self.level[node.inputs[0]], [self.spread[node.inputs[0]]])
+
+    def _settle(self, node: Node, level: int, inputs: list[Spread]) -> None:
+        self.level[node.id] = level
+        self.spread[node.id] = spread_after(node.operator, node, self.graph, inputs)
+
+    def _place_by_keys(self, node: Node, keys: tuple[Keys | None, ...]) -> None:
+        everywhere = [port for port, found in enumerate(keys) if found is None]
+        # On one shard it is everywhere already; else it takes a cut to get there.
+        far = [p for p in everywhere if self.shards > 1 or self.level[node.inputs[p]] == 0]
+        least = max((self.level[node.inputs[p]] + (p in far) for p in everywhere), default=0)
+        sides = [found for found in keys if found is not None]
+        if len(sides) == 1:
+            level, spreads = self._keyed(node, sides[0], least)
+        else:
+            level, spreads = self._pair(node, sides[0], sides[1], least)
+        for port in everywhere:
+            if self.level[node.inputs[port]] < level:
+                self.routes[node.id, port] = ToAll()
+            spreads.append(ON_ONE if self.shards == 1 else ANYHOW)
+        self._settle(node, level, spreads)
+
+    def _keyed(self, node: Node, keys: Keys, least: int) -> tuple[int, list[Spread]]:
+        source = node.inputs[0]
+        level = self.level[source]
+        if level > 0 and level >= least and self.spread[source].determined_by(keys):
+            return level, [self.spread[source]]
+        self.routes[node.id, 0] = ByKey(keys)
+        return max(level + 1, least), [self._arrived(ByKey(keys))]
+
+    def _arrived(self, route: Route) -> Spread:
+        if self.shards == 1 or isinstance(route, ToOne):
+            return ON_ONE
+        return by(*route.keys) if isinstance(route, ByKey) else ANYHOW
+
+    def _pair(self, node: Node, left_keys: Keys, right_keys: Keys, least: int) -> tuple[int, list[Spread]]:
+        left, right = node.inputs[:2]
+        keys = (left_keys, right_keys)
+        found = tuple(matched(self.spread[s], k) for s, k in zip((left, right), keys, strict=True))
+        everything = list(range(len(left_keys)))
+        # Each option: the stage, by which keys, and which inputs are where they have to be already.
+        anew = max(self.level[left] + 1, self.level[right] + 1, least)
+        options = [(anew, everything, (False, False))]
+        both = common(found[0], found[1])
+        if both is not None:
+            level = max(self.level[left], self.level[right])
+            options.append((level, both, (self.level[left] == level, self.level[right] == level)))
+        for at, other in ((0, right), (1, left)):
+            here = self.level[node.inputs[at]]
+            positions = found[at]
+            # All on one shard is no place to bring a whole other stream to.
+            if positions is not None and (positions or self.shards == 1) and self.level[other] < here:
+                options.append((here, [min(p) for p in positions], (at == 0, at == 1)))
+        possible = [option for option in options if option[0] >= least]
+        level, numbers, stays = min(possible, key=lambda o: (o[0], -sum(o[2])))
+        spreads: list[Spread] = []
+        for port, side in enumerate(keys):
+            route = ByKey(tuple(side[n] for n in numbers)) if numbers else ToOne()
+            if stays[port]:
+                spreads.append(self.spread[node.inputs[port]])
+            else:
+                self.routes[node.id, port] = route
+                spreads.append(self._arrived(route))
+        return level, spreads
+
+    def _place_union(self, node: Node) -> None:
+        level = max(self.level[source] for source in node.inputs)
+        latest = next(s for s in node.inputs if self.level[s] == level)
+        route = self.spread[latest].route() or ByKey(whole_row(node.schema))
+        spreads: list[Spread] = []
+        for port, source in enumerate(node.inputs):
+            if self.level[source] < level:
+                self.routes[node.id, port] = route
+                spreads.append(self._arrived(route))
+            else:
+                spreads.append(self.spread[source])
+        self._settle(node, level, spreads)
+
+    def _place_sink(self, node: Node, sink: Sink) -> None:
+        source = node.inputs[0]
+        wanted = self.tables.get(sink.name)
+        if wanted is not None and not self.spread[source].on_one:
+            self.routes[node.id, 0] = wanted
+            self._settle(node, self.level[source] + 1, [ANYHOW])
+        elif wanted is not None:
+            self._stay(node)
+        elif self.level[source] == 0 or self.spread[source].anyhow:
+            # Equal rows must meet to cancel.
+            self.routes[node.id, 0] = ByKey(whole_row(node.schema))
+            self._settle(node, self.level[source] + 1, [ANYHOW])
+        else:
+            self._stay(node)
+
+    def _let_append_sinks_stay(self) -> None:
+        # No row of an append stream cancels another, so they need not meet before they leave.
+        for node in self.graph.nodes:
+            is_plain = isinstance(node.operator, Sink) and node.operator.name not in self.tables
+            if is_plain and self.facts[node.inputs[0]].append:
+                self.routes.pop((node.id, 0), None)
+                self.level[node.id] = self.level[node.inputs[0]]

@@ -1,0 +1,117 @@
+"""The native part: filters and projections right behind a DataFrame source, done by Spark itself.
+
+Only expressions, and only as far as nobody else reads what lies between. So
+Catalyst sees them beside the user's own plan, and fewer and narrower rows
+reach Python; a partial aggregate behind them is summed up as Arrow columns
+(`penstock.spark.ticks.grouping`). A source of files has no native part: its rows are made in tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from penstock.engine.partials import PartialAggregate
+from penstock.expr.tree import Expr
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.graph.node import FlowGraph, Node
+from penstock.io.source import WEIGHT
+from penstock.spark.placing.stages import Stage, StagePlan
+from penstock.spark.ticks.grouping import Grouping, grouping_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.expr.types import Schema
+
+Chain: TypeAlias = tuple[Node, ...]
+"""A source and the operators behind it that Spark does, and Arrow at the end."""
+
+
+def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
+    """Per source the longest chain behind it; the source alone where there is none."""
+    readers = graph.consumers()
+    chains: dict[str, Chain] = {}
+    for name in names:
+        chain = [graph.nodes[graph.sources[name]]]
+        while len(readers[chain[-1].id]) == 1:
+            following = graph.nodes[readers[chain[-1].id][0].target]
+            if grouping_behind((*chain, following)) is not None:
+                chain.append(following)
+                break
+            if not _is_native(following):
+                break
+            chain.append(following)
+        chains[name] = tuple(chain)
+    return chains
+
+
+def _is_native(node: Node) -> bool:
+    is_filter = isinstance(node.operator, Filter) and isinstance(node.operator.predicate, Expr)
+    return is_filter or isinstance(node.operator, Select)
+
+
+def grouping_behind(chain: Chain) -> Grouping | None:
+    """How the last of a chain sums up the rows of those before it, if it is a partial aggregate."""
+    source, last = chain[0].operator, chain[-1]
+    if not isinstance(source, Source) or not isinstance(last.operator, PartialAggregate):
+        return None
+    return grouping_of(last.operator, chain[-2].schema, last.schema, append=source.append)
+
+
+def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
+    """What Spark makes of the rows of a source.
+
+    weighted: their last column is their weight, which is kept.
+    """
+    from penstock.spark.lowering.columns import to_column
+
+    kept: list[Column] = [frame[WEIGHT]] if weighted else []
+    schema: Schema = chain[0].schema
+    for node in chain[1:]:
+        match node.operator:
+            case Filter(predicate=Expr() as predicate):
+                frame = frame.filter(to_column(predicate, schema))
+            case PartialAggregate():
+                break
+            case Select(columns=columns):
+                made = [to_column(expr, schema).alias(name) for name, expr in columns]
+                frame = frame.select(*made, *kept)
+            case _:
+                raise AssertionError(f"{node.operator.kind} is not native")
+        schema = node.schema
+    return frame
+
+
+def without_native(plan: StagePlan, chains: Mapping[str, Chain]) -> StagePlan:
+    """The plan whose stage 0 begins behind the native parts."""
+    first, *others = plan.stages
+    return replace(plan, stages=(_shortened(first, chains), *others))
+
+
+def _shortened(stage: Stage, chains: Mapping[str, Chain]) -> Stage:
+    gone = {node.id for chain in chains.values() for node in chain[:-1]}
+    ends = {chain[-1].id: name for name, chain in chains.items()}
+    numbers = [at for at, origin in enumerate(stage.origins) if origin not in gone]
+    new = {old: at for at, old in enumerate(numbers)}
+    nodes: list[Node] = []
+    for old in numbers:
+        node, origin = stage.graph.nodes[old], stage.origins[old]
+        if origin in ends:
+            name = ends[origin]
+            source = chains[name][0].operator
+            assert isinstance(source, Source)
+            operator = replace(source, schema=node.schema)
+            if isinstance(node.operator, PartialAggregate):
+                operator = replace(operator, append=True)
+            nodes.append(replace(node, id=new[old], operator=operator, inputs=()))
+        else:
+            nodes.append(replace(node, id=new[old], inputs=tuple(new[i] for i in node.inputs)))
+    sources = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Source)}
+    sinks = {n.operator.name: n.id for n in nodes if isinstance(n.operator, Sink)}
+    graph = replace(stage.graph, nodes=tuple(nodes), sources=sources, sinks=sinks)
+    return replace(stage, graph=graph, origins=tuple(stage.origins[old] for old in numbers))

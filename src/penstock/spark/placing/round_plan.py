@@ -1,0 +1,100 @@
+"""The stages of a loop that is cut by key, and the error of one that has no end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import NoFixpoint, Place, Step
+from penstock.flow.operators.bag_feedback import BagFeedback
+from penstock.flow.operators.feedback import Feedback
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.graph.node import FlowGraph
+    from penstock.spark.placing.rounds import RoundsLevels
+    from penstock.spark.placing.stages import Exchange
+
+LOOP_ROWS = 2_000_000
+"""How many rows may enter a loop of a batch in one task, where nothing else is said."""
+
+_SHOWN_ROUNDS = 8
+"""Of how many of the last rounds the error of a loop without end tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """A way back: the number of its exchange, and the two nodes that it joins."""
+
+    exchange: int
+    closed_by: str
+    feedback: str
+    places: tuple[Place, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStages:
+    """first, last: the stages that a round runs. max_rounds: the bound of the rounds of a tick."""
+
+    first: int
+    last: int
+    closings: tuple[Closing, ...]
+    max_rounds: int
+
+    def check(self, growth: Sequence[Mapping[int, int]], before: int = 0) -> None:
+        """Raise `NoFixpoint` if rows still go round after all the rounds that there may be.
+
+        growth: per round so far, how many rows went back over each exchange. before: rounds before those.
+        """
+        # The last round that may be still has an echo: rows go back that have been there before.
+        rounds = before + len(growth)
+        if rounds <= self.max_rounds + 1 or not growth[-1]:
+            return
+        going = [c for c in self.closings if growth[-1].get(c.exchange)]
+        where: list[Step] = []
+        for closing in going:
+            news = growth[-1][closing.exchange]
+            where.append(Step(closing.places[1], f"{closing.feedback!r} gets {news} rows in the last round"))
+            where.append(Step(closing.places[0], f"from {closing.closed_by!r}, which closes it"))
+        last = [sum(sent.values()) for sent in growth[-_SHOWN_ROUNDS:]]
+        raise NoFixpoint(
+            f"the loop still makes new rows after {self.max_rounds} rounds",
+            where=where,
+            why=f"Rows that went round in the last rounds: {', '.join(map(str, last))}.",
+            fix="bound what the loop makes (a filter, a distinct key), or raise max_iterations",
+            rounds=self.max_rounds,
+            growth=tuple(last),
+            operator=going[0].feedback,
+            edges=tuple(f"{c.closed_by} -> {c.feedback}" for c in going),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive stages: those of a loop, which are run until nothing goes round, or others."""
+
+    first: int
+    last: int
+    loop: LoopStages | None
+
+
+def loop_stages(
+    graph: FlowGraph, levels: RoundsLevels, exchanges: Sequence[Exchange]
+) -> tuple[LoopStages, ...]:
+    """The loops of a flow, in the order of their stages."""
+    found: list[LoopStages] = []
+    number = {(e.node, e.to_stage, str(e.route)): at for at, e in enumerate(exchanges)}
+    for loop in levels.loops:
+        closings: list[Closing] = []
+        bounds: list[int] = []
+        for node in (graph.nodes[n] for n in loop):
+            if isinstance(node.operator, BagFeedback | Feedback):
+                source = graph.nodes[node.inputs[0]]
+                at = number[source.id, levels.level[node.id], str(levels.routes[node.id, 0])]
+                places = (source.place, node.place)
+                closings.append(Closing(at, source.name, node.name, places))
+                bounds.append(node.operator.max_iterations)
+        stages = [levels.level[n] for n in loop]
+        found.append(LoopStages(min(stages), max(stages), tuple(closings), min(bounds)))
+    return tuple(sorted(found, key=lambda loop: loop.first))

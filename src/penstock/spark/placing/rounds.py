@@ -1,0 +1,203 @@
+"""Levels of a flow whose loops are cut by key: a loop gets stages of its own, which are run again and again.
+
+In each round a shard takes what the round before sent back, lets through what is new, and
+sends on what follows from it. Every way back leads through a feedback, so with the
+ways into feedbacks cut the loop is a flow like any other, and is placed like one:
+the way back is a cut that leads from a later stage to an earlier one. A feedback keeps
+the set of its rows, spread by what the first operator behind it needs.
+
+A round is thus a tick of that flow, over the state that the round before left. Since
+only rows come and none goes, that is semi-naive evaluation. What reads the loop comes
+in stages behind it, and hears of a tick once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.analysis import analyse
+from penstock.errors import NotOnSpark
+from penstock.expr.tree import Column, columns_of
+from penstock.flow.operators.bag_feedback import BagFeedback
+from penstock.flow.operators.difference import Difference
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.filter import Filter
+from penstock.flow.operators.filter_map import FilterMap
+from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.flatten import Flatten
+from penstock.flow.operators.join import Join
+from penstock.flow.operators.map import Map
+from penstock.flow.operators.partition import Partition
+from penstock.flow.operators.select import Select
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.union import Union
+from penstock.graph.order import successors, topological_order
+from penstock.spark.placing.levels import Levels, units
+from penstock.spark.placing.placement import ANYHOW, ByKey, Keys, own_keys, whole_row, with_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.graph.facts import Facts
+    from penstock.graph.node import FlowGraph, Node
+
+_FEEDBACKS = (BagFeedback, Feedback)
+_ROW_BY_ROW = (Filter, FilterMap, FlatMap, Flatten, Map, Partition, Select)
+_CUT_BY_KEY = (*_ROW_BY_ROW, BagFeedback, Difference, Distinct, Feedback, Join, Union)
+
+
+def why_whole(graph: FlowGraph, loop: Sequence[int], facts: Sequence[Facts]) -> str:
+    """Why a loop cannot be cut by key, a sentence; empty where it can."""
+    for node in (graph.nodes[n] for n in loop):
+        if not isinstance(node.operator, _CUT_BY_KEY):
+            return f"{node.name!r} in it must see all rows in one place."
+        if isinstance(node.operator, Join) and not node.operator.left_keys:
+            return f"{node.name!r} in it joins without a key."
+        if node.operator.depends_on_cut():
+            return f"{node.name!r} in it answers each tick for itself."
+        if not facts[node.id].append:
+            return f"Rows of {node.name!r} in it may be taken back."
+    return ""
+
+
+def check_loops_run_in_rounds(graph: FlowGraph) -> None:
+    """Raises `NotOnSpark` for the first loop that cannot be cut by key."""
+    facts = analyse(graph).facts
+    for loop in units(graph):
+        why = why_whole(graph, loop, facts) if len(loop) > 1 else ""
+        if why:
+            feedback = next(
+                n for n in map(graph.nodes.__getitem__, loop) if isinstance(n.operator, _FEEDBACKS)
+            )
+            raise NotOnSpark(
+                f"the loop of {feedback.name!r} cannot run in rounds over all shards",
+                where=[feedback.place],
+                why=why,
+                fix='run with loops="one shard", or change the loop so that it can be cut by key',
+                operator=feedback.name,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a node is that runs in the rounds of a loop.
+
+    loop: its number. first: level of the loop. level: of the node, within it.
+    """
+
+    loop: int
+    first: int
+    level: int
+
+
+@dataclass(slots=True)
+class RoundsLevels(Levels):
+    """Levels in which every loop has its own, where it can be cut by key.
+
+    loops: the nodes of each of these.
+    home:  of every node that runs in rounds: those of the loops, and what reads them row by row.
+           Its rows are there once the rounds are over, and so in no order.
+    """
+
+    loops: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
+    home: dict[int, Home] = field(default_factory=dict[int, Home])
+
+    def __post_init__(self) -> None:
+        Levels.__post_init__(self)
+        self._number_stages()
+
+    def place(self, unit: list[int]) -> None:
+        node = self.graph.nodes[unit[0]]
+        if len(unit) > 1 and not why_whole(self.graph, unit, self.facts):
+            self._place_loop(unit)
+        elif any(source in self.home for source in node.inputs) and len(unit) == 1:
+            self._place_reader(node)
+        else:
+            Levels.place(self, unit)
+
+    def _place_loop(self, loop: list[int]) -> None:
+        inside = set(loop)
+        entering = {s for n in loop for s in self.graph.nodes[n].inputs if s not in inside}
+        first = max((self.level[source] for source in entering), default=0) + 1
+        for n in loop:
+            if isinstance(self.graph.nodes[n].operator, _FEEDBACKS):
+                route = ByKey(self._feedback_keys(n, inside))
+                self.routes[n, 0] = route
+                self.level[n], self.spread[n] = first, self._arrived(route)
+        for n in _opened(self.graph, loop):
+            Levels.place(self, [n])
+        last = max(self.level[n] for n in loop)
+        for n in loop:
+            self.home[n] = Home(len(self.loops), first, self.level[n])
+            # From outside, its rows are where and when the last round leaves them.
+            self.level[n], self.spread[n] = last, ANYHOW
+        self.loops.append(tuple(loop))
+
+    def _place_reader(self, node: Node) -> None:
+        source = node.inputs[0]
+        is_plain = isinstance(node.operator, Sink) and node.operator.name not in self.tables
+        if isinstance(node.operator, _ROW_BY_ROW) or is_plain:
+            # It can do its part in each round: no row of it is ever taken back.
+            self.home[node.id] = self.home[source]
+            self.level[node.id], self.spread[node.id] = self.level[source], ANYHOW
+        elif isinstance(node.operator, Union) and not self._is_whole(node):
+            for port in range(len(node.inputs)):
+                self.routes[node.id, port] = ByKey(whole_row(node.schema))
+            level = max(self.level[s] for s in node.inputs) + 1
+            self._settle(node, level, [self._arrived(ByKey(whole_row(node.schema)))] * len(node.inputs))
+        elif self._is_whole(node) or isinstance(node.operator, Sink) or own_keys(node, self.graph):
+            Levels.place(self, [node.id])
+        else:
+            keys = whole_row(self.graph.nodes[source].schema)
+            self.routes[node.id, 0] = ByKey(keys)
+            self._settle(node, self.level[source] + 1, [self._arrived(ByKey(keys))])
+
+    def _feedback_keys(self, feedback: int, inside: set[int]) -> Keys:
+        """By what the rows of a feedback are spread: what a join behind it wants, else all columns."""
+        schema = self.graph.nodes[feedback].schema
+        for keys in _wanted(self.graph, feedback, {n: n for n in schema.names}, inside, {feedback}):
+            return keys
+        return whole_row(schema)
+
+    def _number_stages(self) -> None:
+        """Let the stages of a loop be no others', and follow each other."""
+        places = {node: self._place_of(node) for node in self.level}
+        number = {place: at for at, place in enumerate(sorted(set(places.values())))}
+        for node, place in places.items():
+            self.level[node] = number[place]
+
+    def _place_of(self, node: int) -> tuple[int, int, int, int]:
+        # A loop comes after all that has a lower level than its first, and before the rest of that level.
+        home = self.home.get(node)
+        return (self.level[node], 1, 0, 0) if home is None else (home.first, 0, home.loop, home.level)
+
+
+def _opened(graph: FlowGraph, loop: Sequence[int]) -> list[int]:
+    """The nodes of a loop but its feedbacks, each behind what it reads."""
+    body = [n for n in loop if not isinstance(graph.nodes[n].operator, _FEEDBACKS)]
+    at = {n: number for number, n in enumerate(body)}
+    edges = [(at[s], at[n]) for n in body for s in graph.nodes[n].inputs if s in at]
+    return [body[number] for number in topological_order(successors(len(body), edges))]
+
+
+def _wanted(
+    graph: FlowGraph, node: int, names: dict[str, str], inside: set[int], seen: set[int]
+) -> Iterator[Keys]:
+    """Keys of joins that a node's rows come to, over a feedback's columns: `names` says which are which."""
+    for reader in (n for n in graph.nodes if n.id in inside and node in n.inputs and n.id not in seen):
+        operator = reader.operator
+        seen.add(reader.id)
+        if isinstance(operator, Join):
+            sides = (operator.left_keys, operator.right_keys)
+            for keys in (sides[port] for port, source in enumerate(reader.inputs) if source == node):
+                if all(names.keys() >= set(columns_of(key)) for key in keys):
+                    yield tuple(with_names(key, names) for key in keys)
+        elif isinstance(operator, Select):
+            kept = {
+                n: names[e.name] for n, e in operator.columns if isinstance(e, Column) and e.name in names
+            }
+            yield from _wanted(graph, reader.id, kept, inside, seen)
+        elif isinstance(operator, Filter | Union | Distinct):
+            yield from _wanted(graph, reader.id, names, inside, seen)

@@ -1,0 +1,1 @@
+"""Sources of flows as DataFrames of one form."""

@@ -1,0 +1,175 @@
+"""Change data in a DataFrame, as native columns: rows with a column `weight`."""
+
+from __future__ import annotations
+
+from functools import reduce, singledispatch
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import WrongType
+from penstock.expr.types import DataType, DateType, ListType, Schema, StructType, TimestampType
+from penstock.io.change_data import IMAGES, ChangeData, Debezium, Operations, record_schema, refuse_rows_only
+from penstock.io.epoch import EpochUnit, in_epoch
+from penstock.io.source import WEIGHT
+from penstock.spark.sources.kafka import RECORD, Kafka
+from penstock.spark.sources.opening import Opening, frame_of, sends_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+@sends_rows.register
+def _(source: ChangeData) -> bool:
+    return sends_rows(source.records)
+
+
+@frame_of.register(ChangeData)
+def _(source: ChangeData, opening: Opening, schema: Schema) -> DataFrame:
+    refuse_rows_only(source, opening.name, opening.append)
+    records = frame_of(source.records, opening, record_schema(source, schema))
+    return weighted(source, records, opening.name, schema)
+
+
+@frame_of.register(Debezium)
+def _(source: Debezium, opening: Opening, schema: Schema) -> DataFrame:
+    refuse_rows_only(source, opening.name, opening.append)
+    records = frame_of(source.records, opening, record_schema(source, schema))
+    if isinstance(source.records, Kafka):
+        records = without_tombstones(records)
+    return weighted(source, records, opening.name, schema)
+
+
+def without_tombstones(records: DataFrame) -> DataFrame:
+    """Records of a topic that have a value. As columns a tombstone looks like a value of another form."""
+    from pyspark.sql import functions as f
+
+    return records.filter(f.col(RECORD).isNotNull())
+
+
+@singledispatch
+def weighted(source: ChangeData, records: DataFrame, name: str, schema: Schema) -> DataFrame:
+    """The rows that records mean. What is wrong with one is raised when it is read, as `BadRow`."""
+    raise NotImplementedError(type(source))
+
+
+@weighted.register(Operations)
+def _(source: Operations, records: DataFrame, name: str, schema: Schema) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    _need(name, records.columns, [source.column], "the DataFrame")
+    operation = f.col(_quoted(source.column))
+    weights = {1: source.insert, -1: source.delete, 0: source.ignore}
+    known = ", ".join(repr(word) for words in weights.values() for word in words)
+    refusal = _bad(name, f"{source.column}: ", operation, f" is none of {known}").cast("long")
+    weight = reduce(
+        lambda chain, item: chain.when(operation.isin(*item[1]), f.lit(item[0]).cast("long")),
+        [(value, words) for value, words in weights.items() if words],
+        f.when(f.lit(False), f.lit(0).cast("long")),
+    ).otherwise(refusal)
+    return records.withColumn(WEIGHT, weight).filter(f.col(WEIGHT) != 0)
+
+
+@weighted.register(Debezium)
+def _(source: Debezium, records: DataFrame, name: str, schema: Schema) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    within = "payload." if "payload" in records.columns else ""
+    held: Any = records.schema["payload"].dataType if within else records.schema
+    parts = ("before", "after", "op")
+    _need(name, _names(held), parts, within[:-1] or "the DataFrame")
+    both = within != "" and set(parts) <= set(records.columns)
+    before, after, op = (
+        f.coalesce(f.col(within + part), f.col(part)) if both else f.col(within + part) for part in parts
+    )
+    for part in ("before", "after"):
+        _need(name, _names(held[part].dataType), schema.names, part)
+
+    def image(row: Column, weight: int, told: str) -> Column:
+        columns = [typed(x.type, row[x.name], source.epoch).alias(x.name) for x in schema.fields]
+        made = f.array(f.struct(*columns, f.lit(weight).cast("long").alias(WEIGHT)))
+        missing = _bad(name, f"{told}: it is null or missing, and op ", op, " needs it")
+        return f.when(row.isNull(), missing).otherwise(made)
+
+    goes, comes = image(before, -1, "before"), image(after, 1, "after")
+    forms = {(True, True): f.concat(goes, comes), (True, False): goes, (False, True): comes}
+    words = {form: [o for o, images in IMAGES.items() if images == form] for form in set(IMAGES.values())}
+    known = ", ".join(map(repr, IMAGES))
+    changes = reduce(
+        lambda chain, form: chain.when(op.isin(*words[form]), forms[form]),
+        forms,
+        f.when(f.lit(False), forms[True, True]),
+    ).otherwise(_bad(name, "op: ", op, f" is none of {known}"))
+    nothing = f.coalesce(op.isin(*words[False, False]), f.lit(False))
+    exploded = records.filter(~nothing).select(f.explode(changes).alias("change"))
+    change = f.col("change")
+    return exploded.select(*(change.getField(n).alias(n) for n in (*schema.names, WEIGHT)))
+
+
+def typed(data_type: DataType, column: Column, epoch: EpochUnit | None) -> Column:
+    """A column in which times are whole numbers, if `epoch` says so, as one of times."""
+    return (
+        column if epoch is None or in_epoch(data_type) == data_type else _restored(data_type, column, epoch)
+    )
+
+
+@singledispatch
+def _restored(data_type: DataType, column: Column, epoch: EpochUnit) -> Column:
+    raise NotImplementedError(type(data_type))
+
+
+@_restored.register(DateType)
+def _(data_type: DateType, column: Column, epoch: EpochUnit) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.date_from_unix_date(column.cast("int"))
+
+
+@_restored.register(TimestampType)
+def _(data_type: TimestampType, column: Column, epoch: EpochUnit) -> Column:
+    from pyspark.sql import functions as f
+
+    if epoch == "millis":
+        return f.timestamp_millis(column)
+    return f.timestamp_micros(column if epoch == "micros" else f.floor(column / 1000))
+
+
+@_restored.register(ListType)
+def _(data_type: ListType, column: Column, epoch: EpochUnit) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.transform(column, lambda element: typed(data_type.element, element, epoch))
+
+
+@_restored.register(StructType)
+def _(data_type: StructType, column: Column, epoch: EpochUnit) -> Column:
+    from pyspark.sql import functions as f
+
+    made = f.struct(*(typed(x.type, column[x.name], epoch).alias(x.name) for x in data_type.fields))
+    return f.when(column.isNotNull(), made)
+
+
+def _bad(source: str, before: str, found: Column, after: str) -> Column:
+    """Raises `BadRow`, as `batch_errors` knows it."""
+    from pyspark.sql import functions as f
+
+    shown = f.regexp_replace(f.substring(f.coalesce(found.cast("string"), f.lit("null")), 1, 60), r"\s", " ")
+    return f.raise_error(f.concat(f.lit(f"P201 BadRow: source {source!r}: {before}"), shown, f.lit(after)))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _names(kind: Any) -> list[str]:
+    return list(getattr(kind, "names", ()))
+
+
+def _need(source: str, there: list[str], wanted: Any, where: str) -> None:
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise WrongType(
+            f"source {source!r}: {where} of its change data has no column {missing[0]!r}",
+            why=f"it has {', '.join(there) or 'none'}.",
+            fix="select and cast in the DataFrame, or change the row type of the flow's source",
+            source=source,
+            column=missing[0],
+        )

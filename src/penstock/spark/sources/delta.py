@@ -1,0 +1,85 @@
+"""A Delta table as a source on Spark: the driver files a ticket for each version, tasks read them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from penstock.io.delta import DeltaRows, need_deltalake
+from penstock.io.listing import finished
+from penstock.io.source import Feed
+from penstock.spark.sources.arrivals import place
+from penstock.spark.sources.opening import Opened, Opening, arriving, open_on_spark, static_paths
+from penstock.spark.ticks.intake import Rows, Taken, read_file
+from penstock.spark.ticks.plan import Input
+
+_WHOLE, _CHANGES = "whole", "changes"
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What a ticket means: all rows of a version, or what changed with it."""
+
+    table: DeltaRows
+
+
+@dataclass(slots=True)
+class VersionTickets:
+    """The versions of a table that were found so far. `look` finds more."""
+
+    versions: Any
+    folder: Path
+    _last: int | None = field(default=None, init=False)
+    _count: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        tickets = sorted(ticket for ticket in self.folder.iterdir() if finished(ticket.name))
+        self._count = len(tickets)
+        if tickets:
+            self._last = json.loads(tickets[-1].read_text())[1]
+
+    def look(self, *, may_be_none: bool) -> None:
+        """File a ticket for each new version. Raises `UnreadableSource` where the table cannot be read."""
+        if self._last is None:
+            self._file(_WHOLE, self.versions.first())
+        assert self._last is not None
+        for version in range(self._last + 1, self.versions.newest() + 1):
+            self._file(_CHANGES, version)
+
+    def _file(self, what: str, version: int) -> None:
+        place(self.folder, self._count, json.dumps([what, version]).encode())
+        self._count += 1
+        self._last = version
+
+
+@open_on_spark.register
+def _(source: DeltaRows, opening: Opening) -> Opened:
+    from penstock.io.untyped import refuse_untyped
+
+    need_deltalake(f"source {opening.name!r}")
+    refuse_untyped(opening.operator.schema, f"source {opening.name!r}, a Delta table")
+    from penstock.io.delta_reader import DeltaVersions
+
+    feed = Feed(opening.name, opening.operator.schema, append=opening.append)
+    feed.reserved()
+    versions = DeltaVersions(source, feed)
+    if opening.operator.bounded:
+        opening.spool.mkdir(parents=True, exist_ok=True)
+        place(opening.spool, 0, json.dumps([_WHOLE, versions.first()]).encode())
+        paths = [str(path) for path in opening.spool.iterdir() if finished(path.name)]
+        return Opened(opening.input(Versions(source)), static_paths(opening, paths), static=True)
+    tickets = VersionTickets(versions, opening.spool)
+    tickets.look(may_be_none=opening.follow)
+    return arriving(opening, Versions(source), tickets, source.versions_per_tick)
+
+
+@read_file.register
+def _(reading: Versions, path: Path, source: Input, taken: Taken) -> Rows:
+    from penstock.io.delta_reader import DeltaVersions
+
+    what, version = json.loads(path.read_text())
+    versions = DeltaVersions(reading.table, Feed(source.name, source.schema, append=source.append))
+    return versions.rows(version) if what == _WHOLE else versions.changes(version)

@@ -1,0 +1,336 @@
+"""Sources on Spark: each becomes a DataFrame of one form, so that all of them make one query.
+
+The form is `penstock.spark.ticks.intake`'s. What arrives over time is a streaming
+DataFrame; what is there in the first tick, whole, is a static one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import singledispatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.errors import BadInput, WrongType
+from penstock.flow.operators.source import Source as SourceOperator
+from penstock.io import Rows as GivenRows
+from penstock.io import Source
+from penstock.io.change_data import ChangeData, refuse_rows_only
+from penstock.io.files import Files
+from penstock.io.listing import Listing, finished
+from penstock.io.source import WEIGHT
+from penstock.spark.lowering.nested_nulls import null_within
+from penstock.spark.placing.native import Chain, computed, grouping_behind
+from penstock.spark.sources.arrivals import Tickets, spool_batches
+from penstock.spark.sources.names import spark_name
+from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled, Ticketed
+from penstock.spark.ticks.plan import Input
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    from penstock.engine.engine import Engine
+    from penstock.expr.types import Schema
+
+_GLOB = re.compile(r"([\\*?\[\]{}])")
+
+# What Spark's binary files are; only the paths are ever read.
+_LISTED = "path string, modificationTime timestamp, length long, content binary"
+
+
+@dataclass(frozen=True, eq=False)
+class Frame(Source):
+    """A DataFrame as a source: a streaming one, or a static one that is there in the first tick.
+
+    Its columns are found by name and must have the types that the flow declares;
+    further columns are left out. For a table source a column `weight`, a long,
+    is each row's weight; without it each row comes once.
+    """
+
+    frame: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A source of a run.
+
+    static:  all of it comes with the first tick.
+    tickets: where the driver has to look for new files, if it has.
+    per_tick: how many arrivals a tick takes at most.
+    """
+
+    input: Input
+    frame: DataFrame
+    static: bool
+    tickets: Tickets | None = None
+    per_tick: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a source is opened with.
+
+    spool:  the folder of the source's arrivals.
+    native: for a DataFrame, the source's node and those behind it that Spark does.
+    named:  streaming sources of this checkpoint have names.
+    """
+
+    spark: SparkSession
+    engine: Engine
+    name: str
+    operator: SourceOperator
+    tag: int
+    spool: Path
+    follow: bool
+    native: Chain = ()
+    named: bool = False
+
+    def reader(self) -> DataStreamReader:
+        """What reads a stream of this source."""
+        reader = self.spark.readStream
+        return reader.name(spark_name(self.name)) if self.named else reader
+
+    @property
+    def append(self) -> bool:
+        return self.engine.program.source_append[self.name]
+
+    def input(self, reading: Any) -> Input:
+        return Input(self.name, self.operator.schema, self.append, reading)
+
+    def listed(self, frame: DataFrame) -> DataFrame:
+        """A frame with a column `path`, and perhaps `place`, in the form of the union."""
+        from pyspark.sql import functions as f
+
+        place = f.col("place") if "place" in frame.columns else f.lit(None)
+        return frame.select(f.lit(self.tag).alias("tag"), f.col("path"), place.cast("long").alias("place"))
+
+
+@singledispatch
+def has_own_name(source: object) -> bool:
+    """Whether a source is a stream that was made elsewhere, and named there or not."""
+    return False
+
+
+@has_own_name.register
+def _(source: Frame) -> bool:
+    return source.frame.isStreaming
+
+
+@has_own_name.register
+def _(source: ChangeData) -> bool:
+    return has_own_name(source.records)
+
+
+@singledispatch
+def sends_rows(source: object) -> bool:
+    """Whether Spark reads a source itself, so that its rows come as a DataFrame."""
+    return False
+
+
+@singledispatch
+def frame_of(source: object, opening: Opening, schema: Schema) -> DataFrame:
+    """The DataFrame of a source that sends rows, with at least the columns of `schema`."""
+    raise NotImplementedError(type(source))
+
+
+@sends_rows.register
+def _(source: Frame) -> bool:
+    return True
+
+
+@frame_of.register(Frame)
+def _(source: Frame, opening: Opening, schema: Schema) -> DataFrame:
+    return source.frame
+
+
+@singledispatch
+def open_on_spark(source: object, opening: Opening) -> Opened:
+    """A source as a DataFrame. Raises `BadInput` for what is no source, `UnreadableSource` early."""
+    if sends_rows(source):
+        return open_frame(frame_of(source, opening, opening.operator.schema), opening)
+    raise BadInput(
+        f"source {opening.name!r} is {type(source).__name__}, which is no source on Spark",
+        fix="give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Frame(dataframe), Rows(...) or rows",
+        source=opening.name,
+    )
+
+
+@open_on_spark.register
+def _(source: Files, opening: Opening) -> Opened:
+    return _open_files(source, source, opening)
+
+
+@open_on_spark.register
+def _(source: ChangeData, opening: Opening) -> Opened:
+    if isinstance(source.records, Files):
+        refuse_rows_only(source, opening.name, opening.append)
+        return _open_files(source.records, source, opening)
+    return open_on_spark.dispatch(object)(source, opening)
+
+
+def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> Opened:
+    listing = Listing(opening.name, os.path.abspath(files.path))
+    if opening.operator.bounded:
+        found = [str(path) for _, path in listing.files(may_be_none=False)]
+        return Opened(opening.input(reading), static_paths(opening, found), static=True)
+    tickets = Tickets(listing, opening.spool)
+    tickets.look(may_be_none=opening.follow)
+    return arriving(opening, Ticketed(reading), tickets, files.files_per_tick)
+
+
+def arriving(opening: Opening, reading: Any, tickets: Any, per_tick: int | None) -> Opened:
+    """A source of which the driver files tickets. reading: what tasks read them by."""
+    frame = _arriving(opening, per_tick)
+    return Opened(opening.input(reading), frame, static=False, tickets=tickets, per_tick=per_tick)
+
+
+@open_on_spark.register
+def _(source: GivenRows, opening: Opening) -> Opened:
+    return _open_rows(source.batches, opening)
+
+
+@open_on_spark.register(Iterable)
+def _(source: Iterable[Any], opening: Opening) -> Opened:
+    return _open_rows([source], opening)
+
+
+def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
+    inside = (opening.engine.internal_rows(opening.name, list(batch)) for batch in batches)
+    spool_batches(inside, opening.spool)
+    reading = Spooled()
+    if opening.operator.bounded:
+        files = sorted(str(path) for path in opening.spool.iterdir() if finished(path.name))
+        return Opened(opening.input(reading), static_paths(opening, files), static=True)
+    return Opened(opening.input(reading), _arriving(opening, 1), static=False, per_tick=1)
+
+
+@open_on_spark.register
+def _(source: Frame, opening: Opening) -> Opened:
+    return open_frame(source.frame, opening)
+
+
+def open_frame(found: DataFrame, opening: Opening) -> Opened:
+    """A DataFrame in the form of the union. Raises `WrongType` for columns that do not fit."""
+    from pyspark.sql import functions as f
+
+    checked = found.select(*_checked_columns(found, opening))
+    made = computed(checked, opening.native, weighted=not opening.append)
+    row = f.struct(*(made[name] for name in made.columns)).alias(f"row_{opening.tag}")
+    tag, none = f.lit(opening.tag).alias("tag"), f.lit(None)
+    frame = made.select(tag, none.cast("string").alias("path"), none.cast("long").alias("place"), row)
+    grouping = grouping_behind(opening.native)
+    schema = opening.native[-1].schema if grouping is None else grouping.rows
+    sent = Input(opening.name, schema, opening.append, None, grouping)
+    return Opened(sent, frame, static=not found.isStreaming)
+
+
+def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
+    from pyspark.sql import functions as f
+
+    from penstock.spark.lowering.types import spark_type
+
+    found = {field.name: field.dataType for field in frame.schema.fields}
+    columns: list[Any] = []
+    for field in opening.operator.schema.fields:
+        wanted = spark_type(field.type)
+        there = found.get(field.name)
+        if there is None or there.simpleString() != wanted.simpleString():
+            raise WrongType(
+                f"source {opening.name!r}: its DataFrame has "
+                + (
+                    f"no column {field.name!r}"
+                    if there is None
+                    else f"{field.name!r} as {there.simpleString()}"
+                ),
+                why=f"the flow declares {field}, which is {wanted.simpleString()} on Spark.",
+                fix="select and cast in the DataFrame, or change the row type of the flow's source",
+                source=opening.name,
+                column=field.name,
+            )
+        column = f.col(f"`{field.name}`")
+        if len(opening.native) > 1 and not field.nullable:
+            column = _never_null(column, opening.name, field.name)
+        inside = None if there == wanted else null_within(field.type, column)
+        if inside is not None:
+            told = (
+                f"P201 BadRow: source {opening.name!r}: column {field.name!r} of its DataFrame holds a null"
+            )
+            column = f.when(inside, f.raise_error(f.lit(told))).otherwise(column)
+        columns.append(column.alias(field.name))
+    if not opening.append:
+        weight = f.col(WEIGHT).cast("long") if WEIGHT in found else f.lit(1).cast("long")
+        columns.append(weight.alias(WEIGHT))
+    return columns
+
+
+def _never_null(column: Any, source: str, name: str) -> Any:
+    # Where Spark goes on with the rows, a null must be found before; `batch_errors` knows this text.
+    from pyspark.sql import functions as f
+
+    told = f"P201 BadRow: source {source!r}: column {name!r} of its DataFrame is null"
+    return f.when(column.isNull(), f.raise_error(f.lit(told))).otherwise(column)
+
+
+def _arriving(opening: Opening, files_per_tick: int | None) -> DataFrame:
+    reader = opening.reader().format("binaryFile").schema(_LISTED)
+    if files_per_tick is not None:
+        reader = reader.option("maxFilesPerTrigger", files_per_tick)
+    return opening.listed(reader.load(str(opening.spool)))
+
+
+def static_paths(opening: Opening, files: list[str]) -> DataFrame:
+    """Paths that are all there with the first tick."""
+    places = [(path, place) for place, path in enumerate(files)]
+    return opening.listed(opening.spark.createDataFrame(places, "path string, place long"))
+
+
+# --- the union ----------------------------------------------------------------------------
+
+
+Shape: TypeAlias = "dict[str, Any]"
+
+
+def shape_of(opened: Iterable[Opened]) -> Shape:
+    """The further columns of the union, one per source that sends rows, with their types."""
+    return {
+        f"row_{tag}": source.frame.schema[f"row_{tag}"].dataType
+        for tag, source in enumerate(opened)
+        if source.input.reading is None
+    }
+
+
+def union_of(frames: Iterable[DataFrame], shape: Shape) -> DataFrame | None:
+    """Frames of sources as one, None of none."""
+    from pyspark.sql import functions as f
+
+    whole: DataFrame | None = None
+    for frame in frames:
+        missing = {name: f.lit(None).cast(kind) for name, kind in shape.items() if name not in frame.columns}
+        filled = frame.withColumns(missing) if missing else frame
+        same = filled.select("tag", "path", "place", *shape)
+        whole = same if whole is None else whole.union(same)
+    return whole
+
+
+def nothing(spark: SparkSession, shape: Shape) -> DataFrame:
+    """One row that holds nothing to read: it starts a task all the same."""
+    return _told(spark, shape, NOTHING, None)
+
+
+def ended(spark: SparkSession, shape: Shape, operator: str) -> DataFrame:
+    """One row that tells an operator, by name, that its sources have ended."""
+    return _told(spark, shape, ENDED, operator)
+
+
+def _told(spark: SparkSession, shape: Shape, tag: int, path: str | None) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    none = f.lit(None).cast("long").alias("place")
+    row = spark.range(1).select(f.lit(tag).alias("tag"), f.lit(path).cast("string").alias("path"), none)
+    whole = union_of([row], shape)
+    assert whole is not None
+    return whole

@@ -1,0 +1,214 @@
+"""Reads a source of `penstock.pull` for Spark, through the Python Data Source API.
+
+Spark opens the source in a process of its own beside the driver and asks it for
+the rows of each micro-batch. A position is the number of rows taken. After a
+restart the source is opened anew and as many rows are skipped, so it must bring the
+same rows again: then each counts once. The rows keep their order.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from queue import Empty, Queue
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, SimpleDataSourceStreamReader
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from typing_extensions import override
+
+from penstock import pull
+from penstock.errors import BadInput, PenstockError, UserFunctionFailed
+from penstock.expr.types import Schema
+from penstock.io.source import WEIGHT
+from penstock.spark.sources.pulled import Pulled
+from penstock.spark.ticks.errors import failing_as_told
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS = "rows"
+_ASKED = 1000
+"""Rows asked for at once of the source."""
+
+
+class PullSource(DataSource):
+    """One source of one run; a class is made for each, since Spark knows data sources by their class."""
+
+    shipped: ClassVar[bytes]
+    called: ClassVar[str]
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.called
+
+    def schema(self) -> Any:
+        from pyspark.sql.types import LongType, StructField, StructType
+
+        from penstock.spark.lowering.types import spark_schema
+
+        of = Shipped.of(self.shipped)
+        fields = [] if of.append else [StructField(WEIGHT, LongType(), False)]
+        return StructType([*spark_schema(of.schema).fields, *fields])
+
+    @override
+    def simpleStreamReader(self, schema: Any) -> SimpleDataSourceStreamReader:
+        return PullReader(self.shipped)
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return WholeReader(self.shipped)
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """What the process that reads has got."""
+
+    name: str
+    source: Pulled
+    intake: Callable[[list[Any]], list[tuple[Any, ...]]]
+    schema: Schema
+    append: bool
+
+    @classmethod
+    def of(cls, shipped: bytes) -> Shipped:
+        return cls(*pickle.loads(shipped))
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """What the source raises reaches the driver as an error of ours."""
+        with failing_as_told():
+            try:
+                yield
+            except PenstockError:
+                raise
+            except Exception as error:
+                raise UserFunctionFailed(
+                    f"source {self.name!r} failed", why=f"{type(error).__name__}: {error}", source=self.name
+                ) from error
+
+    def values(self) -> Generator[Any]:
+        return pull.iter_values(self.source.source, batch=min(_ASKED, self.source.rows_per_tick))
+
+    def batches(self, rows: list[Any]) -> Iterator[pa.RecordBatch]:
+        """Rows of the user's for Spark. Raises `BadRow`."""
+        from penstock.io.arrow import rows_to_table
+
+        table = rows_to_table(self.intake(rows), self.schema, weighted=not self.append)
+        return iter(table.to_batches())
+
+
+class WholeReader(DataSourceReader):
+    """All rows, in one task."""
+
+    def __init__(self, shipped: bytes) -> None:
+        self._shipped = shipped
+
+    def read(self, partition: Any) -> Any:
+        of = Shipped.of(self._shipped)
+        with of.failing(), closing(of.values()) as values:
+            while rows := list(islice(values, of.source.rows_per_tick)):
+                yield from of.batches(rows)
+
+
+class PullReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches of a source. Its values are taken by a thread that goes ahead by a tick or two."""
+
+    def __init__(self, shipped: bytes) -> None:
+        self._of = Shipped.of(shipped)
+        self._ahead: Ahead | None = None
+        self._drain = False
+
+    @override
+    def prepareForTriggerAvailableNow(self) -> None:
+        # An empty micro-batch would end the run, and a source says itself when it ends.
+        self._drain = True
+
+    @override
+    def initialOffset(self) -> dict[str, int]:
+        return {_ROWS: 0}
+
+    def read(self, start: dict[str, int]) -> Any:
+        with self._of.failing():
+            if self._ahead is None or self._ahead.taken != start[_ROWS]:
+                self.stop()
+                self._ahead = Ahead(self._of, start[_ROWS])
+            rows = self._ahead.take(self._of.source.rows_per_tick, some=self._drain)
+            return self._of.batches(rows) if rows else iter(()), {_ROWS: start[_ROWS] + len(rows)}
+
+    @override
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Any:
+        with self._of.failing(), closing(self._of.values()) as values:
+            rows = list(islice(values, start[_ROWS], end[_ROWS]))
+            if len(rows) < end[_ROWS] - start[_ROWS]:
+                raise BadInput(
+                    f"source {self._of.name!r} ended after {start[_ROWS] + len(rows)} rows",
+                    why=f"{end[_ROWS]} rows were taken of it before, and are needed again after a restart.",
+                    fix="give a source that brings the same rows again, or begin with an empty checkpoint",
+                )
+            return self._of.batches(rows)
+
+    def stop(self) -> None:
+        if self._ahead is not None:
+            self._ahead.stop()
+            self._ahead = None
+
+
+class Ahead:
+    """The values of a source after the first `taken`, taken by a thread into a bounded queue."""
+
+    def __init__(self, of: Shipped, taken: int) -> None:
+        self.taken = taken
+        self._stopped = False
+        self._ended = False
+        self._queue: Queue[Any] = Queue(2 * of.source.rows_per_tick)
+        self._thread = threading.Thread(target=self._run, args=(of.values(), taken), daemon=True)
+        self._thread.start()
+
+    def _run(self, source: Generator[Any], skip: int) -> None:
+        try:
+            with closing(source) as values:
+                for value in islice(values, skip, None):
+                    self._queue.put(value)
+                    if self._stopped:
+                        return
+            self._queue.put(_END)
+        except BaseException as error:
+            self._queue.put(_Failure(error))
+
+    def take(self, most: int, *, some: bool) -> list[Any]:
+        """Up to `most` rows of those that are there; with `some` it waits until there are any, or the end."""
+        rows: list[Any] = []
+        while len(rows) < most and not self._ended:
+            try:
+                value = self._queue.get(some, _SHORT if rows else None)
+            except Empty:
+                break
+            if isinstance(value, _Failure):
+                raise value.error
+            if value is _END:
+                self._ended = True
+            else:
+                rows.append(value)
+        self.taken += len(rows)
+        return rows
+
+    def stop(self) -> None:
+        """Have the source closed, unless it waits for something: then it ends with the process."""
+        self._stopped = True
+        with suppress(Empty):
+            while self._thread.is_alive():
+                self._queue.get(timeout=_SHORT)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    error: BaseException
+
+
+_END = object()
+_SHORT = 0.1
+"""Seconds to wait for one more row before a tick goes without it."""

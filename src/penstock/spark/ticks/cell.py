@@ -1,0 +1,119 @@
+"""A cell: one stage on one shard, with state of its own.
+
+Cells are numbered stage x shards + shard; that is how a commit knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from penstock.engine.machine import Machine
+from penstock.spark.ticks.plan import Compiled, CompiledStage
+from penstock.state.chain import Chain
+from penstock.state.checkpoint import work_folder
+from penstock.state.shard import ShardState
+from penstock.state.slots import Form
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Send: TypeAlias = Callable[[int, int, int, Rows], None]
+"""Called with stage, shard, number of the exchange, rows."""
+
+
+def cell_number(stage: int, shard: int, shards: int) -> int:
+    return stage * shards + shard
+
+
+@dataclass(frozen=True, slots=True)
+class CellOutcome:
+    """What a cell did in a tick.
+
+    chain:   the version that the tick would make. files: new ones of it.
+    pending: deferred rows wait that start a tick; waiting: rows that come with the next one.
+    sinks:   rows with weights.
+    clocks:  per operator that watches for late rows, by name, where its watermark stands, None
+             before the first row, and how many rows were late so far.
+    """
+
+    chain: Chain
+    pending: bool
+    waiting: bool
+    sinks: Mapping[str, Rows]
+    files: tuple[Path, ...] = ()
+    clocks: tuple[tuple[str, Any, int], ...] = ()
+
+
+def run_stateless(of: CompiledStage, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+    """Run stage 0 on some rows; what its sinks get, with weights."""
+    state: dict[str, dict[Any, Any]] = {slot.name: {} for slot in of.program.slots}
+    return _pass_on(of, Machine(of.program, state).tick(inputs), send)
+
+
+def run_cell(
+    plan: Compiled, stage: int, shard: int, inputs: Mapping[str, Rows], chain: Chain, tick: int, version: int,
+    attempt: str, send: Send,
+) -> CellOutcome:  # fmt: skip
+    """Run a stage on a shard for one tick, from the state of `chain`. version: of what it makes."""
+    of = plan.stages[stage]
+    if not of.slots:
+        return CellOutcome(chain, False, False, run_stateless(of, inputs, send))
+    with closing(OpenCell(plan, stage, shard, chain, tick)) as cell:
+        sinks = cell.run(inputs, send)
+        return replace(cell.finish(version, attempt), sinks=sinks)
+
+
+class OpenCell:
+    """A cell with state at work: it runs, once or several times, and is then finished."""
+
+    def __init__(self, plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> None:
+        self._of = of = plan.stages[stage]
+        number = cell_number(stage, shard, plan.plan.stages.shards)
+        forms = {of.slots[slot.name]: Form(slot.thaw, slot.divides) for slot in of.program.slots}
+        self._state = ShardState(plan.folder, work_folder(plan.folder), number, chain, forms)
+        slots = {local: self._state.slots[name] for local, name in of.slots.items()}
+        self._machine = Machine(of.program, slots, at_home=shard == 0)
+        self._machine.moment.tick = tick - 1
+
+    def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+        """Run the stage on some rows; what its sinks get, with weights."""
+        return _pass_on(self._of, self._machine.tick(inputs), send)
+
+    def finish(self, version: int, attempt: str) -> CellOutcome:
+        """Write what changed."""
+        state, machine = self._state, self._machine
+        clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
+        pending, waiting = machine.pending, machine.waiting
+        chain = state.finish(version, attempt)
+        return CellOutcome(chain, pending, waiting, {}, tuple(state.written), clocks)
+
+    def close(self) -> None:
+        self._state.close()
+
+
+def _clock(kept: tuple[Any, Any, int] | None) -> tuple[Any, int]:
+    return (None, 0) if kept is None else (kept[1], kept[2])
+
+
+def _pass_on(of: CompiledStage, made: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+    for number, exchange, divide in of.leaving:
+        rows = made.get(exchange.name)
+        if rows:
+            for shard, part in divide(rows).items():
+                send(exchange.to_stage, shard, number, part)
+    return {name: _weighted(of, name, made[name]) for name in of.stage.sinks if made.get(name)}
+
+
+def _weighted(of: CompiledStage, sink: str, rows: Rows) -> Rows:
+    return [(*row, 1) for row in rows] if of.program.sink_append[sink] else rows
+
+
+def by_source(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[str, Rows]:
+    """Rows per source of a stage, in order, from exchange numbers, places and rows."""
+    found: dict[str, Rows] = {}
+    for number, _, rows in sorted(arrived, key=itemgetter(0, 1)):
+        found.setdefault(plan.plan.stages.exchanges[number].name, []).extend(rows)
+    return found

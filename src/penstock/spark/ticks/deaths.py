@@ -1,0 +1,167 @@
+"""Processes of Spark that die while a run works: the JVM, an executor, a Python worker.
+
+Spark repeats the tasks of a worker or an executor that died, as often as its
+settings say; a master `local[n]` does not. Where that did not help, the user
+gets what died and how to go on, not the stacks of three languages.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError, SparkProcessDied
+from penstock.spark.local.jvm import last_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyspark.sql import SparkSession
+
+_PATIENCE = 10.0
+"""Seconds that a JVM whose connection broke is given to be gone."""
+
+_WORKER = re.compile(r"Python worker exited unexpectedly|Python worker .*crashed")
+_EXECUTOR = re.compile(r"ExecutorLostFailure \((executor \S+) [^)]*\) Reason: ([^\n]*)")
+_FETCH = re.compile(r"has failed the maximum allowable number of times[^\n]*")
+_STOPPED = re.compile(r"SparkContext was shut down|stopped SparkContext|Master removed our application[^\n]*")
+_TIMES = re.compile(r"failed (\d+) times")
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """what: a sentence on what died. why: what Spark or the system said of it."""
+
+    what: str
+    why: str
+    process: str
+
+
+@contextmanager
+def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generator[None]:
+    """Raises `SparkProcessDied` where a failure is due to a process that died.
+
+    tick: the last committed tick, None where nothing is kept.
+    """
+    try:
+        with _quiet(spark):
+            yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        death = _death(spark, error)
+        if death is None:
+            raise
+        raise _told(death, tick()) from None
+
+
+@contextmanager
+def _quiet(spark: SparkSession) -> Generator[None]:
+    """What threads of PySpark would print of a broken connection is left out: `run` raises it."""
+    server: Any = getattr(getattr(spark, "_sc", None), "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = partial(_tell_others, server)
+    logging.root.addFilter(_is_other)
+    yield
+    # Not after a failure: those threads may come to it later than this one.
+    logging.root.removeFilter(_is_other)
+    if server is not None:
+        del server.handle_error
+
+
+def _is_other(record: logging.LogRecord) -> bool:
+    from py4j.protocol import Py4JNetworkError
+
+    return not (record.exc_info and isinstance(record.exc_info[1], Py4JNetworkError))
+
+
+def _tell_others(server: Any, *of: Any) -> None:
+    if not isinstance(sys.exception(), EOFError | ConnectionError):
+        type(server).handle_error(server, *of)
+
+
+def _told(death: Death, tick: int | None) -> SparkProcessDied:
+    if tick is None:
+        fix = "run it again; if it dies again, give it more memory"
+    else:
+        fix = (
+            f"run it again with the same checkpoint: it goes on after tick {tick}, and nothing is lost or "
+            "doubled. If it dies again, give it more memory, or smaller ticks"
+        )
+    return SparkProcessDied(
+        death.what,
+        why=death.why,
+        fix=fix,
+        process=death.process,
+        tick=tick,
+    )
+
+
+def _death(spark: SparkSession, error: Exception) -> Death | None:
+    text = str(error)
+    if _WORKER.search(text):
+        return Death(
+            "a Python worker of Spark died while it ran a task",
+            f"Spark ran the task {_times(text)}, and its worker was gone. The system ends the "
+            "largest process when memory runs out; a crash within a C library does the same. "
+            "On a master `local[2]` no task is run again, on `local[2,4]` it is, up to 4 times.",
+            "worker",
+        )
+    if lost := _EXECUTOR.search(text):
+        why = f"Spark ran the task {_times(text)}; the last time {lost[1]} was lost: {lost[2]}."
+        return Death("an executor of Spark died while it ran a task", why, "executor")
+    if fetch := _FETCH.search(text):
+        return Death(
+            "an executor of Spark died with rows that others wait for",
+            f"Spark: a stage {fetch[0]}",
+            "executor",
+        )
+    if _is_connection(error):
+        return Death("the JVM of Spark died", _last_words(spark), "jvm")
+    if stopped := _STOPPED.search(text):
+        return Death("Spark was stopped while it ran a tick", f"Spark: {stopped[0]}.", "context")
+    return None
+
+
+def _times(text: str) -> str:
+    found = _TIMES.search(text)
+    times = int(found[1]) if found else 1
+    return "once" if times == 1 else f"{times} times"
+
+
+def _is_connection(error: BaseException | None) -> bool:
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    while error is not None:
+        # Py4J raises the bare class where it got no answer at all, and a subclass for what Java says.
+        if isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or type(error) is Py4JError:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _last_words(spark: SparkSession) -> str:
+    gateway: Any = getattr(getattr(spark, "_sc", None), "_gateway", None)
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return "The connection to it broke."
+    try:
+        code = process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        return f"The connection to process {process.pid} broke; the process is still there."
+    ended = f"Process {process.pid} ended with code {code}."
+    if code < 0:
+        ended = f"Process {process.pid} was ended by {signal.Signals(-code).name}."
+    if code == -signal.SIGKILL:
+        ended += " The system does that to the largest process when memory runs out."
+    log: Path | None = getattr(gateway, "log", None)
+    return f"{ended} It said at the end:\n{last_lines(log)}" if log is not None else ended

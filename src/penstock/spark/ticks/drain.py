@@ -1,0 +1,98 @@
+"""The end of a tick in a task: changes written to files that nobody reads yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import singledispatch
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from penstock.io import changelog, table_files
+from penstock.io.bucketing import bucketing
+from penstock.io.changelog import Changelog
+from penstock.io.outbox import Delivered, Staged
+from penstock.io.table_files import TableFiles
+from penstock.spark.placing.placement import ByBucket
+from penstock.spark.ticks.messages import Result
+from penstock.spark.ticks.plan import Output
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+
+_BUCKETS = 1 << 16
+"""Where a bucket is no file, there are enough of them for any number of shards."""
+
+
+@singledispatch
+def write_changes(
+    target: object, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
+) -> Iterator[Result]:
+    """Put the changes of a task away; what to tell the driver. Default: the rows themselves."""
+    yield Result("rows", (output.name, rows))
+
+
+@write_changes.register
+def _(
+    target: Changelog, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
+) -> Iterator[Result]:
+    name = f"{attempt}.parquet"
+    staged = changelog.stage_part(target.path, tick, name, rows, output.schema, durable=durable)
+    yield Result("file", (output.name, staged, len(rows)))
+
+
+@write_changes.register
+def _(
+    target: TableFiles, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
+) -> Iterator[Result]:
+    by = bucketing(output.name, output.schema, target.key, target.buckets)
+    buckets: dict[int, Rows] = {}
+    for row in rows:
+        buckets.setdefault(by.bucket(row), []).append(row)
+    for bucket, changes in sorted(buckets.items()):
+        staged = table_files.stage_bucket(
+            output.name, target, tick, bucket, attempt, changes, output.schema, durable=durable
+        )
+        yield Result("file", (output.name, staged, len(changes)))
+
+
+@write_changes.register
+def _(target: Staged, output: Output, tick: int, attempt: str, rows: Rows, durable: bool) -> Iterator[Result]:
+    staged = target.stage(output.name, tick, f"{attempt}.parquet", rows, output.schema)
+    yield Result("file", (output.name, staged, len(rows)))
+
+
+@singledispatch
+def bucket_route(target: object) -> ByBucket | None:
+    """How the rows of a sink must be divided among tasks, where the sink demands it."""
+    return None
+
+
+@bucket_route.register
+def _(target: TableFiles) -> ByBucket:
+    return ByBucket(target.key, target.buckets)
+
+
+@bucket_route.register
+def _(target: Delivered) -> ByBucket | None:
+    return None if target.key is None else ByBucket(target.key, _BUCKETS)
+
+
+def outbox_of(folder: Path, sink: str) -> Path:
+    """Where a sink keeps what is prepared, in the folder of a checkpoint."""
+    return folder / "outbox" / sink
+
+
+@singledispatch
+def task_target(target: object, sink: str, folder: Path) -> object | None:
+    """What tasks need to know of a sink to write its changes; None where the driver wants the rows."""
+    return None
+
+
+@task_target.register
+def _(target: Changelog | TableFiles, sink: str, folder: Path) -> object | None:
+    return target
+
+
+@task_target.register
+def _(target: Delivered, sink: str, folder: Path) -> object | None:
+    # Not the sink itself, which may hold a password.
+    return Staged(str(outbox_of(folder, sink)), target.key)

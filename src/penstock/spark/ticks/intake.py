@@ -1,0 +1,171 @@
+"""The beginning of a tick in a task: from rows of the tagged union to rows of sources.
+
+    tag int, path string, place bigint, row_0 struct<...>, ...
+
+`tag` is the number of the source. A source of files sends paths (or tickets of paths),
+which are read here by the readers of `penstock.io`: so a file means the same on both
+engines, errors and dead letters included. Any other DataFrame sends its rows, in the
+column of its tag. Below 0 there is nothing to read: an `ENDED` row says by its path
+which operator is to hear that its sources have ended.
+
+The rows of a source have an order: of files that of their places, or of the numbers of
+their tickets; of a DataFrame that in which Spark hands out its partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import BadRow
+from penstock.io.arrow import table_to_rows
+from penstock.io.change_data import ChangeData
+from penstock.io.files import Files
+from penstock.io.source import BadRecord, Feed, open_source
+from penstock.spark.sources.arrivals import path_of
+from penstock.spark.ticks.plan import Input
+from penstock.state.codec import decode
+
+_compute: Any = pc
+NOTHING, ENDED = -1, -2
+_BATCHES_OF_A_PARTITION = 1 << 23
+_ROWS_GROUPED_AT_ONCE = 200_000
+Rows: TypeAlias = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """Python rows that the driver wrote down; a path is of one batch of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticketed:
+    """Files that the driver found; a path is of the ticket of one of them."""
+
+    files: Files | ChangeData
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a task has read so far: per source rows and arrivals (files, batches), and rows set aside."""
+
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    arrivals: dict[str, int] = field(default_factory=dict[str, int])
+    bad: list[tuple[str, BadRecord]] = field(default_factory=list[tuple[str, BadRecord]])
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows for a source, or for an operator that hears of ends. place: in the order of the source."""
+
+    name: str
+    place: int
+    rows: Rows
+
+
+def read_inputs(
+    batches: Iterable[pa.RecordBatch], inputs: tuple[Input, ...], taken: Taken, partition: int = 0
+) -> Iterator[Piece]:
+    """What came in, a file or a batch at a time. Raises `BadRow` and `UnreadableSource`."""
+    waiting: dict[int, list[pa.Table]] = {}
+    for number, batch in enumerate(batches):
+        tags = batch.column("tag").to_pylist()
+        paths = batch.column("path").to_pylist()
+        places = batch.column("place").to_pylist()
+        for tag, path, place in zip(tags, paths, places, strict=True):
+            if tag == ENDED:
+                yield Piece(path, 0, [(True,)])
+            elif tag >= 0 and path is not None:
+                file = Path(path.removeprefix("file:"))
+                rows = read_file(inputs[tag].reading, file, inputs[tag], taken)
+                taken.arrivals[inputs[tag].name] = taken.arrivals.get(inputs[tag].name, 0) + 1
+                # Tickets and spooled rows are files whose names are numbers.
+                yield _counted(inputs[tag], int(file.name) if place is None else place, rows, taken)
+        for tag in sorted(set(tags)):
+            if tag < 0 or inputs[tag].reading is not None:
+                continue
+            table = _frame_table(batch, tag, inputs[tag])
+            if inputs[tag].grouping is None:
+                rows = table_to_rows(table, inputs[tag].schema, weighted=not inputs[tag].append)
+                yield _counted(inputs[tag], partition * _BATCHES_OF_A_PARTITION + number, rows, taken)
+            else:
+                waiting.setdefault(tag, []).append(table)
+                if sum(map(len, waiting[tag])) >= _ROWS_GROUPED_AT_ONCE:
+                    yield _grouped(inputs[tag], waiting.pop(tag), taken)
+    for tag, tables in waiting.items():
+        yield _grouped(inputs[tag], tables, taken)
+
+
+def _grouped(source: Input, tables: list[pa.Table], taken: Taken) -> Piece:
+    assert source.grouping is not None
+    whole = pa.concat_tables(tables)
+    taken.rows[source.name] = taken.rows.get(source.name, 0) + len(whole)
+    return Piece(source.name, 0, source.grouping.groups(whole))
+
+
+def _counted(source: Input, place: int, rows: Rows, taken: Taken) -> Piece:
+    taken.rows[source.name] = taken.rows.get(source.name, 0) + len(rows)
+    return Piece(source.name, place, rows)
+
+
+@singledispatch
+def read_file(reading: object, path: Path, source: Input, taken: Taken) -> Rows:
+    """All rows of one file of a source."""
+    raise NotImplementedError(type(reading))
+
+
+@read_file.register
+def _(reading: Files, path: Path, source: Input, taken: Taken) -> Rows:
+    return _rows_of_file(replace(reading, path=str(path)), source, taken)
+
+
+def _rows_of_file(file: Files | ChangeData, source: Input, taken: Taken) -> Rows:
+    feed = Feed(source.name, source.schema, append=source.append)
+    reader = open_source(file, feed)
+    try:
+        batch = reader.read(None)
+    finally:
+        reader.close()
+    if batch is None:
+        return []
+    taken.bad.extend((source.name, record) for record in batch.bad)
+    return batch.rows
+
+
+@read_file.register
+def _(reading: ChangeData, path: Path, source: Input, taken: Taken) -> Rows:
+    return _rows_of_file(reading.of(replace(reading.records, path=str(path))), source, taken)
+
+
+@read_file.register
+def _(reading: Ticketed, path: Path, source: Input, taken: Taken) -> Rows:
+    return read_file(reading.files, path_of(path), source, taken)
+
+
+@read_file.register
+def _(reading: Spooled, path: Path, source: Input, taken: Taken) -> Rows:
+    return list(decode(path.read_bytes()))
+
+
+def _frame_table(batch: pa.RecordBatch, tag: int, source: Input) -> pa.Table:
+    column = batch.column(f"row_{tag}")
+    mine = _compute.equal(batch.column("tag"), tag)
+    struct = column.filter(mine)
+    table = pa.Table.from_arrays(struct.flatten(), names=[f.name for f in struct.type])
+    for f in source.schema.fields:
+        if not f.nullable and table.column(f.name).null_count:
+            at = table.column(f.name).is_null().to_pylist().index(True)
+            raise BadRow(
+                f"source {source.name!r}: column {f.name!r} of its DataFrame is null",
+                why=f"the flow declares {f}; the row is {table.slice(at, 1).to_pylist()[0]!r}.",
+                fix=f"declare the column as nullable ({f.name}: ... | None), or filter such rows out",
+                source=source.name,
+                column=f.name,
+            )
+    return table

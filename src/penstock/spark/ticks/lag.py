@@ -1,0 +1,83 @@
+"""What waits behind a tick: arrivals that were found and not taken, and what connectors say of themselves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.engine.progress import SourceProgress
+from penstock.io.listing import finished
+from penstock.spark.sources.arrivals import numbered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_FILES = "FileStreamSource"
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The numbered files of a source, counted without listing their folder again."""
+
+    folder: Path
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = os.listdir(self.folder) if self.folder.is_dir() else []
+        self.count = 1 + max((int(name) for name in names if finished(name)), default=-1)
+
+    def look(self) -> float | None:
+        """Count on; when the last one was put there, in seconds since 1970. None where there is none."""
+        while numbered(self.folder, self.count).exists():
+            self.count += 1
+        if not self.count:
+            return None
+        # Their own times are made up, for Spark. When the system noted the name, nobody can make up.
+        return numbered(self.folder, self.count - 1).stat().st_ctime
+
+
+@dataclass(slots=True)
+class Lag:
+    """Looks at the sources of a run.
+
+    arrivals: of the sources that arrive as numbered files.
+    query:    the one that runs, once there is one.
+    """
+
+    arrivals: Mapping[str, Arrivals]
+    query: StreamingQuery | None = None
+
+    def of(
+        self, names: Iterable[str], rows: Mapping[str, int], taken: Mapping[str, int]
+    ) -> dict[str, SourceProgress]:
+        """Per source of `names` its rows of this tick, and what waits.
+
+        taken: per source how many arrivals all ticks so far have read.
+        """
+        named = list(names)
+        connectors = [] if self.arrivals.keys() >= set(named) else self._connectors()
+        # Spark names sources by their connector: which of ours it is shows where there is one of each.
+        alone = len(connectors) == 1 and sum(name not in self.arrivals for name in named) == 1
+        backlog = connectors[0] if alone else {}
+        return {name: self._one(name, rows.get(name, 0), taken.get(name, 0), backlog) for name in named}
+
+    def _one(self, name: str, rows: int, taken: int, backlog: Mapping[str, str]) -> SourceProgress:
+        arrivals = self.arrivals.get(name)
+        if arrivals is None:
+            return SourceProgress(rows, backlog=backlog)
+        newest = arrivals.look()
+        return SourceProgress(rows, max(0, arrivals.count - taken), newest)
+
+    def _connectors(self) -> list[dict[str, str]]:
+        """What the sources of the query that are no folders of ours said of the batch before."""
+        last: Any = None if self.query is None else self.query.lastProgress
+        sources: list[Any] = [] if last is None else list(last.sources)
+        return [_metrics(source) for source in sources if not source.description.startswith(_FILES)]
+
+
+def _metrics(source: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in (source.metrics or {}).items()}

@@ -1,0 +1,94 @@
+"""What tasks of one tick tell each other and the driver, as rows of one DataFrame.
+
+    stage int, shard int, port int, place bigint, body binary
+
+A message for a later stage holds rows of one exchange (`port` is its number in
+the plan) for one shard, encoded as one blob, so that a shuffle moves few large
+rows. Where the order of an exchange means something, `place` ascends in it. A
+message for the driver has stage -1; its body is a `Result`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from penstock.state.codec import decode, value_encoder
+
+SCHEMA = "stage int, shard int, port int, place bigint, body binary"
+TO_DRIVER = -1
+ARROW = pa.schema(
+    [
+        ("stage", pa.int32()),
+        ("shard", pa.int32()),
+        ("port", pa.int32()),
+        ("place", pa.int64()),
+        ("body", pa.binary()),
+    ]
+)
+_ROWS_PER_BLOB = 20_000
+_BYTES_PER_BATCH = 64 << 20
+_BLOBS_OF_ONE_PLACE = 1 << 20
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Message: TypeAlias = tuple[int, int, int, int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a task reports: `kind` says what `body` (plain data) is; see `penstock.spark.ticks.outcome`."""
+
+    kind: str
+    body: Any
+
+    def message(self, shard: int) -> Message:
+        return (TO_DRIVER, shard, 0, 0, value_encoder()((self.kind, self.body)))
+
+
+def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows) -> Iterator[Message]:
+    """Rows of an exchange for one shard, in blobs of a bounded size.
+
+    place: of the rows among those of other messages, where their order means something.
+    """
+    encode = value_encoder()
+    for number, at in enumerate(range(0, len(rows), _ROWS_PER_BLOB)):
+        body = encode(rows[at : at + _ROWS_PER_BLOB])
+        yield (stage, shard, port, place * _BLOBS_OF_ONE_PLACE + number, body)
+
+
+def rows_of(body: bytes) -> Rows:
+    return list(decode(body))
+
+
+def to_batches(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
+    """Messages as Arrow batches, each of bounded size."""
+    waiting: list[Message] = []
+    size = 0
+    for message in messages:
+        waiting.append(message)
+        size += len(message[4])
+        if size >= _BYTES_PER_BATCH:
+            yield _batch(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _batch(waiting)
+
+
+def from_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[Message]:
+    for batch in batches:
+        yield from zip(*(batch.column(at).to_pylist() for at in range(5)), strict=True)
+
+
+def results_of(table: pa.Table) -> list[Result]:
+    """The results in what a job returned."""
+    found = (decode(body) for body in table.column("body").to_pylist())
+    return [Result(kind, body) for kind, body in found]
+
+
+def _batch(messages: list[Message]) -> pa.RecordBatch:
+    columns = zip(*messages, strict=True)
+    arrays = [pa.array(list(c), type=f.type) for c, f in zip(columns, ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW)

@@ -1,0 +1,63 @@
+"""Sinks as the driver sees them: gathered before the commit, published after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.engine.change import Changes
+from penstock.engine.ends import as_sink
+from penstock.expr.rows import to_user
+from penstock.io import Writer, open_sink
+from penstock.io.outbox import Delivered
+from penstock.io.sink import Drain, PartsWriter
+from penstock.spark.ticks.drain import outbox_of
+
+if TYPE_CHECKING:
+    from penstock.graph.node import FlowGraph
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """An open sink of a run. target: data of `penstock.io`."""
+
+    name: str
+    target: object
+    writer: Writer
+
+    def prepare(self, tick: int, files: list[str], rows: Rows) -> None:
+        """Have the tick's output ready, where nobody looks: files of tasks, or rows."""
+        if files:
+            assert isinstance(self.writer, PartsWriter), "tasks write only for writers of parts"
+            self.writer.assemble(tick, files)
+        elif rows:
+            self.writer.prepare(tick, rows)
+
+    def publish(self, tick: int) -> None:
+        self.writer.publish(tick)
+
+
+def open_outlets(
+    graph: FlowGraph, sinks: Mapping[str, Any], folder: Path, tick: int, durable: bool, closing: ExitStack
+) -> dict[str, Outlet]:
+    """Open the sinks that were asked for and have them recover to the committed tick.
+
+    Raises `BadInput` for what is no sink, or holds ticks that this run cannot have written.
+    """
+    outlets: dict[str, Outlet] = {}
+    for name, sink in sinks.items():
+        target = as_sink(sink)
+        schema = graph.nodes[graph.sinks[name]].schema
+        user = to_user(schema)
+        spool = outbox_of(folder, name) if durable or isinstance(target, Delivered) else None
+        drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user))
+        writer = open_sink(target, drain)
+        closing.callback(writer.close)
+        writer.recover(tick)
+        outlets[name] = Outlet(name, target, writer)
+    return outlets

@@ -1,0 +1,171 @@
+"""The plan of a run as tasks get it: stages, where rows come from, where changes go.
+
+Pickled once by the driver; each worker process compiles it once and keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from penstock.engine.program import Program, compile_program
+from penstock.expr.types import Schema
+from penstock.flow.operators.on_time import OnTime
+from penstock.spark.placing.routing import Divide, divider
+from penstock.spark.placing.stages import Exchange, Stage, StagePlan
+from penstock.spark.ticks.by_value import by_value
+from penstock.spark.ticks.grouping import Grouping
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A source of the flow as tasks read it.
+
+    append:  its rows have no weight.
+    reading: what the rows of the tagged union hold of it: a source of files, or None where
+             they hold the rows themselves.
+    grouping: how these are summed up on their way, if they are.
+    """
+
+    name: str
+    schema: Schema
+    append: bool
+    reading: Any
+    grouping: Grouping | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A sink of the flow as tasks write it.
+
+    target: data of `penstock.io`; None where the driver wants the rows.
+    """
+
+    name: str
+    schema: Schema
+    target: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """folder: of the checkpoint. names: of state, by node; where there are none, the node's number."""
+
+    stages: StagePlan
+    inputs: tuple[Input, ...]
+    outputs: dict[str, Output]
+    folder: str
+    durable: bool
+    names: Mapping[int, str] = field(default_factory=dict[int, str])
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStage:
+    """A stage as a worker runs it.
+
+    slots:    per slot of the program its name for the whole flow.
+    leaving:  exchanges with their numbers and dividers.
+    clocks:   per operator that watches for late rows its name and its slot.
+    restless: it has something to say in every tick, whatever comes. begins: in the first one.
+    """
+
+    stage: Stage
+    program: Program
+    slots: dict[str, str]
+    leaving: tuple[tuple[int, Exchange, Divide], ...]
+    clocks: tuple[tuple[str, str], ...]
+
+    @property
+    def restless(self) -> bool:
+        return any(part.restless for part in self.program.parts)
+
+    @property
+    def begins(self) -> bool:
+        return any(part.begins for part in self.program.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    plan: Plan
+    stages: tuple[CompiledStage, ...]
+
+    @property
+    def begins(self) -> bool:
+        """Whether something has a say in the first tick, whatever comes."""
+        return any(of.begins for of in self.stages)
+
+    def due(self, *, first: bool) -> frozenset[int]:
+        """The cells that run in a tick whatever comes. What acts by itself is on the first shard."""
+        shards = self.plan.stages.shards
+        acting = (of for of in self.stages if of.restless or (first and of.begins))
+        return frozenset(of.stage.number * shards for of in acting)
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.plan.folder)
+
+
+def compile_stage(stage: Stage, plan: Plan) -> CompiledStage:
+    program = compile_program(stage.graph)
+    slots = {slot.name: flow_slot(stage, slot.name, plan.names) for slot in program.slots}
+    leaving = tuple(
+        (number, e, divider(e.route, e.schema, plan.stages.shards, weighted=not e.append))
+        for number, e in enumerate(plan.stages.exchanges)
+        if e.from_stage == stage.number
+    )
+    clocks = tuple(
+        (node.name, slots[f"{node.id}.clock"])
+        for node in stage.graph.nodes
+        if isinstance(node.operator, OnTime) and f"{node.id}.clock" in slots
+    )
+    return CompiledStage(stage, program, slots, leaving, clocks)
+
+
+def flow_slot(stage: Stage, slot: str, names: Mapping[int, str]) -> str:
+    """The name of a stage's slot in the checkpoint, which changes neither with the cut nor with the flow."""
+    node, _, what = slot.partition(".")
+    origin = stage.origins[int(node)]
+    return f"{origin if origin is None else names.get(origin, str(origin))}.{what}"
+
+
+def compiled(plan: Plan) -> Compiled:
+    return Compiled(plan, tuple(compile_stage(stage, plan) for stage in plan.stages.stages))
+
+
+# --- to the workers ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedPlan:
+    """A plan as bytes, unpickled and compiled once per worker process."""
+
+    digest: str
+    content: bytes
+
+    @classmethod
+    def of(cls, plan: Plan) -> ShippedPlan:
+        content = pickled(plan)
+        return cls(sha256(content).hexdigest(), content)
+
+    def unpack(self) -> Compiled:
+        found = _unpacked.get(self.digest)
+        if found is None:
+            from pyspark import cloudpickle
+
+            found = compiled(cloudpickle.loads(self.content))
+            _unpacked.clear()
+            _unpacked[self.digest] = found
+        return found
+
+
+_unpacked: dict[str, Compiled] = {}
+
+
+def pickled(value: object) -> bytes:
+    """Pickle for a worker: what its interpreter cannot import (the user's own modules) goes by value."""
+    from pyspark import cloudpickle
+
+    with by_value(cloudpickle):
+        return cast("bytes", cloudpickle.dumps(value))

@@ -1,0 +1,45 @@
+"""What a tick's commit says of the run: watermarks, rows that were late."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from penstock.expr.runtime import EPOCH
+from penstock.flow.operators.on_time import OnTime
+from penstock.flow.operators.watermark import Watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.engine.progress import Time
+    from penstock.spark.placing.stages import StagePlan
+    from penstock.state.commit import Commit
+
+
+def watermarks(commit: Commit, timestamps: frozenset[str]) -> dict[str, Time]:
+    """Where the watermarks stand, by the name of their operator.
+
+    timestamps: those that are points of time; a commit has them in microseconds since 1970.
+    """
+    found: Mapping[str, int | float] = commit.counters.get("watermarks") or {}
+    return {
+        name: EPOCH + timedelta(microseconds=value) if name in timestamps else value
+        for name, value in found.items()
+    }
+
+
+def late_rows(commit: Commit) -> dict[str, int]:
+    """By watermark how many rows were late so far."""
+    return dict(commit.counters.get("late") or {})
+
+
+def timestamps_of(plan: StagePlan) -> frozenset[str]:
+    """The operators of a flow whose watermark is a point of time, and no number."""
+    return frozenset(
+        node.name
+        for stage in plan.stages
+        for node in stage.graph.nodes
+        if isinstance(node.operator, OnTime | Watermark)
+        and isinstance(node.operator.clock.lateness, timedelta)
+    )

@@ -1,0 +1,92 @@
+"""Messages between the jobs of a tick lie in files: a driver holds their names, never their rows.
+
+A task writes all that it sends beyond its job into one file. What it tells of each
+message, the next job gets back as a message of the same address, with where it lies in its
+stead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import UnreadableSource
+from penstock.spark.ticks.messages import TO_DRIVER, Message, Result
+from penstock.state.codec import decode, value_encoder
+
+SENT = "sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that waits in a file. port: number of its exchange. rows: how many it has."""
+
+    stage: int
+    shard: int
+    port: int
+    place: int
+    path: str
+    offset: int
+    size: int
+    rows: int
+
+    def message(self) -> Message:
+        """What stands for it in a job: the port is told from that of a message that is there itself."""
+        body = value_encoder()((self.path, self.offset, self.size))
+        return (self.stage, self.shard, -1 - self.port, self.place, body)
+
+    def result(self) -> Result:
+        body = (self.stage, self.shard, self.port, self.place, self.path, self.offset, self.size, self.rows)
+        return Result(SENT, body)
+
+
+def sent_of(results: Iterable[Result]) -> tuple[list[Sent], list[Result]]:
+    """What tasks have written down for later jobs, and all else that they told."""
+    sent: list[Sent] = []
+    others: list[Result] = []
+    for result in results:
+        if result.kind == SENT:
+            sent.append(Sent(*result.body))
+        else:
+            others.append(result)
+    return sent, others
+
+
+def write_down(path: Path, messages: Iterable[tuple[Message, int]]) -> Iterator[Result]:
+    """Write messages, each with the number of its rows, into a file; what to tell the driver."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as out:
+        for (stage, shard, port, place, body), rows in messages:
+            offset = out.tell()
+            out.write(body)
+            yield Sent(stage, shard, port, place, str(path), offset, len(body), rows).result()
+
+
+def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Message]:
+    """The messages, read from their files where only their places came.
+
+    of: the stage that reads them; those for others stay where they are.
+    """
+    for message in messages:
+        stage, shard, port, place, body = message
+        if port >= 0 or stage == TO_DRIVER or (of is not None and stage != of):
+            yield message
+            continue
+        path, offset, size = decode(body)
+        yield (stage, shard, -1 - port, place, read(path, offset, size))
+
+
+def read(path: str, offset: int, size: int) -> bytes:
+    """The body of a message that was written down. Raises `UnreadableSource` where it is not to be found."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+    except FileNotFoundError:
+        raise UnreadableSource(
+            "what a round of a loop has sent is not there for the next one",
+            why=f"{path} is missing. In rounds, tasks hand each other files, which every host must see.",
+            fix="put the checkpoint (of a batch: the temporary files, TMPDIR) where all hosts see it",
+            path=path,
+        ) from None

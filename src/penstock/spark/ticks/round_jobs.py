@@ -1,0 +1,167 @@
+"""A tick whose loops run in rounds, seen from the driver: jobs until no shard has news.
+
+The first job takes the input up to the end of the first loop; each further one is a round
+of that loop, on what the one before sent back, or goes on behind it. The
+state that a job leaves is a version like any other, which the next job is told of;
+nothing of it counts until the tick is committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.spark.ticks import task
+from penstock.spark.ticks.errors import told_errors
+from penstock.spark.ticks.messages import ARROW, SCHEMA, Result, results_of
+from penstock.spark.ticks.outcome import Outcome, gathered
+from penstock.spark.ticks.round_files import Sent, sent_of
+from penstock.spark.ticks.round_task import Leg
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.spark.placing.round_plan import LoopStages
+    from penstock.spark.placing.stages import StagePlan
+    from penstock.spark.ticks.task import TickOrder
+    from penstock.state.chain import Chain
+
+
+FEW_ROWS = 20_000
+"""A round of at most so many rows is left to one task, where tasks share a machine."""
+
+
+class Jobs(Protocol):
+    """How the jobs of a tick are run; each gives what its tasks told."""
+
+    def enter(self, order: TickOrder, last: int) -> list[Result]:
+        """What came in, through the stages up to `last`."""
+        ...
+
+    def go_on(self, order: TickOrder, sent: Sequence[Sent], first: int, last: int) -> list[Result]:
+        """Messages that were written down, through some stages."""
+        ...
+
+    def small_rounds(
+        self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
+    ) -> list[Result] | None:
+        """Rounds of few rows in one task, after `before` rounds; None where that does not pay."""
+        ...
+
+
+@dataclass(slots=True)
+class _Tick:
+    order: TickOrder
+    folder: str
+    results: list[Result] = field(default_factory=list[Result])
+    waiting: list[Sent] = field(default_factory=list[Sent])
+    written: set[str] = field(default_factory=set[str])
+    legs: int = 0
+
+    def begin(self, last: int) -> TickOrder:
+        """The order of the next job, which ends with stage `last`."""
+        self.order = replace(self.order, leg=Leg(self.legs, last, self.folder))
+        self.legs += 1
+        return self.order
+
+    def end(self, told: Iterable[Result]) -> None:
+        """Take what a job told. Raises the error that it told of."""
+        sent, others = sent_of(told)
+        self.waiting += sent
+        self.results += others
+        chains = gathered(others).chains
+        self.written |= files_of(chains)
+        self.order = replace(self.order, chains={**self.order.chains, **chains})
+
+    def take(self, first: int, last: int) -> list[Sent]:
+        """What waits for some stages."""
+        mine = [sent for sent in self.waiting if first <= sent.stage <= last]
+        self.waiting = [sent for sent in self.waiting if not first <= sent.stage <= last]
+        return mine
+
+
+def run_in_jobs(stages: StagePlan, order: TickOrder, jobs: Jobs, folder: str) -> Outcome:
+    """Run a tick; what all of its jobs told. folder: where messages between jobs are written.
+
+    Raises what fails in a job, and `NoFixpoint`.
+    """
+    tick = _Tick(order, folder)
+    at = 1
+    for loop in stages.loops:
+        _go_on(tick, jobs, at, loop.last)
+        _until_quiet(tick, jobs, loop)
+        at = loop.last + 1
+    if at < stages.depth and (tick.waiting or order.due):
+        _go_on(tick, jobs, at, stages.depth - 1)
+    outcome = gathered(tick.results)
+    outcome.passing = tick.written - files_of(outcome.chains) - files_of(order.chains)
+    return outcome
+
+
+def files_of(chains: Mapping[int, Chain]) -> set[str]:
+    return {file.name for chain in chains.values() for file in chain.files()}
+
+
+def _go_on(tick: _Tick, jobs: Jobs, first: int, last: int) -> None:
+    order = tick.begin(last)
+    tick.end(
+        jobs.enter(order, last) if first == 1 else jobs.go_on(order, tick.take(first, last), first, last)
+    )
+
+
+def _until_quiet(tick: _Tick, jobs: Jobs, loop: LoopStages) -> None:
+    growth: list[Mapping[int, int]] = []
+    while back := tick.take(loop.first, loop.last):
+        sent = Counter[int]()
+        for message in back:
+            sent[message.port] += message.rows
+        growth.append(sent)
+        loop.check(growth)
+        order = tick.begin(loop.last)
+        told = jobs.small_rounds(order, back, loop, len(growth))
+        tick.end(jobs.go_on(order, back, loop.first, loop.last) if told is None else told)
+
+
+# --- on Spark -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJobs:
+    """scattered: the messages that the input makes. few: rows of a round that one task runs; 0 for none."""
+
+    spark: SparkSession
+    shards: int
+    scattered: Callable[[TickOrder], DataFrame]
+    few: int
+
+    def enter(self, order: TickOrder, last: int) -> list[Result]:
+        return self._through(self.scattered(order), order, 1, last)
+
+    def go_on(self, order: TickOrder, sent: Sequence[Sent], first: int, last: int) -> list[Result]:
+        return self._through(self._frame(sent), order, first, last)
+
+    def small_rounds(
+        self, order: TickOrder, sent: Sequence[Sent], loop: LoopStages, before: int
+    ) -> list[Result] | None:
+        if sum(message.rows for message in sent) > self.few:
+            return None
+        frame = self._frame(sent).coalesce(1)
+        with told_errors():
+            job = frame.mapInArrow(task.rounds(order, loop, self.few, before), SCHEMA)
+            return results_of(job.toArrow())
+
+    def _through(self, messages: DataFrame, order: TickOrder, first: int, last: int) -> list[Result]:
+        for number in range(first, last + 1):
+            placed = messages.repartitionById(self.shards, messages.shard)
+            messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
+        with told_errors():
+            return results_of(messages.toArrow())
+
+    def _frame(self, sent: Sequence[Sent]) -> DataFrame:
+        import pyarrow
+
+        messages = [message.message() for message in sent]
+        arrays = [pyarrow.array([m[at] for m in messages], type=f.type) for at, f in enumerate(ARROW)]
+        return self.spark.createDataFrame(pyarrow.Table.from_arrays(arrays, schema=ARROW))

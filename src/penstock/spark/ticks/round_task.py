@@ -1,0 +1,121 @@
+"""A tick in several jobs, seen from a task: what it leaves for later jobs, and rounds within one task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.ticks.cell import OpenCell, by_source, cell_number, run_stateless
+from penstock.spark.ticks.messages import Message, Result, messages_of
+from penstock.spark.ticks.outcome import chain_result
+from penstock.spark.ticks.round_files import write_down
+from penstock.state.chain import Chain
+
+if TYPE_CHECKING:
+    from penstock.spark.placing.round_plan import LoopStages
+    from penstock.spark.ticks.task import Attempt, Outbox
+
+Rows = list[tuple[Any, ...]]
+_ROUNDS_OF_A_TICK = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One of the jobs that a tick with rounds is made of.
+
+    number: how many there were before it in the tick.
+    last:   its last stage; what is bound for later ones, or goes round, is written down.
+    folder: where that is written.
+    """
+
+    number: int
+    last: int
+    folder: str
+
+
+def version_number(tick: int, leg: Leg | None) -> int:
+    """The number of the version that a cell makes where jobs of one tick build on each other."""
+    return tick * _ROUNDS_OF_A_TICK + (0 if leg is None else leg.number)
+
+
+def posted(out: Outbox, stage: int, leg: Leg | None, attempt: str) -> Iterator[Message | Result]:
+    """What was sent in a stage: on its way to a later stage of the job, or written down for other jobs."""
+    beyond: list[tuple[tuple[int, int, int, int], Rows]] = []
+    for address, rows in out.pieces():
+        if leg is None or stage < address[0] <= leg.last:
+            yield from messages_of(*address, rows)
+        else:
+            beyond.append((address, rows))
+    if leg is not None and beyond:
+        yield from write_down(Path(leg.folder) / f"{attempt}.sent", _counted(beyond))
+
+
+def _counted(pieces: list[tuple[tuple[int, int, int, int], Rows]]) -> Iterator[tuple[Message, int]]:
+    """The messages of all pieces; the first one of a piece tells how many rows that has."""
+    for address, rows in pieces:
+        count = len(rows)
+        for message in messages_of(*address, rows):
+            yield message, count
+            count = 0
+
+
+def run_rounds(
+    attempt: Attempt, loop: LoopStages, out: Outbox, most: int | None = None, before: int = 0
+) -> Iterator[Result]:
+    """Run a loop on all shards from what waits in `out`, until nothing goes round.
+
+    most: gives up, leaving in `out` what goes round, when that is more rows in one round.
+    before: how many rounds the tick has had.
+    """
+    growth: list[Mapping[int, int]] = []
+    with ExitStack() as closing:
+        cells = _Cells(attempt, closing)
+        while True:
+            for stage in range(loop.first, loop.last + 1):
+                for shard in range(attempt.plan.plan.stages.shards):
+                    inputs = by_source(attempt.plan, out.take(stage, shard))
+                    if inputs:
+                        cells.run(stage, shard, inputs, out)
+            back = Counter[int]()
+            for (to_stage, _, exchange, _), rows in out.pieces():
+                if to_stage <= loop.last:
+                    back[exchange] += len(rows)
+            if not back or (most is not None and back.total() > most):
+                break
+            growth.append(back)
+            loop.check(growth, before)
+        yield from cells.finished()
+
+
+class _Cells:
+    """The cells of a loop at work, each opened when rows first reach it and put away once."""
+
+    def __init__(self, attempt: Attempt, closing: ExitStack) -> None:
+        self._attempt = attempt
+        self._closing = closing
+        self._open: dict[int, OpenCell] = {}
+
+    def run(self, stage: int, shard: int, inputs: dict[str, Rows], out: Outbox) -> None:
+        attempt = self._attempt
+        of = attempt.plan.stages[stage]
+        if not of.slots:
+            attempt.keep(run_stateless(of, inputs, out.send))
+            return
+        number = cell_number(stage, shard, attempt.plan.plan.stages.shards)
+        cell = self._open.get(number)
+        if cell is None:
+            chain = attempt.order.chains.get(number, Chain())
+            cell = OpenCell(attempt.plan, stage, shard, chain, attempt.order.tick)
+            self._closing.callback(cell.close)
+            self._open[number] = cell
+        attempt.keep(cell.run(inputs, out.send))
+
+    def finished(self) -> Iterator[Result]:
+        for number, cell in self._open.items():
+            done = cell.finish(self._attempt.version, self._attempt.name)
+            self._attempt.files.extend(done.files)
+            yield chain_result(number, done.chain, done.pending, done.waiting)

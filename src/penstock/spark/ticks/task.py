@@ -1,0 +1,250 @@
+"""What runs in Spark's Python workers: a tick's stages, one by one or all in one task.
+
+Both ways run the same cells on the same rows from the same state; they differ
+in how rows get from stage to stage: through a shuffle, or through a list.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.errors import PenstockError
+from penstock.spark.ticks.cell import by_source, cell_number, run_cell, run_stateless
+from penstock.spark.ticks.drain import write_changes
+from penstock.spark.ticks.intake import Taken, read_inputs
+from penstock.spark.ticks.messages import Message, Result, from_batches, rows_of, to_batches
+from penstock.spark.ticks.outcome import bad_result, chain_result, error_result
+from penstock.spark.ticks.plan import Compiled, ShippedPlan
+from penstock.spark.ticks.round_files import fetched
+from penstock.spark.ticks.round_task import Leg, posted, run_rounds, version_number
+from penstock.state.chain import Chain
+from penstock.state.files import make_durable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.spark.placing.round_plan import LoopStages
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+_Address: TypeAlias = tuple[int, int, int, int]
+"""Stage, shard, exchange, place."""
+Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
+
+
+@dataclass(frozen=True, slots=True)
+class TickOrder:
+    """What the tasks of a tick are told.
+
+    due: cells that run though nothing reaches them. leg: of a tick that is several jobs.
+    """
+
+    shipped: ShippedPlan
+    tick: int
+    chains: Mapping[int, Chain]
+    due: frozenset[int]
+    leg: Leg | None = None
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What cells send. place: of what is sent next among all that is sent through the same exchange."""
+
+    plan: Compiled
+    place: int = 0
+    _rows: dict[_Address, Rows] = field(default_factory=dict[_Address, Rows])
+
+    def send(self, stage: int, shard: int, exchange: int, rows: Rows) -> None:
+        place = self.place if self.plan.plan.stages.exchanges[exchange].ordered else 0
+        self._rows.setdefault((stage, shard, exchange, place), []).extend(rows)
+
+    def pieces(self) -> Iterable[tuple[_Address, Rows]]:
+        return self._rows.items()
+
+    def put(self, message: Message) -> None:
+        """What came as a message, as if it had been sent here."""
+        stage, shard, exchange, place, body = message
+        self._rows.setdefault((stage, shard, exchange, place), []).extend(rows_of(body))
+
+    def take(self, stage: int, shard: int) -> list[tuple[int, int, Rows]]:
+        """What was sent to a cell: exchange, place, rows."""
+        keys = [key for key in self._rows if key[:2] == (stage, shard)]
+        return [(key[2], key[3], self._rows.pop(key)) for key in keys]
+
+
+def scatter(order: TickOrder) -> Task:
+    """Stage 0: from what came in to messages for the shards."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return to_batches(_guarded(Attempt(order), 0, lambda attempt: _scatter(attempt, batches)))
+
+    return task
+
+
+def stage(order: TickOrder, number: int) -> Task:
+    """A later stage on the shard that has the partition's number."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return to_batches(_guarded(Attempt(order), number, lambda attempt: _stage(attempt, number, batches)))
+
+    return task
+
+
+def whole_tick(order: TickOrder) -> Task:
+    """All stages of a small tick, shard by shard, without a shuffle."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return to_batches(_guarded(Attempt(order), 0, lambda attempt: _whole_tick(attempt, batches)))
+
+    return task
+
+
+def rounds(order: TickOrder, loop: LoopStages, most: int, before: int) -> Task:
+    """The rounds of a loop on all shards, as long as none has more than `most` rows; `before` have been."""
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return to_batches(
+            _guarded(
+                Attempt(order), loop.first, lambda attempt: _rounds(attempt, loop, most, before, batches)
+            )
+        )
+
+    return task
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt of one task: its files have its name."""
+
+    order: TickOrder
+    plan: Compiled = field(init=False)
+    name: str = field(init=False)
+    sinks: defaultdict[str, Rows] = field(init=False)
+    files: list[Path] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plan = self.order.shipped.unpack()
+        self.name = uuid.uuid4().hex[:12]
+        self.sinks = defaultdict(list)
+        self.files = []
+
+    @property
+    def version(self) -> int:
+        """The number of the versions that its cells make."""
+        order = self.order
+        return version_number(order.tick, order.leg) if self.plan.plan.stages.loops else order.tick
+
+    def keep(self, sinks: Mapping[str, Rows]) -> None:
+        for name, rows in sinks.items():
+            if name in self.plan.plan.outputs:
+                self.sinks[name].extend(rows)
+
+    def cell(self, stage: int, shard: int, inputs: dict[str, Rows], out: Outbox) -> Iterator[Result]:
+        """Run a cell if there is anything for it to do."""
+        number = cell_number(stage, shard, self.plan.plan.stages.shards)
+        if not inputs and number not in self.order.due:
+            return
+        chain = self.order.chains.get(number, Chain())
+        out.place = shard
+        done = run_cell(
+            self.plan, stage, shard, inputs, chain, self.order.tick, self.version, self.name, out.send
+        )
+        self.keep(done.sinks)
+        self.files.extend(done.files)
+        yield chain_result(number, done.chain, done.pending, done.waiting)
+        yield from (Result("clock", clock) for clock in done.clocks)
+
+    def written(self) -> Iterator[Result]:
+        """Put away what the task made. Its results count only when this is through."""
+        if self.plan.plan.durable:
+            make_durable(self.files)
+        for name, rows in self.sinks.items():
+            output = self.plan.plan.outputs[name]
+            yield from write_changes(
+                output.target, output, self.order.tick, self.name, rows, self.plan.plan.durable
+            )
+
+
+def _guarded(
+    attempt: Attempt, stage: int, run: Callable[[Attempt], Iterator[Message | Result]]
+) -> Iterator[Message]:
+    # An error of ours is the same whenever the task is run again: it is told, not retried.
+    try:
+        for item in run(attempt):
+            yield item.message(0) if isinstance(item, Result) else item
+    except PenstockError as error:
+        yield error_result(stage, error).message(0)
+
+
+def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: Outbox) -> Iterator[Result]:
+    taken = Taken()
+    of = attempt.plan.stages[0]
+    for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition()):
+        if piece.rows:
+            out.place = piece.place
+            attempt.keep(run_stateless(of, {piece.name: piece.rows}, out.send))
+    yield from (Result("taken", item) for item in taken.rows.items())
+    yield from (Result("arrivals", item) for item in taken.arrivals.items())
+    yield from (bad_result(source, record) for source, record in taken.bad)
+
+
+def _scatter(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+    out = Outbox(attempt.plan)
+    yield from _read(attempt, batches, out)
+    yield from posted(out, 0, attempt.order.leg, attempt.name)
+    yield from attempt.written()
+
+
+def _stage(attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+    shard = _partition()
+    arrived: list[tuple[int, int, Rows]] = []
+    for message in fetched(from_batches(batches), number):
+        if message[0] == number:
+            assert message[1] == shard, "rows came to the wrong shard"
+            arrived.append((message[2], message[3], rows_of(message[4])))
+        else:
+            yield message
+    out = Outbox(attempt.plan)
+    yield from attempt.cell(number, shard, by_source(attempt.plan, arrived), out)
+    yield from posted(out, number, attempt.order.leg, attempt.name)
+    yield from attempt.written()
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
+    out = Outbox(attempt.plan)
+    yield from _read(attempt, batches, out)
+    stages = attempt.plan.plan.stages
+    for span in stages.spans():
+        if span.loop is not None:
+            yield from run_rounds(attempt, span.loop, out)
+            continue
+        for number in range(span.first, span.last + 1):
+            for shard in range(stages.shards):
+                inputs = by_source(attempt.plan, out.take(number, shard))
+                yield from attempt.cell(number, shard, inputs, out)
+    yield from attempt.written()
+
+
+def _rounds(
+    attempt: Attempt, loop: LoopStages, most: int, before: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[Message | Result]:
+    out = Outbox(attempt.plan)
+    for message in fetched(from_batches(batches)):
+        out.put(message)
+    yield from run_rounds(attempt, loop, out, most, before)
+    yield from posted(out, loop.last, attempt.order.leg, attempt.name)
+    yield from attempt.written()
+
+
+__all__ = ["Attempt", "Outbox", "TickOrder", "rounds", "scatter", "stage", "whole_tick"]

@@ -1,0 +1,199 @@
+"""A tick, seen from the driver: one Spark job, then a commit, then the output appears."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from penstock.engine.progress import Progress
+from penstock.spark.ticks import progress, task
+from penstock.spark.ticks.errors import told_errors
+from penstock.spark.ticks.event_time import Ends, stand_of
+from penstock.spark.ticks.lag import Lag
+from penstock.spark.ticks.messages import SCHEMA, results_of
+from penstock.spark.ticks.outcome import Outcome, gathered
+from penstock.spark.ticks.plan import Compiled, ShippedPlan
+from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
+from penstock.spark.ticks.task import TickOrder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock.engine.metrics import RunMetrics
+    from penstock.io.dead_letter import DeadLetters
+    from penstock.spark.ticks.outlet import Outlet
+    from penstock.state.checkpoint import Checkpoint
+    from penstock.state.commit import Commit
+
+Way: TypeAlias = Literal["one task", "stages"]
+
+# Above so many rows a tick has work for several cores, which pays for the shuffles between stages.
+_ROWS_OF_ONE_TASK = 20_000
+
+
+@dataclass(slots=True)
+class Ticker:
+    """Runs ticks one after the other, each atomic: after an error nothing of the tick counts.
+
+    ways: "auto", or the one to take always.
+    local: whether all tasks share this machine and its working copies.
+    lag:   what looks at that which waits behind a tick.
+    metrics: what hears of Spark's batches, too.
+    """
+
+    plan: Compiled
+    checkpoint: Checkpoint
+    outlets: Mapping[str, Outlet]
+    dead_letters: Mapping[str, DeadLetters]
+    ways: Way | Literal["auto"]
+    local: bool
+    on_tick: Callable[[Progress], object] | None
+    lag: Lag = field(default_factory=lambda: Lag({}))
+    metrics: RunMetrics | None = None
+    shipped: ShippedPlan = field(init=False)
+    ends: Ends = field(init=False)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    totals: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+
+    def __post_init__(self) -> None:
+        self.shipped = ShippedPlan.of(self.plan.plan)
+        self.ends = Ends.of(self.plan.stages[0].stage.graph)
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """The sources that have ended for good."""
+        last = self.checkpoint.last
+        return frozenset(last.counters.get("ended", ())) if last else frozenset()
+
+    @property
+    def _due(self) -> frozenset[int]:
+        """The cells that run in the next tick though nothing may reach them."""
+        last = self.checkpoint.last
+        waiting = frozenset(last.counters.get("waiting", ())) if last else frozenset[int]()
+        return waiting | self.plan.due(first=last is None)
+
+    @property
+    def pending(self) -> frozenset[int]:
+        """The cells that have deferred rows which start a tick."""
+        last = self.checkpoint.last
+        return frozenset(last.counters.get("pending", ())) if last else frozenset()
+
+    def run(self, rows: DataFrame, positions: Any, ended: Iterable[str] = ()) -> None:
+        """Run the next tick on the rows of the tagged union. Raises what fails in it.
+
+        ended: the sources that end with it; `rows` tells it to the operators that hear of ends.
+        """
+        start = time.perf_counter()
+        tick = self.checkpoint.tick + 1
+        way = self._way()
+        outcome = self._job(rows, tick, way)
+        self.ends.check(self.ended, outcome.taken)
+        # This process may have been stopped for long: another one may have taken over.
+        self.checkpoint.check_lease()
+        for name, outlet in self.outlets.items():
+            outlet.prepare(tick, outcome.files.get(name, []), outcome.rows.get(name, []))
+        for name, letters in self.dead_letters.items():
+            letters.prepare(tick, outcome.bad.get(name, ()))
+        rows_in = sum(outcome.taken.values())
+        changes_out = sum(outcome.changes.values())
+        commit = self.checkpoint.commit(
+            outcome.chains,
+            positions=positions,
+            outputs=outcome.files,
+            counters={
+                "rows_in": rows_in,
+                "changes_out": changes_out,
+                "arrivals": self._arrivals(outcome),
+                "pending": sorted(outcome.pending),
+                "waiting": sorted(outcome.waiting),
+                "sinks": sorted(self.outlets),
+                "ended": sorted({*self.ended, *ended}),
+                **self._clocks(outcome),
+            },
+        )
+        for name in outcome.passing:
+            (self.plan.folder / name).unlink(missing_ok=True)
+        self.checkpoint.check_lease()
+        for outlet in self.outlets.values():
+            outlet.publish(tick)
+        for letters in self.dead_letters.values():
+            letters.publish(tick)
+        set_aside = sum(map(len, outcome.bad.values()))
+        for at, count in enumerate((1, rows_in, set_aside, changes_out)):
+            self.totals[at] += count
+        if self.on_tick is not None:
+            did = Progress(tick, rows_in, set_aside, changes_out, time.perf_counter() - start, way)
+            self.on_tick(self._stands(did, outcome, commit))
+
+    def _stands(self, did: Progress, outcome: Outcome, commit: Commit) -> Progress:
+        """What a tick did, with where the run stands after it."""
+        names = [source.name for source in self.plan.plan.inputs]
+        return replace(
+            did,
+            sources=self.lag.of(names, outcome.taken, self.arrived),
+            watermarks=progress.watermarks(commit, progress.timestamps_of(self.plan.plan.stages)),
+            late=progress.late_rows(commit),
+            state_bytes=commit.state_bytes,
+        )
+
+    @property
+    def arrived(self) -> dict[str, int]:
+        """Per source how many arrivals the ticks so far have read."""
+        last = self.checkpoint.last
+        return dict(last.counters.get("arrivals", {})) if last else {}
+
+    def _arrivals(self, outcome: Outcome) -> dict[str, int]:
+        before = self.arrived
+        return before | {name: before.get(name, 0) + count for name, count in outcome.arrivals.items()}
+
+    def _clocks(self, outcome: Outcome) -> dict[str, dict[str, Any]]:
+        last = self.checkpoint.last
+        counters: Mapping[str, Any] = last.counters if last else {}
+        marks = {name: stand_of(mark) for name, (mark, _) in outcome.clocks.items()}
+        return {
+            "watermarks": {
+                **counters.get("watermarks", {}), **{n: mark for n, mark in marks.items() if mark is not None}
+            },
+            "late": {**counters.get("late", {}), **{n: late for n, (_, late) in outcome.clocks.items()}},
+        }  # fmt: skip
+
+    def _way(self) -> Way:
+        if self.ways != "auto":
+            return self.ways
+        # How many rows there are shows only when they have been read; the tick before is a fair guess.
+        last = self.checkpoint.last
+        before = last.counters.get("rows_in", 0) if last else 0
+        return "one task" if self.local and before <= _ROWS_OF_ONE_TASK else "stages"
+
+    def _job(self, rows: DataFrame, tick: int, way: Way) -> Outcome:
+        last = self.checkpoint.last
+        order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self._due)
+        if way != "one task" and self.plan.plan.stages.loops:
+            return self._in_jobs(rows, order)
+        if way == "one task":
+            messages = rows.coalesce(1).mapInArrow(task.whole_tick(order), SCHEMA)
+        else:
+            messages = rows.mapInArrow(task.scatter(order), SCHEMA)
+            stages = self.plan.plan.stages
+            for number in range(1, len(stages.stages)):
+                placed = messages.repartitionById(stages.shards, messages.shard)
+                messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
+        with told_errors():
+            table = messages.toArrow()
+        return gathered(results_of(table))
+
+    def _in_jobs(self, rows: DataFrame, order: TickOrder) -> Outcome:
+        def scattered(order: TickOrder) -> DataFrame:
+            return rows.mapInArrow(task.scatter(order), SCHEMA)
+
+        stages, sent = self.plan.plan.stages, self.plan.folder / "sent"
+        few = FEW_ROWS if self.local else 0
+        try:
+            jobs = SparkJobs(rows.sparkSession, stages.shards, scattered, few)
+            return run_in_jobs(stages, order, jobs, str(sent))
+        finally:
+            shutil.rmtree(sent, ignore_errors=True)
