@@ -59,7 +59,8 @@ def divide(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
     if 2 * rest >= abs(int(bottom)):
         quotient += 1
     value = _WIDE.scaleb(Decimal(quotient), -_QUOTIENT_DIGITS)
-    return fit(-value if (a < 0) != (b < 0) else value, shape)
+    # Not `-value`: that rounds to the digits of the caller's context.
+    return fit(value.copy_negate() if (a < 0) != (b < 0) else value, shape)
 
 
 def half_up(value: Decimal, digits: int) -> Decimal:
