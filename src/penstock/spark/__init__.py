@@ -9,6 +9,7 @@ from penstock.spark.session import session
 
 if TYPE_CHECKING:
     from penstock.engine.progress import Progress
+    from penstock.spark.checkpoints.reshard import reshard
     from penstock.spark.examination.examine import doctor
     from penstock.spark.launch import run
     from penstock.spark.sources.opening import Frame
@@ -19,6 +20,7 @@ _LATER = {
     "Progress": "penstock.engine.progress",
     "Pulled": "penstock.spark.sources.pulled",
     "doctor": "penstock.spark.examination.examine",
+    "reshard": "penstock.spark.checkpoints.reshard",
     "run": "penstock.spark.launch",
 }
 
@@ -30,4 +32,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
 
 
-__all__ = ["Frame", "Progress", "Pulled", "doctor", "run", "session"]
+__all__ = ["Frame", "Progress", "Pulled", "doctor", "reshard", "run", "session"]
