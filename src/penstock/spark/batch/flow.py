@@ -2,12 +2,12 @@
 
 **Bags.** A stream is the bag of its rows: each row as often as it is there,
 and no column of weights. Append sources are that already. A table source is
-made one at its border (`batch_sources`): the weights of equal rows are summed,
+made one at its border (`sources`): the weights of equal rows are summed,
 and each row comes as often as its sum says. So every operator after it is
 plain relational algebra, and Catalyst sees the whole plan.
 
 Expressions are native columns. What has no native form runs on the in-process engine,
-inside tasks: loops (`batch_engine`) and islands (`batch_plan`, `batch_islands`).
+inside tasks: loops (`row_by_row`, `rounds`) and islands (`plan`, `islands`).
 """
 
 from __future__ import annotations

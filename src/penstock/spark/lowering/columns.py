@@ -2,8 +2,8 @@
 
 The checked tree is lowered node by node: every conversion is a node already,
 so Spark is left nothing to decide. Which column a function of the catalogue is
-stands in `SPARK`, by name; the themes are in `columns_values` and
-`columns_time`. Spark must run in ANSI mode; the session's time zone does not
+stands in `SPARK`, by name; the themes are in `values` and
+`time`. Spark must run in ANSI mode; the session's time zone does not
 matter.
 """
 

@@ -6,7 +6,7 @@ source, both called after the *exchange*. Stage 0 runs wherever rows come in and
 keeps no state; stages from 1 on run on the shards. Operators are put into the
 earliest stage in which their rows can be together, so consecutive ones share a
 stage wherever the spread of their rows allows it (`levels`). All of a loop runs on one shard,
-unless it is cut by key, too (`rounds_levels`).
+unless it is cut by key, too (`rounds`).
 
 Pure data; nothing here needs Spark.
 """

@@ -148,7 +148,7 @@ def _(data_type: StructType, column: Column, epoch: EpochUnit) -> Column:
 
 
 def _bad(source: str, before: str, found: Column, after: str) -> Column:
-    """Raises `BadRow`, as `batch_errors` knows it."""
+    """Raises `BadRow`, as `ticks.errors` knows it."""
     from pyspark.sql import functions as f
 
     shown = f.regexp_replace(f.substring(f.coalesce(found.cast("string"), f.lit("null")), 1, 60), r"\s", " ")

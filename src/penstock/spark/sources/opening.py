@@ -268,7 +268,7 @@ def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
 
 
 def _never_null(column: Any, source: str, name: str) -> Any:
-    # Where Spark goes on with the rows, a null must be found before; `batch_errors` knows this text.
+    # Where Spark goes on with the rows, a null must be found before; `ticks.errors` knows this text.
     from pyspark.sql import functions as f
 
     told = f"P201 BadRow: source {source!r}: column {name!r} of its DataFrame is null"
