@@ -19,10 +19,10 @@ from penstock.engine.plan import live_consumers
 from penstock.errors import NotOnSpark
 from penstock.flow import operators
 from penstock.graph.node import FlowGraph, Operator
+from penstock.spark.batch.loops import cut_out
 from penstock.spark.batch.places import meeting
 from penstock.spark.batch.plan import BatchPlan, Island, Loop, Native, plan_batch
 from penstock.spark.batch.rounds import why_in_one_task
-from penstock.spark.batch.row_by_row import cut_out
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.levels import units
 from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne

@@ -14,9 +14,9 @@ from penstock import Flow, col, left, right
 from penstock.engine.change import Change
 from penstock.errors import NoFixpoint
 from penstock.spark.batch.flow import lower_plan
+from penstock.spark.batch.loops import cut_out
 from penstock.spark.batch.plan import plan_batch
 from penstock.spark.batch.rounds import LoopBound, why_in_one_task
-from penstock.spark.batch.row_by_row import cut_out
 from penstock.spark.ticks.errors import told_errors
 from tests.properties.test_recursion import RULES, Given, Pair
 from tests.spark.batch_rows_of import bag_of_frame, frames_of, true_bags

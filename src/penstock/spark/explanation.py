@@ -95,13 +95,9 @@ class _Told:
             yield "\n".join(lines)
 
     def _where(self, stage: Stage) -> str:
-        loop = next(
-            (span.loop for span in self.plan.spans() if span.first == stage.number and span.loop), None
-        )
-        rounds = "; a loop begins, round by round until no shard has news" if loop is not None else ""
         if stage.number == 0:
             return "wherever rows come in, without state"
-        return f"on {self.plan.shards} shard{'s' * (self.plan.shards != 1)}{rounds}"
+        return f"on {self.plan.shards} shard{'s' * (self.plan.shards != 1)}"
 
     def _arriving(self, exchange: Exchange) -> Iterator[str]:
         sent = self._name(exchange.node)
@@ -133,7 +129,7 @@ class _Told:
         looped = {
             node.id
             for node, origin in zip(stage.graph.nodes, stage.origins, strict=True)
-            if origin in self.loops and not self.plan.loops
+            if origin in self.loops
         }
         alone = _on_one_shard(stage, looped)
         rows: list[tuple[str, str]] = []
@@ -251,8 +247,8 @@ def _batch(graph: FlowGraph) -> str:
 
 
 def _loop_form(graph: FlowGraph, nodes: Sequence[int]) -> str:
+    from penstock.spark.batch.loops import cut_out
     from penstock.spark.batch.rounds import why_in_one_task
-    from penstock.spark.batch.row_by_row import cut_out
 
     why = why_in_one_task(cut_out(graph, nodes).graph)
     beyond = f"beyond {LOOP_ROWS:,} rows (loop_rows) in rounds over parts"

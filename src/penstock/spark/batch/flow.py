@@ -7,7 +7,7 @@ and each row comes as often as its sum says. So every operator after it is
 plain relational algebra, and Catalyst sees the whole plan.
 
 Expressions are native columns. What has no native form runs on the in-process engine,
-inside tasks: loops (`row_by_row`, `rounds`) and islands (`plan`, `islands`).
+inside tasks: loops (`loops`, `rounds`) and islands (`plan`, `islands`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
 from penstock.graph.order import components, is_cyclic, successors
 from penstock.spark.batch.islands import run_island
+from penstock.spark.batch.loops import run_loop
 from penstock.spark.batch.operators import Site, lower
 from penstock.spark.batch.plan import BatchPlan, Island, Loop, Native, plan_batch
-from penstock.spark.batch.row_by_row import run_loop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
