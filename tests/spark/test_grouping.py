@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,8 @@ from penstock.io.arrow import rows_to_table
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.native import grouping_behind, native_parts
 from penstock.spark.ticks.grouping import Grouping
+from penstock.spark.ticks.intake import Taken, read_inputs
+from penstock.spark.ticks.plan import Input
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,6 +111,24 @@ def test_a_sum_that_could_leave_int64_is_not_left_to_arrow() -> None:
     assert found.groups(table) == [(3, 2**62)]
 
 
+def test_rows_of_which_only_the_number_is_asked_come_without_columns() -> None:
+    found = grouping(lambda sales: sales.group_by().agg(n=ps.count()), append=True)
+    assert found.rows.fields == ()
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([0, 0, -1], pa.int32()),
+            pa.nulls(3, pa.string()),
+            pa.nulls(3, pa.int64()),
+            pa.array([{}, {}, None], pa.struct([])),
+        ],
+        names=["tag", "path", "place", "row_0"],
+    )
+    taken = Taken()
+    pieces = list(read_inputs([batch, batch], (Input("sales", found.rows, True, None, found),), taken))
+    assert [piece.rows for piece in pieces] == [[(4,)]]
+    assert taken.rows == {"sales": 4}
+
+
 @pytest.mark.parametrize(
     "build",
     [
@@ -146,3 +167,14 @@ def test_a_dataframe_is_grouped_on_its_way_to_python(spark: SparkSession, tmp_pa
     ps.run(flow, sources={"sales": io.Rows([[Sale(*row) for row in rows]])}, sinks={"out": expected})
     assert sorted(changes, key=repr) == sorted(expected, key=repr)
     assert [p.rows_in for p in progress] == [sum(row[2] > 0 for row in rows)]
+
+
+@pytest.mark.parametrize("way", ["one task", "stages"])
+def test_the_rows_of_a_dataframe_are_counted(spark: SparkSession, way: Any) -> None:
+    flow = Flow("counted")
+    flow.sink("out", flow.source("sales", Sale).filter(col.price > 3).group_by().agg(n=ps.count()))
+    schema = "shop string, pieces long, price long, day date, at timestamp"
+    frame = spark.createDataFrame([("a", 1, n, date(2024, 1, 1), None) for n in range(10)], schema)
+    changes: list[Any] = []
+    ps.spark.run(flow, spark, sources={"sales": ps.spark.Frame(frame)}, sinks={"out": changes}, way=way)
+    assert [tuple(change.row) for change in changes] == [(6,)]

@@ -157,6 +157,9 @@ def _frame_table(batch: pa.RecordBatch, tag: int, source: Input) -> pa.Table:
     column = batch.column(f"row_{tag}")
     mine = _compute.equal(batch.column("tag"), tag)
     struct = column.filter(mine)
+    if not struct.type.num_fields:
+        # A table without columns would not know how many rows it has.
+        return pa.table({"": pa.nulls(len(struct))})
     table = pa.Table.from_arrays(struct.flatten(), names=[f.name for f in struct.type])
     for f in source.schema.fields:
         if not f.nullable and table.column(f.name).null_count:
