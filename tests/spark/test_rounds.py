@@ -105,6 +105,19 @@ def test_a_loop_behind_a_loop_begins_when_that_is_over() -> None:
     assert one.last < other.first
 
 
+def test_a_chain_of_a_loop_and_other_rows_comes_behind_the_loop(tmp_path: Path) -> None:
+    flow = Flow("chained")
+    edges = flow.source("edges", Pair)
+    paths = flow.fixpoint(lambda found: step(found, edges), edges)
+    flow.sink("first", paths.chain(edges))
+    flow.sink("last", edges.chain(paths))
+    engine, tasks = Engine(flow), InProcessTasks(flow, 3, tmp_path, "stages", rounds=True)
+    for tick in ([Pair(0, 1), Pair(1, 2)], [Pair(2, 0)]):
+        expected = {n: net(c.raw, engine, n) for n, c in engine.tick(edges=tick).items() if len(c)}
+        found = tasks.tick({"edges": tick})
+        assert {n: net(rows, engine, n) for n, rows in found.items()} == expected
+
+
 @pytest.mark.parametrize("why", ["rows may be taken back", "no key", "deferred"])
 def test_a_loop_that_cannot_be_cut_by_key_stays_on_one_shard(why: str) -> None:
     flow = Flow("whole")
@@ -280,6 +293,18 @@ def test_a_loop_may_take_as_many_rounds_as_its_bound_says(way: str, tmp_path: Pa
     Engine(reachability(max_iterations=21)).tick(edges=path, start=[0])
     tasks = InProcessTasks(reachability(max_iterations=21), 2, tmp_path, way, rounds=True)
     assert len(tasks.tick({"edges": path, "start": [0]})["reached"]) == 21
+
+
+def test_rounds_that_one_task_took_over_count_as_well(tmp_path: Path) -> None:
+    # A path, which one task follows, then a fan of paths, which is too much for it.
+    path = [Pair(n, n + 1) for n in range(10)]
+    fan = [Pair(10 + k * 10 * (n > 0) + n, 11 + k * 10 + n) for k in range(4) for n in range(9)]
+    flow = reachability(max_iterations=15)
+    with pytest.raises(NoFixpoint):
+        Engine(flow).tick(edges=path + fan, start=[0])
+    tasks = InProcessTasks(flow, 2, tmp_path, "stages", rounds=True, few=2)
+    with pytest.raises(NoFixpoint, match="after 15 rounds"):
+        tasks.tick({"edges": path + fan, "start": [0]})
 
 
 def test_rounds_that_are_lost_change_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from penstock.spark import run
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.manifest import as_it_is
 from tests.properties.test_recursion import Pair
-from tests.spark.test_rounds import closure, reached
+from tests.spark.test_rounds import closure, reached, step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +70,17 @@ def test_ticks_in_rounds_of_jobs_answer_what_the_engine_answers(spark: SparkSess
         assert there >= {file.name for file in checkpoint.last.files() if file.name.startswith("state")}
         assert len(there) < 40
     assert not (tmp_path / "sent").exists()
+
+
+def test_what_speaks_in_every_tick_speaks_behind_a_loop_that_nothing_enters(spark: SparkSession) -> None:
+    flow = Flow("spoken", ticks="given")
+    edges = flow.source("edges", Pair)
+    paths = flow.fixpoint(lambda found: step(found, edges), edges)
+    flow.sink("news", paths.fold(0, lambda n, pair: n + 1, commutative=True, lifetime="tick"))
+    held = nothing_held(flow)
+    ticks = [TICKS[0], [], TICKS[1], []]
+    streamed(spark, flow, ticks, held, shards=2, loops="rounds", way="stages")
+    assert {name: +bag for name, bag in held.items()} == in_process(flow, ticks)
 
 
 def test_small_ticks_and_large_ones_go_on_from_each_other(spark: SparkSession, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from penstock.analysis import analyse
 from penstock.errors import NotOnSpark
 from penstock.expr.tree import Column, columns_of
 from penstock.flow.operators.bag_feedback import BagFeedback
+from penstock.flow.operators.chain import Chain
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.feedback import Feedback
@@ -142,7 +143,7 @@ class RoundsLevels(Levels):
             # It can do its part in each round: no row of it is ever taken back.
             self.home[node.id] = self.home[source]
             self.level[node.id], self.spread[node.id] = self.level[source], ANYHOW
-        elif isinstance(node.operator, Union) and not self._is_whole(node):
+        elif isinstance(node.operator, Chain | Union) and not self._is_whole(node):
             for port in range(len(node.inputs)):
                 self.routes[node.id, port] = ByKey(whole_row(node.schema))
             level = max(self.level[s] for s in node.inputs) + 1

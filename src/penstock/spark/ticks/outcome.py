@@ -6,6 +6,7 @@ rows    (sink, rows)                           changes for a sink that lives in 
 taken   (source, rows)                         rows read
 arrivals (source, number)                      files, or batches of given rows, that were read
 bad     (source, record)                       a row set aside
+rounds  (rows by exchange, ...)                what went back after each round that a task ran for the driver
 clock   (operator, watermark, late rows)       where a watermark stands now
 error   (stage, pickled error)                 why the tick cannot be
 """
@@ -93,6 +94,8 @@ def gathered(results: Iterable[Result]) -> Outcome:
                 outcome.bad.setdefault(source, []).append(BadRecord(*record))
             case "clock", (operator, watermark, late):
                 outcome.clocks[operator] = (watermark, late)
+            case "rounds", _:
+                pass  # of who counts them
             case _:
                 raise AssertionError(f"a task told something unknown: {result.kind}")
     if errors:

@@ -17,6 +17,9 @@ from penstock.state.codec import decode, value_encoder
 
 SENT = "sent"
 
+NOTHING: Message = (-2, 0, 0, 0, b"")
+"""To no stage: Spark starts no task on a frame without rows, and some have their say though nothing came."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sent:
@@ -70,6 +73,8 @@ def fetched(messages: Iterable[Message], of: int | None = None) -> Iterator[Mess
     """
     for message in messages:
         stage, shard, port, place, body = message
+        if message == NOTHING:
+            continue
         if port >= 0 or stage == TO_DRIVER or (of is not None and stage != of):
             yield message
             continue

@@ -17,8 +17,8 @@ from penstock.spark.ticks import task
 from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.messages import ARROW, SCHEMA, Result, results_of
 from penstock.spark.ticks.outcome import Outcome, gathered
-from penstock.spark.ticks.round_files import Sent, sent_of
-from penstock.spark.ticks.round_task import Leg
+from penstock.spark.ticks.round_files import NOTHING, Sent, sent_of
+from penstock.spark.ticks.round_task import Leg, rounds_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +121,10 @@ def _until_quiet(tick: _Tick, jobs: Jobs, loop: LoopStages) -> None:
         loop.check(growth)
         order = tick.begin(loop.last)
         told = jobs.small_rounds(order, back, loop, len(growth))
-        tick.end(jobs.go_on(order, back, loop.first, loop.last) if told is None else told)
+        if told is None:
+            told = jobs.go_on(order, back, loop.first, loop.last)
+        growth += rounds_of(told)
+        tick.end(told)
 
 
 # --- on Spark -----------------------------------------------------------------------------
@@ -162,6 +165,6 @@ class SparkJobs:
     def _frame(self, sent: Sequence[Sent]) -> DataFrame:
         import pyarrow
 
-        messages = [message.message() for message in sent]
+        messages = [message.message() for message in sent] or [NOTHING]
         arrays = [pyarrow.array([m[at] for m in messages], type=f.type) for at, f in enumerate(ARROW)]
         return self.spark.createDataFrame(pyarrow.Table.from_arrays(arrays, schema=ARROW))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.spark.ticks.task import Attempt, Outbox
 
 Rows = list[tuple[Any, ...]]
+ROUNDS = "rounds"
 _ROUNDS_OF_A_TICK = 1 << 24
 
 
@@ -69,7 +70,7 @@ def run_rounds(
     """Run a loop on all shards from what waits in `out`, until nothing goes round.
 
     most: gives up, leaving in `out` what goes round, when that is more rows in one round.
-    before: how many rounds the tick has had.
+    before: how many rounds the tick has had. Of those that are run the driver is told, if there is a `most`.
     """
     growth: list[Mapping[int, int]] = []
     with ExitStack() as closing:
@@ -89,6 +90,13 @@ def run_rounds(
             growth.append(back)
             loop.check(growth, before)
         yield from cells.finished()
+    if most is not None:
+        yield Result(ROUNDS, tuple(dict(back) for back in growth))
+
+
+def rounds_of(results: Iterable[Result]) -> Iterator[Mapping[int, int]]:
+    """Per round that a task has run for the driver how many rows went back over each exchange."""
+    return (back for result in results if result.kind == ROUNDS for back in result.body)
 
 
 class _Cells:
