@@ -193,6 +193,18 @@ def test_an_order_goes_along_only_where_somebody_reads_it() -> None:
     assert [(str(e.route), e.ordered) for e in cut(ties.graph(), 3).exchanges] == [("all to one", True)]
 
 
+@pytest.mark.parametrize("way", ["one task", "stages"])
+def test_what_speaks_in_every_tick_speaks_on_one_shard_only(way: str, tmp_path: Path) -> None:
+    flow = Flow("spoken", ticks="given")
+    events = flow.source("events", Event)
+    flow.sink("sums", events.fold(0, lambda n, e: n + e.value, commutative=True, lifetime="tick"))
+    # Neither of them keeps anything, and this one is reached on all shards.
+    flow.sink("different", events.distinct(lifetime="tick"))
+    engine, tasks = Engine(flow), InProcessTasks(flow, 3, tmp_path, way)
+    for rows in ([Event(n, n, n) for n in range(20)], [Event(1, 1, 1)], list[Event]()):
+        check_equal(engine.tick(events=rows), tasks.tick({"events": rows}))
+
+
 def test_rows_of_a_source_that_has_ended_are_refused() -> None:
     flow = windows(ps.tumbling(col.at, 5), "close")()
     ends = Ends.of(cut(flow.graph(), 2).stages[0].graph)

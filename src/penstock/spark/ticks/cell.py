@@ -47,10 +47,12 @@ class CellOutcome:
     clocks: tuple[tuple[str, Any, int], ...] = ()
 
 
-def run_stateless(of: CompiledStage, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
-    """Run stage 0 on some rows; what its sinks get, with weights."""
+def run_stateless(
+    of: CompiledStage, inputs: Mapping[str, Rows], send: Send, shard: int = 0
+) -> dict[str, Rows]:
+    """Run a stage that keeps nothing on some rows; what its sinks get, with weights."""
     state: dict[str, dict[Any, Any]] = {slot.name: {} for slot in of.program.slots}
-    return _pass_on(of, Machine(of.program, state).tick(inputs), send)
+    return _pass_on(of, Machine(of.program, state, at_home=shard == 0).tick(inputs), send)
 
 
 def run_cell(
@@ -60,7 +62,7 @@ def run_cell(
     """Run a stage on a shard for one tick, from the state of `chain`. version: of what it makes."""
     of = plan.stages[stage]
     if not of.slots:
-        return CellOutcome(chain, False, False, run_stateless(of, inputs, send))
+        return CellOutcome(chain, False, False, run_stateless(of, inputs, send, shard))
     with closing(OpenCell(plan, stage, shard, chain, tick)) as cell:
         sinks = cell.run(inputs, send)
         return replace(cell.finish(version, attempt), sinks=sinks)
