@@ -116,6 +116,44 @@ def test_a_run_does_not_begin_while_going_back_is_half_done(
     assert run(tmp_path, BIDS) == first[-8:]
 
 
+@pytest.mark.parametrize("where", ["_cut_sparks_logs", "_forget_after"])
+def test_going_back_that_was_broken_off_ends_at_that_tick_or_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    first = run(tmp_path, BIDS)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rewinding, where, stop)
+        with pytest.raises(KeyboardInterrupt):
+            rewind(tmp_path, 5)
+    with pytest.raises(CheckpointDamaged, match=f"penstock rewind {tmp_path} 5"):
+        rewind(tmp_path, 6)
+    assert rewind(tmp_path, 4).tick == 4
+    assert run(tmp_path, BIDS) == first[-8:]
+
+
+def test_only_sinks_that_later_ticks_were_written_to_may_hold_them(tmp_path: Path) -> None:
+    run(tmp_path / "c", BIDS[:8], Changelog(tmp_path / "out"))
+    run(tmp_path / "c", BIDS)
+    assert rewind(tmp_path / "c", 4) == rewinding.Rewound(4, 2, ())
+
+
+def test_a_tick_whose_positions_spark_has_forgotten_is_refused(tmp_path: Path) -> None:
+    with Checkpoint.open(tmp_path, exactly(Manifest("f", [])), keep_ticks=9) as checkpoint:
+        for batch in range(5):
+            checkpoint.commit({}, positions={"batch": batch, "query": None})
+    (tmp_path / "source" / "offsets").mkdir(parents=True)
+    for batch in (3, 4):
+        (tmp_path / "source" / "offsets" / f"{batch}").write_text("")
+    with pytest.raises(BadInput, match="how far its batch 2 had read"):
+        rewind(tmp_path, 3)
+    assert sorted(os.listdir(tmp_path / "source" / "offsets")) == ["3", "4"]
+    assert rewind(tmp_path, 4).forgotten == 1
+
+
 def test_the_log_of_sparks_positions_is_cut_at_the_batch_of_the_tick(tmp_path: Path) -> None:
     with Checkpoint.open(tmp_path, exactly(Manifest("f", []))) as checkpoint:
         for batch in range(12):

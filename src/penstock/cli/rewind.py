@@ -16,7 +16,7 @@ def rewind(
 ) -> None:
     """Forget the ticks after one: the next run reads again what came after it. Nobody may run the flow.
 
-    Sinks keep what they were given; those that hold later ticks must be emptied of them, or moved.
+    Sinks keep what they were given; those that hold later ticks must be emptied of them, or left out.
     """
     from penstock.state.rewind import rewind as go_back
 

@@ -9,6 +9,7 @@ being done is written down first, and a run refuses to begin in between.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -36,8 +37,9 @@ class Rewound:
 def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
     """Go back to `tick`, which must be kept (see `keep_ticks`), while nobody runs the flow.
 
-    Raises `BadInput` for a tick that is not kept, `CheckpointInUse`, `CheckpointDamaged`,
-    `FlowChanged` where there is no checkpoint. Broken off, it is to be called again.
+    Raises `BadInput` for a tick that is not kept, or whose positions Spark has forgotten;
+    `CheckpointInUse`, `CheckpointDamaged`; `FlowChanged` where there is no checkpoint. Broken off, it is
+    to be called again, for the same tick or an earlier one.
     """
     folder = Path(checkpoint).absolute()
     log = CommitLog(folder)
@@ -45,6 +47,10 @@ def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
         as_it_is(folder, None, 0)
     lease = Lease.take(folder)
     try:
+        begun = _broken_off(folder)
+        if begun is not None and begun < tick:
+            # What Spark had noted of the ticks in between is gone.
+            raise _half_done(folder, begun)
         log.drop_unfinished()
         ticks = log.ticks()
         if tick not in ticks:
@@ -55,27 +61,40 @@ def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
                 tick=tick,
             )
         to = log.read(tick)
-        sinks = Manifest.read(folder, to.manifest).sinks or []
+        source, last_batch = folder / "source", _batch_of(to)
+        _check_positions_are_kept(source, tick, last_batch)
+        sinks = _sinks_of(folder, [log.read(later) for later in ticks if later > tick])
         _mark(folder, tick)
-        _cut_sparks_logs(folder / "source", to)
+        _cut_sparks_logs(source, last_batch)
         _forget_after(log, ticks, tick)
+        sync(folder / "commit")
         (folder / _MARK).unlink()
         sync(folder)
     finally:
         lease.release()
-    return Rewound(tick, ticks[-1] - tick, tuple(s["name"] for s in sinks))
+    return Rewound(tick, ticks[-1] - tick, sinks)
 
 
 def check_not_rewinding(folder: Path) -> None:
     """Raises `CheckpointDamaged` where going back was broken off."""
-    if (folder / _MARK).exists():
-        tick = read_checked(folder / _MARK)["tick"]
-        raise CheckpointDamaged(
-            f"going back to tick {tick} of the checkpoint {folder} was broken off",
-            why="its state and the positions of its sources may be of different ticks.",
-            fix=f"penstock rewind {folder} {tick}",
-            file=str(folder / _MARK),
-        )
+    tick = _broken_off(folder)
+    if tick is not None:
+        raise _half_done(folder, tick)
+
+
+def _broken_off(folder: Path) -> int | None:
+    """The tick that somebody began to go back to."""
+    mark = folder / _MARK
+    return int(read_checked(mark)["tick"]) if mark.exists() else None
+
+
+def _half_done(folder: Path, tick: int) -> CheckpointDamaged:
+    return CheckpointDamaged(
+        f"going back to tick {tick} of the checkpoint {folder} was broken off",
+        why="its state and the positions of its sources may be of different ticks.",
+        fix=f"penstock rewind {folder} {tick}",
+        file=str(folder / _MARK),
+    )
 
 
 def _mark(folder: Path, tick: int) -> None:
@@ -85,18 +104,42 @@ def _mark(folder: Path, tick: int) -> None:
     sync(folder)
 
 
-def _cut_sparks_logs(source: Path, to: Commit) -> None:
-    """Forget the batches after that of a commit, the last first, as Spark has noted them."""
-    positions: Any = to.positions
+def _sinks_of(folder: Path, commits: Iterable[Commit]) -> tuple[str, ...]:
+    """The names of the sinks that were written in some ticks."""
+    manifests = (Manifest.read(folder, commit.manifest) for commit in commits)
+    return tuple(dict.fromkeys(sink["name"] for manifest in manifests for sink in manifest.sinks or ()))
+
+
+def _batch_of(commit: Commit) -> int:
+    """The last batch of Spark that is in a commit, -1 where there is none."""
+    positions: Any = commit.positions
     batch = positions.get("batch") if isinstance(positions, dict) else None
-    if not source.is_dir():
+    return -1 if batch is None else int(batch)
+
+
+def _check_positions_are_kept(source: Path, tick: int, batch: int) -> None:
+    """Raises `BadInput` where Spark would begin anew, because it no longer knows how far a batch went."""
+    if batch < 0 or not source.is_dir() or (source / "offsets" / str(batch)).is_file():
         return
-    last = -1 if batch is None else int(batch)
+    raise BadInput(
+        f"one cannot go back to tick {tick}",
+        why=f"Spark has forgotten how far its batch {batch} had read: it keeps as many as\n"
+        "spark.sql.streaming.minBatchesToRetain says, 100 by default.",
+        fix="go back to a later tick, or run with a larger number there",
+        tick=tick,
+    )
+
+
+def _cut_sparks_logs(source: Path, last: int) -> None:
+    """Forget the batches after `last`, the newest first, as Spark has noted them."""
     for log in _SPARKS_LOGS:
-        later = [p for p in (source / log).glob("*") if p.name.isdigit() and int(p.name) > last]
+        if not (source / log).is_dir():
+            continue
+        later = [p for p in (source / log).iterdir() if p.name.isdigit() and int(p.name) > last]
         for path in sorted(later, key=lambda p: int(p.name), reverse=True):
             for name in (f".{path.name}.crc", path.name):
                 path.with_name(name).unlink(missing_ok=True)
+        sync(source / log)
 
 
 def _forget_after(log: CommitLog, ticks: list[int], tick: int) -> None:
