@@ -18,9 +18,12 @@ import pytest
 
 from penstock.errors import CheckpointDamaged, CheckpointInUse, FlowChanged, UnreadableSource
 from penstock.state import commit
+from penstock.state.chain import Chain
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.directory import DirectoryState
+from penstock.state.inspection import inspect
 from penstock.state.manifest import Manifest, as_it_is, exactly
+from penstock.state.shard import ShardState
 from penstock.state.slots import Form
 
 FLOW = Manifest("f1", ["source a", "sum by k"])
@@ -239,3 +242,34 @@ def test_a_killed_writer_leaves_exactly_its_commits(tmp_path: Path) -> None:
                 latest = max((t for t in range(1, state.tick + 1) if t % 7 == key % 7), default=None)
                 expected = None if latest is None else (latest, key, "x" * 50)
                 assert state.slots["s"].get(key) == expected
+
+
+def test_a_first_tick_of_many_versions_that_was_broken_off_leaves_nothing_to_be_missed(
+    tmp_path: Path,
+) -> None:
+    with Checkpoint.open(tmp_path, exactly(FLOW)) as checkpoint:
+        chain = Chain()
+        for version in (1 << 24, (1 << 24) + 1):
+            with ShardState(tmp_path, checkpoint.work, 0, chain, {"1.sum": Form()}) as state:
+                state.slots["1.sum"][version] = 1
+                chain = state.finish(1, f"try-{version}", version)
+    with Checkpoint.open(tmp_path, exactly(FLOW)) as checkpoint:
+        assert checkpoint.tick == 0
+
+
+def test_a_commit_that_is_forgotten_while_it_is_read_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = replace(FLOW, description=[], layout={"on": "Spark", "places": {}})
+    with Checkpoint.open(tmp_path, exactly(told), keep_ticks=1) as checkpoint:
+        checkpoint.commit({})
+        read, still = commit.CommitLog.read, [2, 3]
+
+        def read_late(log: commit.CommitLog, tick: int) -> commit.Commit:
+            if still:
+                still.pop()
+                checkpoint.commit({})
+            return read(log, tick)
+
+        monkeypatch.setattr(commit.CommitLog, "read", read_late)
+        assert inspect(tmp_path).tick > 1

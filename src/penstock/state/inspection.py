@@ -117,14 +117,16 @@ def rows_of_key(folder: str | Path, operator: str, key: Any) -> list[Found]:
 def _steadily(folder: Path, read: Callable[[Path, Commit], T]) -> T:
     log = CommitLog(folder)
     for _ in range(_ATTEMPTS):
-        last = log.last()
-        if last is None:
-            as_it_is(folder, None, 0)
-            raise AssertionError("it has said that there is nothing")
+        before, last = log.ticks(), None
         try:
+            last = log.last()
+            if last is None:
+                as_it_is(folder, None, 0)
+                raise AssertionError("it has said that there is nothing")
             return read(folder, last)
         except CheckpointDamaged:
-            if last.tick in log.ticks():
+            now = log.ticks()
+            if now == before or (last is not None and last.tick in now):
                 raise
     raise BadInput(
         f"the checkpoint {folder} changes faster than it can be read",

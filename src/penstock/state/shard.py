@@ -41,8 +41,10 @@ class ShardState:
             name: Slot(name, self._load, form, encode_key, encode) for name, form in slots.items()
         }
 
-    def finish(self, tick: int, attempt: str) -> Chain:
+    def finish(self, tick: int, attempt: str, version: int | None = None) -> Chain:
         """Write the changes as of `tick`; the chain that a commit is to name.
+
+        version: the number of what is made, above all before; `tick`, where a tick makes one version only.
 
         The same chain if nothing changed. What counts is still the old one, until `advance`.
         Files are new in `written`; a commit that is to survive a power cut needs `make_durable` first.
@@ -62,7 +64,8 @@ class ShardState:
         self.written = [self._checkpoint / file.name for file in {news, merged}]
         if not self._chain.links:
             self.written.append(self.written[0].parent)
-        return self._chain.after(Version(tick, attempt), news, merged, swallowed)
+        made = Version(tick if version is None else version, attempt)
+        return self._chain.after(made, news, merged, swallowed)
 
     def advance(self, chain: Chain) -> None:
         """Go on at `chain`, which has been committed; the slots stay the same objects."""

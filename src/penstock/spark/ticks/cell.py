@@ -79,6 +79,7 @@ class OpenCell:
         slots = {local: self._state.slots[name] for local, name in of.slots.items()}
         self._machine = Machine(of.program, slots, at_home=shard == 0)
         self._machine.moment.tick = tick - 1
+        self._tick = tick
 
     def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
         """Run the stage on some rows; what its sinks get, with weights."""
@@ -89,7 +90,7 @@ class OpenCell:
         state, machine = self._state, self._machine
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting
-        chain = state.finish(version, attempt)
+        chain = state.finish(self._tick, attempt, version)
         return CellOutcome(chain, pending, waiting, {}, tuple(state.written), clocks)
 
     def close(self) -> None:
