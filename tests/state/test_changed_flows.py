@@ -275,3 +275,15 @@ def test_a_sink_that_holds_what_was_not_filtered_is_not_gone_on_with(tmp_path: P
         ps.run(flow_of(filtered), {"bids": BIDS}, sink, checkpoint=tmp_path / "c")
     # A list holds nothing, so nothing in it can be wrong.
     ps.run(flow_of(filtered), {"bids": BIDS}, {"best": []}, checkpoint=tmp_path / "c")
+
+
+def test_a_sink_is_told_by_its_place_and_not_by_its_name(tmp_path: Path) -> None:
+    def two(flow: Flow) -> None:
+        found = best(flow)
+        flow.sink("best", found)
+        flow.sink("high", found.filter(col.best > 3))
+
+    out, high = TableFiles(tmp_path / "out"), TableFiles(tmp_path / "high")
+    ps.run(flow_of(two), {"bids": BIDS[:5]}, {"best": out, "high": high}, checkpoint=tmp_path / "c")
+    with pytest.raises(FlowChanged, match="'best' reads something else than it has so far"):
+        ps.run(flow_of(two), {"bids": BIDS}, {"best": high}, checkpoint=tmp_path / "c")

@@ -51,6 +51,8 @@ class GoingOn:
             described = first_names(here)
         else:
             carried = carry_over(last.description, here, tick)
+            # Another engine keeps state in another form: that is the reason to give, and not this.
+            check_engine(folder, last, self.layout(names_of(carried.description)))
             if carried.missing:
                 raise self._changed(folder, last, here, carried)
             if self.shards is not None:
@@ -114,9 +116,9 @@ def names_of(description: Iterable[Mapping[str, Any]]) -> dict[int, str]:
 # --- where state lies ------------------------------------------------------------------------
 
 
-def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
-    """Raises `FlowChanged` where state that there is would be looked for in another place."""
-    was_on, is_on = last.layout["on"], now.layout["on"]
+def check_engine(folder: Path, last: Manifest, layout: Mapping[str, Any]) -> None:
+    """Raises `FlowChanged` for a checkpoint of another engine."""
+    was_on, is_on = last.layout["on"], layout["on"]
     if was_on != is_on:
         raise FlowChanged(
             f"the checkpoint {folder} is of a run on {was_on}, and this one is on {is_on}",
@@ -125,6 +127,10 @@ def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
             checkpoint=str(folder),
             diff="engine",
         )
+
+
+def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
+    """Raises `FlowChanged` where state that there is would be looked for in another place."""
     then: dict[str, Any] = last.layout["places"]
     places: dict[str, Any] = now.layout["places"]
     moved = [name for name, place in places.items() if then.get(name, place) != place]
@@ -161,8 +167,11 @@ def kept_sinks(
 def check_sinks(folder: Path, last: Manifest, now: Manifest, tick: int) -> None:
     """Raises `FlowChanged` for a sink whose content would not be the sum of all changes."""
     for sink in now.sinks:
-        same = [s for s in last.sinks if s["name"] == sink["name"]]
-        same = same or [s for s in last.sinks if s["target"] == sink["target"]]
+        # The place tells what is in it; a place that is new may be the old one under another name.
+        same = [s for s in last.sinks if s["target"] == sink["target"]] or [
+            s for s in last.sinks if s["name"] == sink["name"]
+        ]
+        same.sort(key=lambda s: s["name"] != sink["name"])
         if not same:
             what = f"has missed {tick} tick{'s' * (tick > 1)} of this checkpoint"
             why = "it would hold the changes from now on, and not what they change."

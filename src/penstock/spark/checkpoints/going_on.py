@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from penstock.engine.going_on import GoingOn, names_of
-from penstock.errors import FlowChanged
+from penstock.engine.going_on import GoingOn, check_engine, names_of
+from penstock.errors import BadInput, FlowChanged
 from penstock.spark.placing.placement import ByBucket
 from penstock.spark.ticks.plan import CompiledStage, Plan, compile_stage
 from penstock.state.manifest import Manifest, check_shards
@@ -50,9 +50,12 @@ class GoingOnSpark:
     plan: Plan = field(init=False)
 
     def __call__(self, folder: Path, last: Manifest | None, tick: int) -> Manifest:
+        if self.shards is not None and self.shards < 1:
+            raise BadInput(f"{self.shards} shards", why="state is in one part at least.", fix="1 or more")
         if last is None:
             shards = self.shards or self.default
         else:
+            check_engine(folder, last, {"on": ON_SPARK})
             shards = last.shards
             if self.shards is not None:
                 check_shards(folder, last, self.shards)
