@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 import penstock as ps
-from penstock import Change, Flow, col
+from penstock import Change, Flow, col, io
 from penstock.engine.run import Progress
 from penstock.errors import BadInput, BadRow, EvaluationError, FlowChanged, PenstockError
 from penstock.io import Call, Changelog, JsonFiles, Memory, ParquetFiles, Rows, TableFiles
@@ -394,3 +394,25 @@ def test_errors_of_the_flow_come_before_anything_is_made(tmp_path: Path) -> None
     with pytest.raises(PenstockError):
         ps.run(flow, {}, {}, checkpoint=tmp_path / "c")
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (io.Changelog("out"), io.TableFiles("./out")),
+        (io.DeltaTable("t", "shop"), io.DeltaChangelog("t")),
+        (
+            io.PostgresTable("postgresql://u@h/d", "t", "shop"),
+            io.PostgresChangelog("postgresql://u@h/d", "t"),
+        ),
+    ],
+)
+def test_two_sinks_cannot_go_to_one_place(one: Any, other: Any) -> None:
+    flow = Flow("two")
+    rows = flow.source("rows", int)
+    flow.sink("one", rows)
+    flow.sink("other", rows)
+    with pytest.raises(BadInput, match="sinks 'one' and 'other' go to the same place"):
+        ps.run(flow, {"rows": [1]}, {"one": one, "other": other})
+    memory = io.Memory()
+    ps.run(flow, {"rows": [1]}, {"one": memory, "other": memory})

@@ -94,6 +94,7 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
                 source=name,
             )
     _check_each_by_itself(graph, sources)
+    _check_places(graph, sinks)
 
 
 def _check_each_by_itself(graph: FlowGraph, sources: Mapping[str, object]) -> None:
@@ -184,6 +185,22 @@ def dead_letters_of(name: str, source: AnySource, durable: bool) -> DeadLetters 
 
 
 # --- sinks ---------------------------------------------------------------------------
+
+
+def _check_places(graph: FlowGraph, sinks: Mapping[str, object]) -> None:
+    """Raises `BadInput` for two sinks of one place."""
+    taken: dict[object, str] = {}
+    for name, sink in sinks.items():
+        place = sink.place if isinstance(sink, SinkTarget) else None
+        other = name if place is None else taken.setdefault(place, name)
+        if other != name:
+            raise BadInput(
+                f"sinks {other!r} and {name!r} go to the same place",
+                where=[graph.nodes[graph.sinks[name]].place],
+                why="What one has written there of a tick would be taken for the other's, and that be lost.",
+                fix="give each a place of its own, or make one stream of both: a.union(b)",
+                sink=name,
+            )
 
 
 @dataclass(frozen=True, slots=True)

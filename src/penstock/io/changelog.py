@@ -24,7 +24,7 @@ What is staged and not named is thrown away by `recover`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -53,6 +53,10 @@ class Changelog(SinkTarget):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         object.__setattr__(self, "path", os.fspath(path))
+
+    @property
+    def place(self) -> Hashable:
+        return "files", os.path.realpath(self.path)
 
 
 def tick_folder(tick: int) -> str:

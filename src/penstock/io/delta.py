@@ -8,7 +8,7 @@ Files and log are the package's; a folder on this machine, or any place that the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -77,6 +77,10 @@ class DeltaTable(Delivered):
         object.__setattr__(self, "options", _options(options))
 
     @property
+    def place(self) -> Hashable:
+        return "delta", self.path, self.app
+
+    @property
     def key(self) -> tuple[str, ...]:
         return self.columns
 
@@ -100,6 +104,10 @@ class DeltaChangelog(Delivered):
         object.__setattr__(self, "path", os.fspath(path))
         object.__setattr__(self, "app", app)
         object.__setattr__(self, "options", _options(options))
+
+    @property
+    def place(self) -> Hashable:
+        return "delta", self.path, self.app
 
 
 @dataclass(frozen=True, init=False)

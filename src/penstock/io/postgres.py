@@ -9,7 +9,7 @@ changes in the transaction of the tick. A table that is missing is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,6 +50,10 @@ class PostgresTable(Delivered):
         object.__setattr__(self, "schema", schema)
 
     @property
+    def place(self) -> Hashable:
+        return "postgresql", str(self.server), self.schema, self.table
+
+    @property
     def key(self) -> tuple[str, ...]:
         return self.columns
 
@@ -67,6 +71,10 @@ class PostgresChangelog(Delivered):
         object.__setattr__(self, "server", Server.of(url))
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "schema", schema)
+
+    @property
+    def place(self) -> Hashable:
+        return "postgresql", str(self.server), self.schema, self.table
 
 
 @open_sink.register

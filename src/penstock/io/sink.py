@@ -18,7 +18,7 @@ there the last tick may come twice after a crash, with the same number.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from pathlib import Path
@@ -90,6 +90,11 @@ class SinkTarget:
     """Base of the sinks."""
 
     guarantee: ClassVar[Guarantee]
+
+    @property
+    def place(self) -> Hashable:
+        """Where rows go that no other sink of the run may go to; None where any number may."""
+        return None
 
 
 @singledispatch

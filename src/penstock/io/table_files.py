@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -69,6 +69,10 @@ class TableFiles(SinkTarget):
         object.__setattr__(self, "path", os.fspath(path))
         object.__setattr__(self, "key", None if columns is None else tuple(columns))
         object.__setattr__(self, "buckets", buckets)
+
+    @property
+    def place(self) -> Hashable:
+        return "files", os.path.realpath(self.path)
 
 
 def bucket_file(bucket: int) -> str:
