@@ -73,6 +73,10 @@ def test_sources(uri: str, source: object) -> None:
             "postgresql://u:p@h/d?sslmode=require&table=t&key=a,b&schema=s",
             PostgresTable("postgresql://u:p@h/d?sslmode=require", "t", ("a", "b"), "s"),
         ),
+        (
+            "postgresql:///d?host=/a%2Bb%26c&table=t",
+            PostgresChangelog("postgresql:///d?host=/a%2Bb%26c", "t"),
+        ),
         ("kafka:a:1/bids?key=auction", KafkaTopic("a:1", "bids", key="auction")),
     ],
 )
@@ -95,6 +99,11 @@ def test_sinks(uri: str, sink: object) -> None:
         (parse_sink, "postgres://u:s3cret@h/d?table=t&x=1", "has the option 'x', which is none"),
         (parse_sink, "delta:a?buckets=4", "has the option 'buckets', which is none"),
         (parse_sink, "kafka:h:1?secret=s3cret", "'kafka:h:1?...' names no servers and topic"),
+        (parse_sink, "postgres://u:s3cret/x@h/d?table=t", "'postgres://u:***@h/d' is no URL"),
+        (parse_sink, "postgres://u:s3cret?x@h/d?table=t", "postgres://u:***@h/d?table=t'"),
+        (parse_sink, "postgres://u:s3cret#x@h/d?table=t", "'postgres://u:***@h/d' is no URL"),
+        (parse_source, "debezium+kafka:h:1?secret=s3cret", "'debezium+kafka:h:1?...' names no servers"),
+        (parse_sink, "table:a?key=x&key=y", "'table:a?key=x&key=y' gives key twice"),
         (parse_source, "in", "P302 BadUri: 'in' does not say which kind of files it is"),
         (parse_source, "json:", "P302 BadUri: 'json:' names no path"),
         (parse_source, "json:a?files_per_tick=0", "files_per_tick is a number from 1, not '0'"),

@@ -11,13 +11,14 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from penstock.errors import BadInput, BadUri, UnwritableSink
 
 Tls: TypeAlias = Literal["disable", "prefer", "require", "verify-full"]
-_SECRET = re.compile(r"(//[^/@:?#\s]*):[^/?#\s]*@")
+# To the last @: a password in which / or ? is not written as %2F or %3F is one all the same.
+_SECRET = re.compile(r"(//[^/@:?#\s]*):\S*@")
 
 
 def without_password(text: str) -> str:
     """A text with a URL in it, with *** for the URL's password."""
     hidden = _SECRET.sub(r"\1:***@", text)
-    return re.sub(r"([?&]password=)[^&\s'\"]*", r"\1***", hidden)
+    return re.sub(r"(?i)([?&]password=)[^&\s'\"]*", r"\1***", hidden)
 
 
 @dataclass(frozen=True, slots=True)

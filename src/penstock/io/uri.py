@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from penstock.errors import BadUri
 from penstock.io.change_data import Debezium, DeltaChanges, Operations
@@ -163,7 +164,7 @@ def _delta(uri: Uri) -> SinkTarget:
 
 def _postgres(uri: Uri) -> SinkTarget:
     table, key, schema = uri.need("table"), uri.words("key"), uri.take("schema")
-    query = "&".join(f"{name}={value}" for name, value in uri.rest().items())
+    query = urlencode(uri.rest())
     url = f"{uri.scheme}:{uri.path}" + (f"?{query}" if query else "")
     return PostgresTable(url, table, key, schema) if key else PostgresChangelog(url, table, schema)
 

@@ -30,7 +30,7 @@ class Uri:
 
     @classmethod
     def of(cls, text: str) -> Uri:
-        """Raises `BadUri` for options that are not name=value."""
+        """Raises `BadUri` for options that are not name=value, or given twice."""
         head, question, query = text.partition("?")
         if question and "=" not in query:
             head, query = text, ""  # a pattern: in/part-?.json
@@ -38,12 +38,17 @@ class Uri:
         if not colon or not _SCHEME.fullmatch(scheme):
             scheme, path = "", head
         # Options of Kafka may hold secrets under many names.
-        shown = f"{head}?..." if query and scheme.lower() == "kafka" else without_password(text)
+        is_kafka = scheme.lower().rpartition("+")[2] == "kafka"
+        shown = f"{head}?..." if query and is_kafka else without_password(text)
         try:
             pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
         except ValueError:
             raise BadUri(f"{shown!r}: its options are not name=value&name=value", uri=shown) from None
-        return cls(shown, scheme.lower(), path, dict(pairs))
+        options = dict(pairs)
+        if len(options) < len(pairs):
+            twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))
+            raise BadUri(f"{shown!r} gives {twice} twice", fix=f"{twice}=one,two for several", uri=shown)
+        return cls(shown, scheme.lower(), path, options)
 
     def error(self, problem: str, fix: str = "") -> BadUri:
         return BadUri(f"{self.shown!r}{problem}", fix=fix, uri=self.shown)
