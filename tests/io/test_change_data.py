@@ -17,7 +17,16 @@ import pytest
 import penstock as ps
 from penstock import Flow, io
 from penstock.errors import BadInput, BadRow, UnreadableSource
-from penstock.io import BadRecord, CsvFiles, Debezium, DeltaChanges, JsonFiles, Operations, ParquetFiles
+from penstock.io import (
+    BadRecord,
+    CsvFiles,
+    Debezium,
+    DeltaChanges,
+    JsonFiles,
+    Operations,
+    ParquetFiles,
+    open_source,
+)
 from tests.io.change_records import BOOKS, Book, debezium, in_iso, lines, now, operations
 from tests.io.feeds import feed, read, write
 
@@ -269,3 +278,14 @@ def test_names_with_line_breaks_are_files_like_others_and_forge_no_lines_of_erro
         copied(JsonFiles(tmp_path / "in"), Word)
     assert "\nFix: run this" not in str(raised.value)
     assert "\x1b" not in str(raised.value)
+
+
+def test_records_that_mean_nothing_make_no_tick_and_are_not_waited_for(tmp_path: Path) -> None:
+    nothing = [None, {"op": "m", "message": {}}, None]
+    for number, records in enumerate((nothing, [*nothing, *debezium(BOOKS)], nothing)):
+        write(tmp_path / f"{number}.json", lines(records))
+    for source in (JsonFiles(tmp_path), JsonFiles(tmp_path, files_per_tick=1)):
+        reader = open_source(Debezium(source, epoch="millis"), feed(Book, append=False))
+        batch = reader.read(1)
+        assert batch is not None
+        assert batch.rows

@@ -61,6 +61,8 @@ class FilesReader(Reader):
         files_left = self._files_per_tick or -1
         while (room is None or room > 0) and files_left != 0 and self._next_file():
             count, ended = self._take(batch, room)
+            if not batch.rows and not batch.bad:
+                continue  # records that mean nothing, or an empty file: they make no tick
             if room is not None:
                 room -= count
             if ended:
