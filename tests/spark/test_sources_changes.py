@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -68,6 +68,27 @@ def test_a_payload_of_a_dataframe_is_looked_into(spark: Any) -> None:
     records = [((None, (1, 5), "c"),), (((1, 5), (1, 6), "u"),)]
     source = io.Debezium(frame(spark, records, payload), epoch="micros")
     assert copied(spark, source, Numbered) == Counter([repr(Numbered(1, date(1970, 1, 7)))])
+
+
+def test_nanoseconds_of_a_dataframe_are_counted_in_whole_numbers(spark: Any) -> None:
+    class Timed(NamedTuple):
+        at: datetime
+
+    counts = [1_700_000_000_123_457_000, 1_700_000_000_123_457_999, -1, -1_000]
+    image = "struct<at: long>"
+    records = [(None, (count,), "c") for count in counts]
+    source = io.Debezium(frame(spark, records, f"before {image}, after {image}, op string"), epoch="nanos")
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    expected = Counter(repr(Timed(epoch + timedelta(microseconds=count // 1000))) for count in counts)
+    assert copied(spark, source, Timed) == expected
+
+
+def test_a_checkpoint_may_lie_in_a_folder_with_any_name(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"x": 1}\n')
+    folder = tmp_path / "a [b] {c,d} * ?"
+    files = io.JsonFiles(tmp_path / "in")
+    assert copied(spark, files, Point, table=False, checkpoint=folder) == Counter([repr(Point(1))])
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,11 @@ def _(data_type: TimestampType, column: Column, epoch: EpochUnit) -> Column:
 
     if epoch == "millis":
         return f.timestamp_millis(column)
-    return f.timestamp_micros(column if epoch == "micros" else f.floor(column / 1000))
+    if epoch == "micros":
+        return f.timestamp_micros(column)
+    # In whole numbers: a double is off by up to 128 nanoseconds, which may be the microsecond before.
+    whole = column - f.pmod(column, f.lit(1000))
+    return f.timestamp_micros(f.call_function("div", whole, f.lit(1000)))
 
 
 @_restored.register(ListType)

@@ -14,7 +14,7 @@ from penstock.io.kafka import Kafka, KafkaTopic, only_on_spark
 from penstock.io.outbox import Outbox, Rows
 from penstock.io.sink import Drain, PartsWriter, Writer, open_sink
 from penstock.io.source import WEIGHT
-from penstock.spark.sources.opening import Opening, frame_of, sends_rows
+from penstock.spark.sources.opening import Opening, frame_of, no_pattern, sends_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -125,7 +125,7 @@ class TopicWriter(PartsWriter):
             return
         from pyspark.errors import PySparkException
 
-        parts = self._spark.read.parquet(*map(str, self._outbox.parts(tick)))
+        parts = self._spark.read.parquet(*map(no_pattern, self._outbox.parts(tick)))
         with connector_needed(self._spark, f"sink {self._name!r}"):
             try:
                 writer = self.records(parts, tick).write.format(self._form).mode("append")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.engine.engine import Engine
     from penstock.expr.types import Schema
 
-_GLOB = re.compile(r"([\\*?\[\]{}])")
+_PATTERN = re.compile(r"([\\*?\[\]{}])")
 
 # What Spark's binary files are; only the paths are ever read.
 _LISTED = "path string, modificationTime timestamp, length long, content binary"
@@ -279,7 +279,12 @@ def _arriving(opening: Opening, files_per_tick: int | None) -> DataFrame:
     reader = opening.reader().format("binaryFile").schema(_LISTED)
     if files_per_tick is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_tick)
-    return opening.listed(reader.load(str(opening.spool)))
+    return opening.listed(reader.load(no_pattern(opening.spool)))
+
+
+def no_pattern(path: Path) -> str:
+    """A path as Spark is told it, which takes every path for a pattern, and would find nothing."""
+    return _PATTERN.sub(r"\\\1", str(path))
 
 
 def static_paths(opening: Opening, files: list[str]) -> DataFrame:
