@@ -23,6 +23,11 @@ def test_explain_says_what_waits_and_shows_code_if_asked(penstock: Run) -> None:
     assert "def tick(" in long.stdout
 
 
+def test_explain_on_spark_shows_no_code_and_says_so(penstock: Run) -> None:
+    done = penstock("explain", "flows:flow", "--on", "spark", "--code")
+    assert (done.returncode, "--code is for --on here" in done.stderr) == (2, True), done.stderr
+
+
 def test_draw_writes_text_for_two_tools(penstock: Run, folder: Path) -> None:
     assert "flowchart LR" in penstock("draw", "flows:flow").stdout
     assert penstock("draw", "flows:flow", "--format", "dot", "--out", "flow.dot").stdout == ""

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from penstock.cli.package import told_of_ends
 from tests.cli.conftest import Run
 
 SHIPPED = """
@@ -102,6 +103,43 @@ def test_what_could_not_run_there_is_refused_here(
 ) -> None:
     done = penstock("package", "where.py:flow", *arguments)
     assert (done.returncode, text in done.stderr) == (2, True), done.stderr
+
+
+def test_what_no_package_has_made_is_not_overwritten(penstock: Run, project: Path) -> None:
+    command = (
+        "package",
+        "where.py:flow",
+        "--source",
+        "sales=json:/in",
+        "--sink",
+        "found=changelog:/out",
+        *LIGHT,
+    )
+    (project / "env").mkdir()
+    (project / "env" / "pyvenv.cfg").touch()
+    done = penstock(*command, "--out", ".")
+    assert (done.returncode, "env is there already, and is of something else" in done.stderr) == (2, True)
+    assert (project / "env" / "pyvenv.cfg").exists()
+    (project / "other").mkdir()
+    (project / "other" / "main.py").write_text("print()")
+    done = penstock(*command, "--out", "other")
+    assert (done.returncode, "main.py is there already" in done.stderr) == (2, True)
+    assert (project / "other" / "main.py").read_text() == "print()"
+
+
+def test_topics_are_no_folders_and_passwords_are_pointed_out() -> None:
+    ends = [
+        ("a", "debezium+kafka:broker:9092/topic"),
+        ("b", "in/a.json"),
+        ("c", "postgresql://me:s3cret@host/d?table=t"),
+        ("d", "delta:s3://bucket/t"),
+        ("e", "-"),
+    ]
+    assert list(told_of_ends(ends, "state")) == [
+        "c: its password stands in main.py; better leave it out, and set PGPASSWORD",
+        "b: in/a.json is relative: each host would take a folder of its own",
+        "checkpoint: state is relative: each host would take a folder of its own",
+    ]
 
 
 @pytest.mark.spark

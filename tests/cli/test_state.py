@@ -162,3 +162,11 @@ def test_reshard_needs_a_checkpoint_of_spark(checkpoint: Path) -> None:
     flow = f"{__file__}:flow"
     assert "of a run on one process" in commanded("reshard", checkpoint, 2, flow, code=2)
     assert commanded("reshard", checkpoint, 0, flow, code=2)
+
+
+def test_values_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:
+    flow = Flow("odd")
+    flow.sink("best", flow.source("bids", Bid).group_by(col.price).agg(item=ps.max(col.item), name="[/by]"))
+    ps.run(flow, {"bids": [Bid("[/b] :warning:", 1)]}, checkpoint=tmp_path / "[red]")
+    assert "[/by]" in told(tmp_path / "[red]")
+    assert "[/b] :warning:" in told(tmp_path / "[red]", "-o", "[/by]", "-k", "1")

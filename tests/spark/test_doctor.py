@@ -93,6 +93,15 @@ def test_another_python_for_workers_is_named(tmp_path: Path) -> None:
     assert by_name.fix == f"export PYSPARK_PYTHON={sys.executable}"
 
 
+def test_lines_to_copy_are_quoted_for_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/my files/python")
+    assert workers_python_found({"PATH": ""}).fix == "export PYSPARK_PYTHON='/my files/python'"
+    rules = at(
+        examine_given({"spark.sql.optimizer.excludedRules": "a.B, c.D"}), "spark.sql.optimizer.excludedRules"
+    )
+    assert rules.fix.startswith("--conf 'spark.sql.optimizer.excludedRules=a.B, c.D,")
+
+
 def test_memory_disk_and_sockets_have_bounds(tmp_path: Path) -> None:
     levels = [memory_found(int(free * GB)).level for free in (0.5, 1.5, 3)]
     assert levels == [Level.BROKEN, Level.SLOW, Level.OK]

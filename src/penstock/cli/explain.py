@@ -33,6 +33,8 @@ def explain(
 
     loaded = load_flow(flow)
     if on is Where.SPARK:
+        if code:
+            raise BadInput("--code is for --on here", fix="leave --on spark out, or --code")
         typer.echo(_on_spark(loaded, shards, sink or (), physical=physical), nl=False)
         return
     for given, option in ((shards is not None, "--shards"), (sink, "--sink"), (physical, "--physical")):

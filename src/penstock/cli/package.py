@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pprint
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +13,7 @@ import typer
 
 from penstock.errors import BadInput
 
+_MADE = "Made by `penstock package`"
 _MAIN = '''\
 """Runs {flow!r} on Spark. Made by `penstock package`; change what stands here as you like."""
 
@@ -104,6 +105,7 @@ def package(
         )
     if follow and checkpoint is None:
         raise BadInput("a run that follows needs a checkpoint to go on from", fix="add --checkpoint PATH")
+    refuse_to_overwrite(out)
     out.mkdir(parents=True, exist_ok=True)
     modules = pack_code(out / "code.zip")
     without = {name.lower() for name in exclude or ()}
@@ -125,8 +127,22 @@ def package(
     typer.echo(f"{out / 'env.tar.gz'}  {', '.join(shipped)}; for Python {python_version()}")
     for line in _lines(out, cluster, python_version()):
         typer.echo(line)
-    for said in _relative({**sources, **sinks}, checkpoint):
+    for said in told_of_ends([*sources.items(), *sinks.items()], checkpoint):
         typer.echo(said, err=True)
+
+
+def refuse_to_overwrite(out: Path) -> None:
+    """Raises `BadInput` where files would be replaced that no package before has made."""
+    main, environment = out / "main.py", out / "env"
+    ours = not main.exists() or _MADE in main.read_text(errors="replace")
+    for path, is_free in ((main, ours), (environment, (out / "env.tar.gz").exists())):
+        if path.exists() and not is_free:
+            raise BadInput(
+                f"{path} is there already, and is of something else",
+                why="a package is made of main.py, code.zip, env.tar.gz and the folder env.",
+                fix="give a folder of its own: --out FOLDER",
+                path=str(path),
+            )
 
 
 def shipped_name(flow: str) -> str:
@@ -156,10 +172,21 @@ def _lines(out: Path, cluster: Cluster | None, python: str) -> Iterator[str]:
         yield "  spark-submit " + " \\\n    ".join(pieces)
 
 
-def _relative(named: Mapping[str, str], checkpoint: str | None) -> Iterator[str]:
-    """A word on paths that mean another folder on each host."""
-    paths = {name: uri.partition(":")[2].partition("?")[0] for name, uri in named.items() if ":" in uri}
-    paths |= {} if checkpoint is None else {"checkpoint": checkpoint}
-    for name, path in paths.items():
+_NO_FOLDERS = ("kafka", "postgres", "postgresql", "print")
+
+
+def told_of_ends(named: Iterable[tuple[str, str]], checkpoint: str | None) -> Iterator[str]:
+    """A word on paths that mean another folder on each host, and on passwords that can be read."""
+    from penstock.io.postgres_server import without_password
+    from penstock.io.uri_parts import Uri
+
+    paths: list[tuple[str, str]] = []
+    for name, text in named:
+        uri = Uri.of("print:" if text == "-" else text)
+        if uri.scheme.rpartition("+")[2] not in _NO_FOLDERS:
+            paths.append((name, uri.path))
+        if without_password(text) != text:
+            yield f"{name}: its password stands in main.py; better leave it out, and set PGPASSWORD"
+    for name, path in (*paths, ("checkpoint", checkpoint or "")):
         if path and not path.startswith("/") and "://" not in path:
             yield f"{name}: {path} is relative: each host would take a folder of its own"

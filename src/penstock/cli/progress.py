@@ -66,7 +66,10 @@ def _on_terminal() -> Iterator[Callable[[Any], None]]:
     pace = Pace()
     # Redirected, printed rows would land on standard error: only where both are the same screen.
     with Live(
-        console=Console(stderr=True), redirect_stdout=sys.stdout.isatty(), refresh_per_second=8
+        # Names of sources may hold brackets and colons: they are no markup.
+        console=Console(stderr=True, markup=False, emoji=False),
+        redirect_stdout=sys.stdout.isatty(),
+        refresh_per_second=8,
     ) as live:
 
         def on_tick(done: Progress) -> None:

@@ -126,6 +126,8 @@ def _short(value: Any) -> str:
 
 
 def _tell(held: CheckpointHeld, *, by_shard: bool) -> None:
+    from rich.text import Text
+
     console = _console()
     console.print(f"checkpoint {held.folder}, of a run on {held.on}", highlight=False, soft_wrap=True)
     shards = f"{held.shards} shard{'s' * (held.shards != 1)}"
@@ -138,7 +140,7 @@ def _tell(held: CheckpointHeld, *, by_shard: bool) -> None:
     for name, mark in held.watermarks.items():
         console.print(f"watermark of {name}: {mark}", highlight=False, soft_wrap=True)
     for damage in held.damage:
-        console.print(f"[red]damaged[/]: {damage}", highlight=False, soft_wrap=True)
+        console.print(Text.assemble(("damaged", "red"), f": {damage}"), soft_wrap=True)
     if held.damage:
         return
     table = _table("name", "operator", "at", "slot", ">shard" if by_shard else ">shards", ">keys", ">bytes")
@@ -182,5 +184,5 @@ def _table(*columns: str) -> Any:
 def _console() -> Console:
     from rich.console import Console
 
-    # What is not read on a screen is not cut to one.
-    return Console(width=None if sys.stdout.isatty() else 200)
+    # What is not read on a screen is not cut to one. Rows may hold brackets and colons: they are no markup.
+    return Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -122,7 +123,7 @@ def archive_found(java: Java) -> Finding:
     if archive.is_file():
         return ok("class archive", f"there: {archive}")
     text = "not there: Spark takes about twice as long to start"
-    return Finding("class archive", Level.SLOW, text, f"{sys.executable} -m penstock.spark")
+    return Finding("class archive", Level.SLOW, text, f"{shlex.quote(sys.executable)} -m penstock.spark")
 
 
 def workers_python_found(environ: Mapping[str, str]) -> Finding:
@@ -130,7 +131,7 @@ def workers_python_found(environ: Mapping[str, str]) -> Finding:
     about = "workers' python"
     named = environ.get("PYSPARK_PYTHON", "")
     program = shutil.which(named or "python3", path=environ.get("PATH", ""))
-    fix = f"export PYSPARK_PYTHON={sys.executable}"
+    fix = f"export PYSPARK_PYTHON={shlex.quote(sys.executable)}"
     if program is None:
         text = (
             f"{named or 'python3'} is not on PATH; penstock.spark.session() does not need it, your own would"

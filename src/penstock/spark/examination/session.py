@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shlex
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -132,7 +133,7 @@ def examine_settings(
         if modifiable(setting.key) and not setting.at_start:
             fix = f'spark.conf.set("{setting.key}", "{value}")'
         else:
-            fix = f"--conf {setting.key}={value}"
+            fix = "--conf " + shlex.quote(f"{setting.key}={value}")
         yield Finding(setting.key, setting.level, f"is {found or 'not set'}: {setting.why}", fix)
     yield ok("settings", f"{good} of {len(SETTINGS)} as they should be")
 
