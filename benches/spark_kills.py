@@ -1,7 +1,7 @@
 """Fifty kills: driver, JVM, Python workers, executors, at random moments; then the sinks against DuckDB.
 
 The flow has a join, an aggregate of an aggregate, rows that are taken back, a
-loop, and three sinks; its input arrives while it runs. After every kill the run
+loop, and four sinks; its input arrives while it runs. After every kill the run
 is started again where it did not go on. It is the test of
 `tests/spark/test_kill_processes.py`, ten times as long.
 

@@ -3,7 +3,7 @@
 A database that tells its changes writes records: the row as it was, the row
 as it is, and what was done. Wrapped in one of these, a source of files (or on
 Spark a `Frame`) of such records is a source for `flow.table`. An update is two
-rows, the old one with weight -1 and the new one with 1, always in one tick.
+rows, the old one with weight -1 and the new one with 1; in one tick where one record tells both.
 
 A record is no key: what goes must be named in full, so the database has to
 write the old row of an update and of a deletion.

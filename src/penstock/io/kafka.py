@@ -35,7 +35,8 @@ class Kafka(Source):
              ...), passed on as they are. They may hold secrets and are shown nowhere.
 
     A value that is no JSON of these columns ends the run. Records without a value (tombstones) are
-    nothing to `Debezium(Kafka(...))`, and an error elsewhere.
+    nothing to `Debezium(Kafka(...))`, and elsewhere a record whose columns are all null: an error,
+    unless all of them may be.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee("exactly once", "Spark keeps the offsets of each tick")
