@@ -65,8 +65,8 @@ def _table() -> Iterator[str]:
 def _shared() -> Iterator[str]:
     yield _SHARED
     yield ""
-    for shared in (Site.bids_in_time, Site.final_prices):
-        yield from _code("python", _function(shared.func))
+    for name in ("bids_in_time", "final_prices"):
+        yield from _code("python", _function(vars(Site)[name].func))
 
 
 def _queries() -> Iterator[str]:

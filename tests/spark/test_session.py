@@ -113,6 +113,12 @@ def test_a_session_that_is_there_is_given_back_unchanged(spark: SparkSession) ->
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
 
 
+def test_a_session_that_somebody_made_beside_it_is_not_taken(spark: SparkSession) -> None:
+    beside = spark.newSession()
+    assert beside is not spark
+    assert penstock.spark.session() is spark
+
+
 def test_nothing_global_is_left_changed_in_this_process(spark: SparkSession) -> None:
     assert "PYSPARK_GATEWAY_PORT" not in os.environ
     assert os.environ.get("PYSPARK_PYTHON") is None or os.environ["PYSPARK_PYTHON"] != sys.executable

@@ -5,7 +5,10 @@ Commands import engines inside themselves: `penstock --help` must not wait for A
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+import threading
 from typing import Any
 
 try:
@@ -46,7 +49,21 @@ class Commands(TyperGroup):
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
             typer.echo("stopped at once; what was committed is kept", err=True)
+            _leave_threads_behind(signal_code(signal.SIGINT))
             raise typer.Exit(signal_code(signal.SIGINT)) from error
+
+
+def _leave_threads_behind(code: int) -> None:
+    """End the process here if threads are at work in it.
+
+    A tick that was broken off may go on for a while in threads of Spark and Arrow, and an
+    interpreter that is taken down under them aborts. Not where somebody runs the command
+    inside another program, and has put other streams in place.
+    """
+    if threading.active_count() > 1 and sys.stderr is sys.__stderr__:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 app = typer.Typer(

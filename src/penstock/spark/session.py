@@ -94,7 +94,8 @@ def _session_that_is_there() -> SparkSession | None:
     if process is not None and process.poll() is not None:
         _forget_dead_jvm()
         return None
-    there = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    # The first one: what `newSession` makes is active from then on, and meant for who made it.
+    there = SparkSession._instantiatedSession or SparkSession.getActiveSession()
     if there is None or (hasattr(there, "_sc") and there._sc._jsc is None):
         return None
     return there
