@@ -20,7 +20,7 @@ pytest.importorskip("pyspark")
 
 import penstock as ps
 from penstock import Engine, Flow, col, left, right
-from penstock.errors import CheckpointInUse, FlowChanged, NotOnSpark
+from penstock.errors import BadInput, CheckpointInUse, FlowChanged, NotOnSpark
 from penstock.spark.checkpoints.reshard import reshard
 from penstock.state.chain import merge
 from penstock.state.checkpoint import Checkpoint
@@ -97,6 +97,16 @@ def windows() -> Flow:
     return flow
 
 
+def panes() -> Flow:
+    """Windows of which each shard sums up its rows first."""
+    flow = Flow("panes")
+    bids = flow.source("bids", Bid).watermark(col.at, lateness="5s")
+    flow.sink("tumbling", bids.group_by("item", window=ps.tumbling(col.at, "10s")).agg(n=ps.count()))
+    sliding = bids.group_by("item", window=ps.sliding(col.at, "9s", "3s"))
+    flow.sink("sliding", sliding.agg(n=ps.count(), best=ps.max(col.price)))
+    return flow
+
+
 def rows(choice: random.Random, tick: int) -> list[Bid]:
     return [
         Bid(
@@ -167,7 +177,12 @@ def resharded(
     return found
 
 
-FLOWS = {"tables": (tables, True), "appended": (appended, False), "windows": (windows, False)}
+FLOWS = {
+    "tables": (tables, True),
+    "appended": (appended, False),
+    "windows": (windows, False),
+    "panes": (panes, False),
+}
 plans = st.lists(st.integers(1, 5), min_size=6, max_size=6)
 
 
@@ -300,6 +315,21 @@ def test_a_checkpoint_of_one_process_has_no_shards_to_change(tmp_path: Path) -> 
         reshard(tmp_path, 3, appended())
 
 
+def test_each_engine_names_the_other_whose_checkpoint_it_was_given(tmp_path: Path) -> None:
+    ps.run(appended(), {"bids": [], "items": [Item("a", "x")]}, checkpoint=tmp_path / "here")
+    with pytest.raises(FlowChanged, match="is of a run on one process, and this one is on Spark"):
+        CheckpointedTasks(appended(), tmp_path / "here", shards=3)
+    with CheckpointedTasks(appended(), tmp_path / "there") as tasks:
+        tasks.tick({"items": [Item("a", "x")]})
+    with pytest.raises(FlowChanged, match="is of a run on Spark, and this one is on one process"):
+        ps.run(appended(), {"bids": [], "items": []}, checkpoint=tmp_path / "there")
+
+
+def test_a_number_of_shards_is_one_or_more(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="0 shards"):
+        CheckpointedTasks(appended(), tmp_path, shards=0)
+
+
 def test_nothing_is_made_where_no_checkpoint_is(tmp_path: Path) -> None:
     with pytest.raises(FlowChanged, match="has no ticks"):
         reshard(tmp_path / "nothing", 3, appended())
@@ -316,6 +346,20 @@ def test_an_entry_that_is_not_where_its_key_says_stops_it(tmp_path: Path) -> Non
         checkpoint.move({**last.chains, **turned}, last.counters)
     with pytest.raises(NotOnSpark, match="cannot be moved to other shards"):
         reshard(tmp_path, 3, tables())
+    assert inspect(tmp_path).shards == 2
+
+
+def test_a_join_of_all_pairs_cannot_be_divided_anew(tmp_path: Path) -> None:
+    def pairs() -> Flow:
+        flow = Flow("pairs")
+        bids, items = flow.table("bids", Bid), flow.table("items", Item)
+        flow.sink("pairs", bids.cross_join(items, suffix="_2"))
+        return flow
+
+    with CheckpointedTasks(pairs(), tmp_path, shards=2) as tasks:
+        tasks.tick({"bids": [Bid("a", 1, START), Bid("b", 2, START)], "items": [Item("a", "x")]})
+    with pytest.raises(NotOnSpark, match="does not follow from the keys"):
+        reshard(tmp_path, 3, pairs())
     assert inspect(tmp_path).shards == 2
 
 

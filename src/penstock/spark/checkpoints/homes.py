@@ -13,6 +13,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis import analyse
+from penstock.engine.partial_windows import MergedWindow
 from penstock.engine.partials import MergedAggregate
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr, columns_of
@@ -193,6 +194,16 @@ def _calendar(name: str, things: Keyed) -> dict[str, Keeping]:
 def _(operator: Window, node: Node, graph: FlowGraph) -> Mapping[str, Keeping]:
     if isinstance(operator.shape, Sessions):
         return dict.fromkeys(("sessions", "calendar", "due"), SessionBook(Keyed(0)))
+    return _windows()
+
+
+@kept_by.register(MergedWindow)
+def _(operator: MergedWindow, node: Node, graph: FlowGraph) -> Mapping[str, Keeping]:
+    return _windows()
+
+
+def _windows() -> dict[str, Keeping]:
+    """What windows on a grid keep: per group and window its rows, and when each is over."""
     groups = Keyed(0, part=_first)
     return {"groups": groups, **_calendar("", groups)}
 
@@ -293,6 +304,8 @@ def _spreads(stage: Stage, shards: int) -> dict[int, Spread]:
     for node in _in_order(graph):
         if node.id not in found:
             inputs = [found.get(source, ON_ONE) for source in node.inputs]
+            if shards > 1 and pairs_all(node.operator):
+                inputs[1] = ANYHOW
             found[node.id] = spread_after(node.operator, node, graph, inputs) if inputs else ON_ONE
     return found
 

@@ -120,7 +120,7 @@ def straight_home(move: Move, what: str) -> Callable[[Any, int], int] | None:
         return lambda key, shard: 0
     keeping = move.keeping.get(what)
     if keeping is None:
-        raise move.refused(f"its {what!r} is kept by operators of this kind on one shard only.")
+        raise move.refused(f"on which shard its {what!r} belongs does not follow from the keys there.")
     return move.home(keeping) if isinstance(keeping, Keyed) else None
 
 
