@@ -73,6 +73,26 @@ def test_a_source_that_was_added_later_brings_its_rows_and_the_others_go_on(
 
 
 @pytest.mark.spark
+def test_rows_that_come_whole_come_with_the_next_tick_where_their_source_was_added_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def go(arrived: list[Sale], *, both: bool) -> dict[str, Any]:
+        flow, sources = sums_of("arriving"), {"arriving": io.Rows([arrived])}
+        sinks: dict[str, Any] = {"sums arriving": io.Memory()}
+        if both:
+            whole = flow.source("whole", Sale, bounded=True)
+            flow.sink("sums whole", whole.group_by(col.shop).agg(total=ps.sum(col.amount)))
+            sources["whole"] = io.Rows([[Sale(3, 1), Sale(3, 4)]])
+            sinks["sums whole"] = io.Memory()
+        run(flow, spark, sources=sources, sinks=sinks, checkpoint=tmp_path / "checkpoint", shards=2)
+        return sinks
+
+    go([Sale(1, 5)], both=False)
+    assert changes(go([Sale(1, 5)], both=True)["sums whole"]) == {(3, 5): 1}
+    assert not go([Sale(1, 5)], both=True)["sums whole"].changes()
+
+
+@pytest.mark.spark
 def test_beside_a_dataframe_of_the_users_own_no_source_can_be_added(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -79,9 +79,8 @@ class OwnTicks(Query):
         if not found:
             return None
         rows = self._spark.createDataFrame(found, "tag int, path string, place long")
-        is_first = self._ticker.checkpoint.last is None
-        frames = [rows, self._static] if is_first and self._static is not None else [rows]
-        return union_of(frames, self._shape)
+        static = self._due_static
+        return union_of([rows] if static is None else [rows, static], self._shape)
 
     def _positions(self, batch: int | None) -> dict[str, Any]:
         return {"batch": None, "query": None, "own": True}

@@ -19,12 +19,14 @@ from penstock.spark.ticks.errors import error_of
 from penstock.spark.ticks.lag import Arrivals, Lag
 from penstock.spark.ticks.listener import listening
 from penstock.spark.ticks.ticker import Ticker
+from penstock.state.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.engine.interrupt import Interrupt
+    from penstock.state.checkpoint import Checkpoint
 
 _LOOK_EVERY = "100 milliseconds"
 """How often Spark looks for new input."""
@@ -42,7 +44,12 @@ class Query:
         self._spark = spark
         self._ticker = ticker
         self._shape = shape_of(opened)
-        self._static = union_of((s.frame for s in opened if s.static), self._shape)
+        checkpoint = ticker.checkpoint
+        read = _sources_of(checkpoint)
+        static = (s.frame for s in opened if s.static and s.input.name not in read)
+        # Static rows that no tick has had, for the first one of this run.
+        self._static = union_of(static, self._shape)
+        self._begun_at = checkpoint.tick
         self._arriving = union_of((s.frame for s in opened if not s.static), self._shape)
         self._tickets = [s.tickets for s in opened if s.tickets is not None] if follow else []
         self._follow = follow
@@ -76,14 +83,18 @@ class Query:
         """
         ticker = self._ticker
         first = ticker.checkpoint.last is None
-        begins = first and (self._static is not None or (self._drained and ticker.plan.begins))
-        return begins or bool(ticker.pending) or bool(self._ending())
+        begins = first and self._drained and ticker.plan.begins
+        return self._due_static is not None or begins or bool(ticker.pending) or bool(self._ending())
+
+    @property
+    def _due_static(self) -> DataFrame | None:
+        """The static rows that come with the next tick."""
+        return self._static if self._ticker.checkpoint.tick == self._begun_at else None
 
     def _ending(self) -> frozenset[str]:
         """The sources that end with the next tick if nothing arrives in it."""
         ticker = self._ticker
-        first = ticker.checkpoint.last is None
-        if not self._end or ticker.pending or (first and self._static is not None):
+        if not self._end or ticker.pending or self._due_static is not None:
             return frozenset()
         done = self._names if self._drained else self._static_names
         return (done & ticker.ends.awaited) - ticker.ended
@@ -92,8 +103,8 @@ class Query:
         ticker = self._ticker
         last = ticker.checkpoint.last
         rows = nothing(self._spark, self._shape)
-        if last is None and self._static is not None:
-            rows = rows.union(self._static)
+        if self._due_static is not None:
+            rows = rows.union(self._due_static)
         ending = self._ending()
         for operator in ticker.ends.told_by(ticker.ended, ending):
             rows = rows.union(ended(self._spark, self._shape, operator))
@@ -173,8 +184,8 @@ class Query:
             done = last.positions.get("batch") if last is not None and last.positions else None
             if done is not None and batch <= done:
                 return
-            if last is None and self._static is not None:
-                rows = rows.union(self._static)
+            if self._due_static is not None:
+                rows = rows.union(self._due_static)
             try:
                 self._ticker.run(rows, self._positions(batch))
             except BaseException as failure:
@@ -206,6 +217,12 @@ class Query:
             fix="restore the checkpoint folder from a backup, or start from an empty one",
             file=str(folder),
         )
+
+
+def _sources_of(checkpoint: Checkpoint) -> list[str]:
+    """The sources that the ticks so far had."""
+    last = checkpoint.last
+    return [] if last is None else Manifest.read(checkpoint.folder, last.manifest).layout["sources"]
 
 
 class _Stopped(Exception):
