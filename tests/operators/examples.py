@@ -137,7 +137,7 @@ def _suffix(how: How) -> dict[str, str]:
 # Per operator the flows that show it, from two streams of pairs of which the first only grows.
 EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStream]]] = {
     Source: {"append": lambda x, y: x, "table": lambda x, y: y},
-    Sink: {"sink": lambda x, y: y},
+    Sink: {"sink": lambda x, y: y, "append": lambda x, y: x},
     Map: {"map": lambda x, y: y.map(double)},
     FlatMap: {"flat_map": lambda x, y: y.flat_map(twice)},
     Filter: {
@@ -200,7 +200,8 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     CrossSingleton: {
         "cross_singleton": lambda x, y: x.cross_singleton(
             x.group_by().agg(n=ps.count(), lifetime="tick"), lifetime="tick"
-        )
+        ),
+        "first of several": lambda x, y: x.cross_singleton(x, lifetime="tick", suffix="_y"),
     },
     EveryTick: {"every_tick": lambda x, y: y.every_tick()},
     MultisetDelta: {"multiset_delta": lambda x, y: x.multiset_delta()},
@@ -224,8 +225,11 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     },
     ReduceKeyed: {"reduce_keyed": lambda x, y: x.reduce_keyed("b", max, commutative=True)},
     Scan: {"scan": lambda x, y: x.scan(0, carry), "per key": lambda x, y: x.scan(0, carry, per="b")},
-    Enumerate: {"enumerate": lambda x, y: x.enumerate(per="a")},
-    State: {"state": lambda x, y: x.state(Max(), value="a", per="b")},
+    Enumerate: {"enumerate": lambda x, y: x.enumerate(per="a"), "of all": lambda x, y: x.enumerate()},
+    State: {
+        "state": lambda x, y: x.state(Max(), value="a", per="b"),
+        "of all": lambda x, y: x.state(Max(), value="a"),
+    },
     Sort: {"sort": lambda x, y: x.sort(lifetime="tick")},
     Unique: {"append": lambda x, y: x.unique(), "table": lambda x, y: y.unique()},
     LatticeFold: {

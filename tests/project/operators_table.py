@@ -25,7 +25,7 @@ from penstock.spark.batch.plan import BatchPlan, Island, Loop, Native, plan_batc
 from penstock.spark.batch.rounds import why_in_one_task
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.levels import units
-from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne
+from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne, pairs_all
 from penstock.spark.placing.rounds import why_whole
 from penstock.spark.placing.stages import Stage, cut
 from penstock.spark.refusals import Mode, refusal
@@ -169,7 +169,8 @@ def _placed(stage: Stage, at: int) -> str:
     routes = _routes(stage, at)
     keyed = any(isinstance(route, ByKey | ByBucket) for route in routes)
     if any(isinstance(route, ToAll) for route in routes):
-        return "by key, watermarks on all shards" if keyed else "on all shards"
+        sent = "right side" if pairs_all(stage.graph.nodes[at].operator) else "watermarks"
+        return f"by key, {sent} on all shards" if keyed else "on all shards"
     return "by key" if keyed else "on one shard"
 
 
