@@ -104,6 +104,8 @@ def test_sinks(uri: str, sink: object) -> None:
         (parse_sink, "postgres://u:s3cret#x@h/d?table=t", "'postgres://u:***@h/d' is no URL"),
         (parse_source, "debezium+kafka:h:1?secret=s3cret", "'debezium+kafka:h:1?...' names no servers"),
         (parse_sink, "table:a?key=x&key=y", "'table:a?key=x&key=y' gives key twice"),
+        (parse_sink, "delta:t?key=", "key has an empty word"),
+        (parse_sink, "table:t?key=a,,b", "key has an empty word"),
         (parse_source, "in", "P302 BadUri: 'in' does not say which kind of files it is"),
         (parse_source, "json:", "P302 BadUri: 'json:' names no path"),
         (parse_source, "json:a?files_per_tick=0", "files_per_tick is a number from 1, not '0'"),

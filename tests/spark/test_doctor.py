@@ -102,6 +102,17 @@ def test_lines_to_copy_are_quoted_for_a_shell(tmp_path: Path, monkeypatch: pytes
     assert rules.fix.startswith("--conf 'spark.sql.optimizer.excludedRules=a.B, c.D,")
 
 
+def test_a_master_that_cannot_be_reached_is_said_in_a_line_or_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("Could not parse Master URL: 'sparc'\n\tat org.apache...")
+
+    monkeypatch.setattr("penstock.cli.doctor.connect", refuse)
+    done = CliRunner().invoke(app, ["doctor", "--master", "sparc"])
+    assert isinstance(done.exception, SystemExit)
+    assert "there is no session on sparc" in done.output
+    assert "org.apache" not in done.output
+
+
 def test_memory_disk_and_sockets_have_bounds(tmp_path: Path) -> None:
     levels = [memory_found(int(free * GB)).level for free in (0.5, 1.5, 3)]
     assert levels == [Level.BROKEN, Level.SLOW, Level.OK]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.exit_codes import FAILED
-from penstock.errors import BadInput
+from penstock.errors import BadInput, PenstockError, SparkUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ def doctor(
         raise BadInput("--checkpoint is looked at by workers", fix="add --master URL")
     found = examine(settings=settings if master is None and settings else None)
     if master is not None and not found.broken:
-        spark = connect(master, settings)
+        spark = _connected(master, settings)
         try:
             found = Examination((*found.findings, *examine_running(spark, checkpoint)))
         finally:
@@ -93,6 +93,20 @@ def connect(master: str, settings: dict[str, str]) -> SparkSession:
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _connected(master: str, settings: dict[str, str]) -> SparkSession:
+    try:
+        return connect(master, settings)
+    except PenstockError:
+        raise
+    except Exception as error:  # whatever Spark says of a master that is none, or does not answer
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise SparkUnavailable(
+            f"there is no session on {master}",
+            why=lines[0],
+            fix="correct --master, or see that the cluster runs and can be reached from here",
+        ) from error
 
 
 def examine_running(spark: SparkSession, checkpoint: Path | None) -> Sequence[Finding]:

@@ -34,7 +34,9 @@ class Kafka(Source):
     options: of Spark's connector (`startingOffsets`, `maxOffsetsPerTrigger`, `kafka.security.protocol`,
              ...), passed on as they are. They may hold secrets and are shown nowhere.
 
-    A value that is no JSON of these columns ends the run. Records without a value (tombstones) are
+    A value that is no JSON of these columns ends the run, as far as Spark's `from_json` minds: it rounds
+    digits that a decimal has no room for, takes a number for a timestamp as seconds, any value for
+    text, and passes over what stands behind an object. Records without a value (tombstones) are
     nothing to `Debezium(Kafka(...))`, and elsewhere a record whose columns are all null: an error,
     unless all of them may be.
     """

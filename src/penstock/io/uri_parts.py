@@ -75,7 +75,10 @@ class Uri:
     def words(self, name: str) -> tuple[str, ...] | None:
         """An option with commas between words."""
         found = self.take(name)
-        return tuple(found.split(",")) if found else None
+        words = None if found is None else tuple(found.split(","))
+        if words is not None and not all(words):
+            raise self.error(f": {name} has an empty word", f"write {name}=one,two, or leave it out")
+        return words
 
     def number(self, name: str, least: int = 1) -> int | None:
         text = self.take(name)
