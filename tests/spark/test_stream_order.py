@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, Flow, col, left, right
-from penstock.errors import BadInput, NotOnSpark
+from penstock.errors import BadInput, NotOnSpark, PenstockError
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.ticks.event_time import Ends
+from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.spark.tasks_in_process import InProcessTasks
 from tests.spark.test_stream_stages import routes_of, stages_of
 
@@ -142,6 +143,28 @@ def test_every_tick_and_the_end_answer_what_the_engine_answers(
         if ends:
             check_equal(engine.end(sources[0]), tasks.tick({}, ended=sources[:1]))
             check_equal(engine.end(), tasks.tick({}, ended=sources))
+
+
+@settings(max_examples=25)
+@given(
+    (cases(order=True) | cases(ticks=True)).flatmap(lambda case: st.tuples(st.just(case), cuts(case))),
+    st.integers(2, 3),
+    st.sampled_from(["one task", "stages"]),
+)
+def test_any_flow_that_shows_order_or_ticks_answers_what_the_engine_answers(
+    cut_case: tuple[Case, list[Tick]], shards: int, way: str
+) -> None:
+    case, ticks = cut_case
+    engine = Engine(case.flow)
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = InProcessTasks(case.flow, shards, Path(folder), way)
+        for tick in [*ticks, dict[str, list[Any]](), dict[str, list[Any]]()]:
+            try:
+                expected = engine.tick(**tick)
+            except PenstockError:
+                reject()
+            check_equal(expected, tasks.tick(tick))
+            assert bool(tasks.pending) == engine.pending
 
 
 def check_equal(expected: dict[str, Any], found: dict[str, list[tuple[Any, ...]]]) -> None:
