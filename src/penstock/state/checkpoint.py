@@ -113,7 +113,6 @@ class Checkpoint:
         *,
         positions: Any = None,
         outputs: Any = None,
-        watermark: int | None = None,
         counters: Mapping[str, Any] | None = None,
     ) -> Commit:
         """Make the next tick count: `chains` are those of the shards that changed.
@@ -127,7 +126,7 @@ class Checkpoint:
         was_oldest = tick if self.last is None else self.last.oldest
         commit = Commit(
             tick, self._lease.number, self._manifest(), max(was_oldest, tick - self._keep_ticks + 1),
-            after, positions, outputs, watermark, counters or {},
+            after, positions, outputs, counters or {},
         )  # fmt: skip
         self._log.write(commit, self.check_lease)
         self.last = commit

@@ -35,8 +35,7 @@ class Commit:
     chains:      per shard that ever changed, its files.
     positions:   what the sources need to go on, as JSON.
     outputs:     what the sinks need to publish, as JSON.
-    watermark:   in force from the next tick, in microseconds; None where there is none.
-    counters:    rows in and out and the like.
+    counters:    rows in and out, where watermarks stand, and the like.
     """
 
     tick: int
@@ -46,7 +45,6 @@ class Commit:
     chains: Mapping[int, Chain] = field(default_factory=dict[int, Chain])
     positions: Any = None
     outputs: Any = None
-    watermark: int | None = None
     counters: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def chain(self, shard: int) -> Chain:
@@ -72,7 +70,6 @@ class Commit:
             "chains": {str(shard): chain.to_json() for shard, chain in self.chains.items()},
             "positions": self.positions,
             "outputs": self.outputs,
-            "watermark": self.watermark,
             "counters": dict(self.counters),
         }
 
@@ -81,7 +78,7 @@ class Commit:
         chains = {int(shard): Chain.from_json(chain) for shard, chain in data["chains"].items()}
         return cls(
             int(data["tick"]), int(data["fence"]), FileRef.from_json(data["manifest"]), int(data["oldest"]),
-            chains, data["positions"], data["outputs"], data["watermark"], data["counters"],
+            chains, data["positions"], data["outputs"], data["counters"],
         )  # fmt: skip
 
 
