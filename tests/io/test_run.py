@@ -416,3 +416,19 @@ def test_two_sinks_cannot_go_to_one_place(one: Any, other: Any) -> None:
         ps.run(flow, {"rows": [1]}, {"one": one, "other": other})
     memory = io.Memory()
     ps.run(flow, {"rows": [1]}, {"one": memory, "other": memory})
+
+
+def test_a_sink_of_any_name_keeps_its_ticks_within_the_checkpoint(tmp_path: Path) -> None:
+    flow = Flow("names")
+    names = ["a", "a/b", "..", "../../b", "ä b"]
+    rows = flow.source("rows", int)
+    for name in names:
+        flow.sink(name, rows)
+    got: dict[str, list[int]] = {name: [] for name in names}
+    sinks: dict[str, Any] = {
+        name: lambda _tick, changes, name=name: got[name].extend(c.row for c in changes) for name in names
+    }
+    ps.run(flow, {"rows": [1, 2]}, sinks, checkpoint=tmp_path / "in" / "c")
+    assert list(got.values()) == [[1, 2]] * len(names)
+    assert [path.name for path in tmp_path.rglob("b")] == []
+    assert len(list((tmp_path / "in" / "c" / "outbox").iterdir())) == len(names)

@@ -104,6 +104,7 @@ def test_sinks(uri: str, sink: object) -> None:
         (parse_sink, "postgres://u:s3cret#x@h/d?table=t", "'postgres://u:***@h/d' is no URL"),
         (parse_source, "debezium+kafka:h:1?secret=s3cret", "'debezium+kafka:h:1?...' names no servers"),
         (parse_sink, "table:a?key=x&key=y", "'table:a?key=x&key=y' gives key twice"),
+        (parse_sink, "postgres://u:12/s3cret@h/d?table=t", "'postgres://u:***@h/d' is no URL"),
         (parse_sink, "delta:t?key=", "key has an empty word"),
         (parse_sink, "table:t?key=a,,b", "key has an empty word"),
         (parse_source, "in", "P302 BadUri: 'in' does not say which kind of files it is"),
@@ -134,3 +135,9 @@ def test_further_options_of_kafka_are_passed_on_and_not_shown() -> None:
         "subscribe": "bids",
     }
     assert "s3cret" not in repr(source)
+
+
+def test_a_port_of_the_environment_that_is_none_is_named_as_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPORT", "abc")
+    with pytest.raises(BadUri, match="is no URL of a PostgreSQL server, or PGPORT no number"):
+        parse_sink("postgresql://h/d?table=t")

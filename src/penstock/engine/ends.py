@@ -34,6 +34,7 @@ from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from penstock.io.async_rows import rows_ahead
 from penstock.io.dead_letter import DeadLetters
 from penstock.io.once import Once
+from penstock.io.publish import folder_called
 from penstock.io.pull_changes import Handover
 from penstock.io.pull_rows import in_batches
 from penstock.io.pull_sink import written_by
@@ -231,7 +232,7 @@ def open_sinks(
         schema = engine.program.graph.nodes[engine.program.graph.sinks[name]].schema
         append = engine.program.sink_append[name]
         user = to_user(schema)
-        spool = None if checkpoint is None else checkpoint / "outbox" / name
+        spool = None if checkpoint is None else folder_called(checkpoint / "outbox", name)
         drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user))
         if isinstance(sink, pull.Sink):
             handover = Handover(drain)

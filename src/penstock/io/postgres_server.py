@@ -46,11 +46,13 @@ class Server:
         shown = without_password(url)
         try:
             parts = urlsplit(url)
-            port = parts.port
+            port = parts.port or int(os.environ.get("PGPORT") or 5432)
             options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
         except ValueError:
-            raise BadUri(f"{shown!r} is no URL of a PostgreSQL server", fix=_FORM, uri=shown) from None
-        if parts.scheme not in ("postgres", "postgresql") or "\0" in url:
+            what = ", or PGPORT no number" if "PGPORT" in os.environ else ""
+            raise BadUri(f"{shown!r} is no URL of a PostgreSQL server{what}", fix=_FORM, uri=shown) from None
+        # An @ behind a / is most likely the end of a password.
+        if parts.scheme not in ("postgres", "postgresql") or "\0" in url or "@" in parts.path:
             raise BadUri(f"{shown!r} is no URL of a PostgreSQL server", fix=_FORM, uri=shown)
         given = os.environ.get
         host = options.pop("host", None) or unquote(parts.hostname or "") or given("PGHOST") or "localhost"
@@ -65,9 +67,8 @@ class Server:
         user = unquote(parts.username or "") or given("PGUSER") or given("USER") or "postgres"
         password = given("PGPASSWORD") if parts.password is None else unquote(parts.password)
         database = unquote(parts.path.lstrip("/")) or given("PGDATABASE") or user
-        number = port or int(given("PGPORT") or 5432)
-        socket = f"{host}/.s.PGSQL.{number}" if host.startswith("/") else None
-        return cls("localhost" if socket else host, number, database, user, password, tls, socket)
+        socket = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else None
+        return cls("localhost" if socket else host, port, database, user, password, tls, socket)
 
 
 _FORM = "write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, the password better in PGPASSWORD"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from urllib.parse import quote
 
 STAGING = "_staging"
 """Folder of what is not published yet. The underscore hides it from Spark and pyarrow."""
@@ -54,6 +55,12 @@ def move_folder(source: Path, target: Path, *, durable: bool) -> None:
     os.rename(source, target)
     if durable:
         sync_folder(target.parent)
+
+
+def folder_called(within: Path, name: str) -> Path:
+    """A folder of its own in `within` for what users call `name`, whatever that holds: "a/b", ".."."""
+    plain = quote(name, safe="")
+    return within / (f"%2E{plain[1:]}" if plain.startswith(".") else plain)
 
 
 def remove(path: Path) -> None:

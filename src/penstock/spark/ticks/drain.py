@@ -11,6 +11,7 @@ from penstock.io import changelog, table_files
 from penstock.io.bucketing import bucketing
 from penstock.io.changelog import Changelog
 from penstock.io.outbox import Delivered, Staged
+from penstock.io.publish import folder_called
 from penstock.io.table_files import TableFiles
 from penstock.spark.placing.placement import ByBucket
 from penstock.spark.ticks.messages import Result
@@ -78,7 +79,7 @@ def _(target: Delivered) -> ByBucket | None:
 
 def outbox_of(folder: Path, sink: str) -> Path:
     """Where a sink keeps what is prepared, in the folder of a checkpoint."""
-    return folder / "outbox" / sink
+    return folder_called(folder / "outbox", sink)
 
 
 @singledispatch
