@@ -325,6 +325,16 @@ def test_a_null_that_the_flow_does_not_expect_is_named(spark: Any) -> None:
         run(best_bids(), spark, sources={"bids": Frame(frame)}, sinks={"best": io.Memory()})
 
 
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_a_row_of_a_table_without_a_weight_is_named(spark: Any, mode: Any) -> None:
+    flow = Flow("table")
+    bids = flow.table("bids", Bid)
+    flow.sink("counted", bids.group_by(col.auction).agg(n=ps.count()))
+    frame = spark.createDataFrame([(1, 2, 1), (1, 3, None)], "auction long, price long, weight long")
+    with pytest.raises(BadRow, match="column 'weight' of its DataFrame is null"):
+        run(flow, spark, sources={"bids": Frame(frame)}, sinks={"counted": io.Memory()}, mode=mode)
+
+
 # --- errors and checkpoints ----------------------------------------------------------------
 
 

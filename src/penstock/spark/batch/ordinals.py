@@ -17,13 +17,13 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.source import Source
 from penstock.io.source import WEIGHT
 from penstock.spark.batch.operators import named
-from penstock.spark.batch.sources import checked_columns, frame_of_source
+from penstock.spark.batch.sources import checked_columns, frame_of_source, weight_of
 from penstock.spark.lowering.columns import to_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from penstock.graph.node import FlowGraph
 
@@ -56,9 +56,5 @@ def _numbered(operator: Source, frame: DataFrame) -> DataFrame:
         ordinal = [named(PART), named(PLACE)]
     else:
         ordinal = [f.lit(0).cast("long").alias(PART), f.monotonically_increasing_id().alias(PLACE)]
-    weight = [] if operator.append else [_weight(frame).alias(WEIGHT)]
+    weight = [] if operator.append else [weight_of(operator, frame).alias(WEIGHT)]
     return frame.select(*checked_columns(operator, frame), *weight, *ordinal)
-
-
-def _weight(frame: DataFrame) -> Column:
-    return named(WEIGHT).cast("long") if WEIGHT in frame.columns else f.lit(1).cast("long")

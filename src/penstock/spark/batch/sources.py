@@ -29,7 +29,7 @@ def _(operator: Source, site: Site) -> DataFrame:
     columns = checked_columns(operator, frame)
     if operator.append or WEIGHT not in frame.columns:
         return frame.select(*columns)
-    return _bag(frame.select(*columns, named(WEIGHT).cast("long").alias(_COPIES)), operator)
+    return _bag(frame.select(*columns, weight_of(operator, frame).alias(_COPIES)), operator)
 
 
 def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -65,9 +65,20 @@ def _checked(field: Field, frame: DataFrame, operator: Source) -> Column:
         )
     column = named(field.name)
     if found.nullable and not field.nullable:
-        refusal = f"P201 BadRow: source {operator.name!r}: column {field.name!r} of its DataFrame is null"
-        column = f.coalesce(column, f.raise_error(f.lit(refusal)).cast(wanted))
+        column = f.coalesce(column, _refused_null(operator, field.name).cast(wanted))
     return column.alias(field.name)
+
+
+def weight_of(operator: Source, frame: DataFrame) -> Column:
+    """How often a row of a table source comes; a null, which Spark would leave out of sums, is an error."""
+    if WEIGHT not in frame.columns:
+        return f.lit(1).cast("long")
+    return f.coalesce(named(WEIGHT).cast("long"), _refused_null(operator, WEIGHT).cast("long"))
+
+
+def _refused_null(operator: Source, column: str) -> Column:
+    told = f"P201 BadRow: source {operator.name!r}: column {column!r} of its DataFrame is null"
+    return f.raise_error(f.lit(told))
 
 
 def _bag(frame: DataFrame, operator: Source) -> DataFrame:

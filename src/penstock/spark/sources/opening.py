@@ -262,8 +262,9 @@ def _checked_columns(frame: DataFrame, opening: Opening) -> list[Any]:
             column = f.when(inside, f.raise_error(f.lit(told))).otherwise(column)
         columns.append(column.alias(field.name))
     if not opening.append:
-        weight = f.col(WEIGHT).cast("long") if WEIGHT in found else f.lit(1).cast("long")
-        columns.append(weight.alias(WEIGHT))
+        given = WEIGHT in found
+        weight = _never_null(f.col(WEIGHT), opening.name, WEIGHT) if given else f.lit(1)
+        columns.append(weight.cast("long").alias(WEIGHT))
     return columns
 
 
