@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -89,6 +90,22 @@ def test_a_checkpoint_may_lie_in_a_folder_with_any_name(spark: Any, tmp_path: Pa
     folder = tmp_path / "a [b] {c,d} * ?"
     files = io.JsonFiles(tmp_path / "in")
     assert copied(spark, files, Point, table=False, checkpoint=folder) == Counter([repr(Point(1))])
+
+
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_sources_may_have_any_names(spark: Any, tmp_path: Path, mode: Any) -> None:
+    names = ["a", "a/b", "..", "_c", "d%2F[e]"]
+    flow = Flow("names")
+    sources: dict[str, Any] = {}
+    for number, name in enumerate(names):
+        flow.sink(name, flow.source(name, int))
+        sources[name] = [number]
+    memories = {name: io.Memory() for name in names}
+    with TemporaryDirectory() as folder:
+        durable = {} if mode == "batch" else {"checkpoint": Path(folder) / "in" / "c"}
+        run(flow, spark, sources=sources, sinks=memories, mode=mode, **durable)
+        assert list(Path(folder).glob("*")) == list(Path(folder).glob("in"))
+    assert [memory.rows() for memory in memories.values()] == [[n] for n in range(len(names))]
 
 
 @pytest.mark.parametrize(

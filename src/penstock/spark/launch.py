@@ -29,6 +29,7 @@ from penstock.spark.placing.rounds import check_loops_run_in_rounds
 from penstock.spark.placing.stages import cut
 from penstock.spark.sources import change_frames, kafka, pulled
 from penstock.spark.sources import delta as delta_source
+from penstock.spark.sources.arrivals import arrived
 from penstock.spark.sources.names import source_names
 from penstock.spark.sources.opening import Opened, Opening, has_own_name, open_on_spark, sends_rows
 from penstock.spark.ticks.deaths import told_deaths
@@ -239,7 +240,7 @@ class _Run:
         opened: list[Opened] = []
         for tag, name in enumerate(order):
             operator = cast("SourceOperator", self._graph.nodes[self._graph.sources[name]].operator)
-            spool = self._folder / "arrived" / name
+            spool = arrived(self._folder, name)
             opening = Opening(
                 self._spark, self._engine, name, operator, tag, spool, follow, native.get(name, ()), named
             )

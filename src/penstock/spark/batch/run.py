@@ -27,6 +27,7 @@ from penstock.errors import BadInput
 from penstock.expr.types import INT64, Field, Schema
 from penstock.flow.operators.source import Source
 from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
+from penstock.io.publish import folder_called
 from penstock.io.source import WEIGHT, BadRecord
 from penstock.io.table_files import TableFiles
 from penstock.spark.batch.flow import lower_plan
@@ -127,7 +128,13 @@ class _Run:
         # Bounded: all that is there now, and no more.
         whole = replace(operator, bounded=True)
         opening = Opening(
-            self._spark, self._engine, name, whole, 0, self._folder / "rows" / name, follow=False
+            self._spark,
+            self._engine,
+            name,
+            whole,
+            0,
+            folder_called(self._folder / "rows", name),
+            follow=False,
         )
         if sends_rows(source):
             frame = frame_of(source, opening, operator.schema)

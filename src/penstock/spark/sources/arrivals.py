@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.io.listing import Listing, finished
+from penstock.io.publish import folder_called
 
 _FIRST_TIME = 1_000_000_000_000
 """In milliseconds, which is as fine as Spark looks."""
@@ -43,6 +44,11 @@ class Tickets:
                 number = len(self._known)
                 place(self.folder, number, json.dumps([name, str(path.absolute())]).encode())
                 self._known.add(name)
+
+
+def arrived(checkpoint: Path, source: str) -> Path:
+    """Where the arrivals of a source are, in the folder of a checkpoint."""
+    return folder_called(checkpoint / "arrived", source)
 
 
 def path_of(ticket: Path) -> Path:

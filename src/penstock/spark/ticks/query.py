@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import CheckpointDamaged, FlowChanged
+from penstock.spark.sources.arrivals import arrived
 from penstock.spark.sources.names import source_names
 from penstock.spark.sources.opening import Opened, ended, nothing, shape_of, union_of
 from penstock.spark.ticks.errors import error_of
@@ -59,9 +60,9 @@ class Query:
         self._end = end
         self._named = named
         self._drained = self._arriving is None
-        spool = ticker.plan.folder / "arrived"
+        folder = ticker.plan.folder
         arriving = (s.input.name for s in opened if not s.static and s.input.reading is not None)
-        ticker.lag = Lag({name: Arrivals(spool / name) for name in arriving})
+        ticker.lag = Lag({name: Arrivals(arrived(folder, name)) for name in arriving})
         self._failure: BaseException | None = None
         self._stopping = False
 
