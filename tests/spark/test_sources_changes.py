@@ -102,7 +102,7 @@ def test_sources_may_have_any_names(spark: Any, tmp_path: Path, mode: Any) -> No
         sources[name] = [number]
     memories = {name: io.Memory() for name in names}
     with TemporaryDirectory() as folder:
-        durable = {} if mode == "batch" else {"checkpoint": Path(folder) / "in" / "c"}
+        durable: dict[str, Any] = {} if mode == "batch" else {"checkpoint": Path(folder) / "in" / "c"}
         run(flow, spark, sources=sources, sinks=memories, mode=mode, **durable)
         assert list(Path(folder).glob("*")) == list(Path(folder).glob("in"))
     assert [memory.rows() for memory in memories.values()] == [[n] for n in range(len(names))]
