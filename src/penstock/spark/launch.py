@@ -127,9 +127,10 @@ def run(
         spark = _session(spark)
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
-        ticker, query = running.open(
-            sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
-        )
+        with told_deaths(spark, lambda: None):
+            ticker, query = running.open(
+                sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
+            )
         ticker.metrics = told
         interrupt = closing.enter_context(Interrupt())
         with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
@@ -143,7 +144,9 @@ def _session(spark: SparkSession | None) -> SparkSession:
         from penstock.spark.session import session
 
         return session()
-    if spark.conf.get("spark.sql.ansi.enabled", "true") != "true":
+    with told_deaths(spark, lambda: None):
+        ansi = spark.conf.get("spark.sql.ansi.enabled", "true")
+    if ansi != "true":
         raise NotOnSpark(
             "the session has ANSI mode off",
             why="Native columns would then give null or wrap around where the flow means an error.",
