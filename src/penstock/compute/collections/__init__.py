@@ -1,0 +1,1 @@
+"""Durable collections: timestamped changes that survive everybody."""

@@ -1,0 +1,206 @@
+"""What can go wrong between clients, controllers, replicas and collections.
+
+Each is a `PenstockError`, and travels between processes as a `Problem`
+(`penstock.compute.protocol.responses`).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from penstock.errors import PenstockError
+
+
+class ComputeError(PenstockError):
+    """Base of the errors of the compute protocol and what surrounds it.
+
+    retryable: whether the same request may succeed later without anybody changing it.
+    """
+
+    code = "P700"
+    retryable: ClassVar[bool] = False
+
+
+class ProtocolViolation(ComputeError):
+    """A message that may not be sent at this point, or not with this content. Facts: `stage`, `message`."""
+
+    code = "P701"
+
+
+class BadMessage(ComputeError):
+    """Bytes that are no message, or a message without what it must have. Facts: `field`."""
+
+    code = "P702"
+
+
+class MessageTooLarge(ComputeError):
+    """A message, plan or row above the limit. Facts: `size`, `limit`."""
+
+    code = "P703"
+
+
+class StaleEpoch(ComputeError):
+    """A controller or connection that has been superseded. Facts: `epoch`, `current`."""
+
+    code = "P704"
+
+
+class VersionMismatch(ComputeError):
+    """The other side speaks another version of the protocol. Facts: `ours`, `theirs`."""
+
+    code = "P705"
+
+
+class NotAuthorized(ComputeError):
+    """No credentials, or wrong ones."""
+
+    code = "P706"
+
+
+class InsecureAddress(ComputeError):
+    """An address beyond this machine without credentials. Facts: `address`."""
+
+    code = "P707"
+
+
+class ConnectionBroken(ComputeError):
+    """The other side is gone or cannot be reached. Facts: `address`."""
+
+    code = "P708"
+    retryable = True
+
+
+class IncompatibleInstance(ComputeError):
+    """A replica runs with a configuration that the new one does not agree with; it ends itself to start
+    afresh."""
+
+    code = "P709"
+    retryable = True
+
+
+class BadPlan(ComputeError):
+    """A plan that cannot be read, or is no flow that could have been written. Facts: `part`."""
+
+    code = "P710"
+
+
+class CallableRefused(ComputeError):
+    """A plan with Python functions where one side does not allow them. Facts: `operators`."""
+
+    code = "P711"
+
+
+class NotServable(ComputeError):
+    """A flow whose answers depend on more than the bag of its rows at a time. Facts: `operator`."""
+
+    code = "P712"
+
+
+class SinceViolation(ComputeError):
+    """A time that can no longer be read. Facts: `id`, `time`, `since`."""
+
+    code = "P720"
+
+
+class UnknownName(ComputeError):
+    """No view, collection or replica of that name. Facts: `name`."""
+
+    code = "P721"
+
+
+class AlreadyThere(ComputeError):
+    """The name is taken by something else. Facts: `name`."""
+
+    code = "P722"
+
+
+class UpperMismatch(ComputeError):
+    """Somebody else has appended first; nothing was written. Facts: `id`, `expected`, `upper`."""
+
+    code = "P723"
+    retryable = True
+
+
+class StillInUse(ComputeError):
+    """It cannot be dropped while others read it. Facts: `name`, `readers`."""
+
+    code = "P724"
+
+
+class NotThere(ComputeError):
+    """A row is taken back more often than it is there; nothing was written. Facts: `id`, `row`."""
+
+    code = "P725"
+
+
+class NotYet(ComputeError):
+    """A time that is not settled, where nobody waits. Facts: `id`, `time`, `upper`."""
+
+    code = "P726"
+    retryable = True
+
+
+class ResultTooLarge(ComputeError):
+    """The rows of one answer are more bytes than allowed. Facts: `size`, `limit`."""
+
+    code = "P730"
+
+
+class TotalResultTooLarge(ComputeError):
+    """The answers of several workers together are more bytes than allowed. Facts: `size`, `limit`."""
+
+    code = "P731"
+
+
+class PeekCanceled(ComputeError):
+    """The peek was cancelled."""
+
+    code = "P732"
+
+
+class NegativeMultiplicity(ComputeError):
+    """An index holds a row less than zero times: its inputs took back what was not there. Facts: `id`,
+    `row`, `count`."""
+
+    code = "P733"
+
+
+class TargetReplicaLost(ComputeError):
+    """The replica that was asked for failed or was dropped. Facts: `replica`."""
+
+    code = "P734"
+    retryable = True
+
+
+class ResultGone(ComputeError):
+    """The stashed rows of a peek were fetched, expired, or went with their replica. Ask again."""
+
+    code = "P735"
+    retryable = True
+
+
+class DataflowFailed(ComputeError):
+    """A dataflow met an error at some time; from that time on it has no answers. Facts: `id`, `time`,
+    `cause`."""
+
+    code = "P736"
+
+
+class ReplicaExpired(ComputeError):
+    """The process has reached the age at which it ends itself."""
+
+    code = "P737"
+    retryable = True
+
+
+class StoreDamaged(ComputeError):
+    """A store holds what was not written by us."""
+
+    code = "P740"
+
+
+class StoreUnavailable(ComputeError):
+    """A store cannot be reached or is locked."""
+
+    code = "P741"
+    retryable = True

@@ -1,0 +1,78 @@
+"""Frontiers: which times may still change, and which are settled.
+
+A time is an int from 0 to `LAST_TIME`, in a timeline that counts milliseconds where a
+clock makes it. Times are totally ordered here, so an antichain of times is one time or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+LAST_TIME = 2**63 - 1
+"""The largest time: what all stores can hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """The times at or after `time`; none at all where `time` is None: `END`, the latest frontier.
+
+    Of an upper: times before it are settled, those at or after it may still change. Of a
+    since: times before it can no longer be told apart, those at or after it can be read.
+    Frontiers are ordered from early to late; `a <= b` holds where b allows no time that a does not.
+
+    >>> Frontier(3) < Frontier(5) < END
+    True
+    >>> Frontier(5).passed(4), Frontier(5).passed(5), END.passed(5)
+    (True, False, True)
+    """
+
+    time: int | None
+
+    def __post_init__(self) -> None:
+        if self.time is not None and not 0 <= self.time <= LAST_TIME:
+            raise ValueError(f"no time: {self.time}")
+
+    @property
+    def ended(self) -> bool:
+        """Whether no time is left."""
+        return self.time is None
+
+    def passed(self, time: int) -> bool:
+        """Whether `time` is before the frontier: as an upper it is settled, as a since it is gone."""
+        return self.time is None or time < self.time
+
+    def __le__(self, other: Frontier) -> bool:
+        return other.time is None or (self.time is not None and self.time <= other.time)
+
+    def __lt__(self, other: Frontier) -> bool:
+        return self != other and self <= other
+
+    def __ge__(self, other: Frontier) -> bool:
+        return other <= self
+
+    def __gt__(self, other: Frontier) -> bool:
+        return other < self
+
+    def __str__(self) -> str:
+        return "[]" if self.time is None else f"[{self.time}]"
+
+    def step_back(self) -> Frontier:
+        """The frontier of the last time that it has passed; itself where there is none, and END."""
+        return Frontier(self.time - 1) if self.time else self
+
+
+START = Frontier(0)
+"""The earliest frontier: no time is passed."""
+END = Frontier(None)
+"""The latest frontier: all times are passed. As an upper: sealed. As a since: dropped."""
+
+
+def meet(frontiers: Iterable[Frontier]) -> Frontier:
+    """The earliest of them; END of none."""
+    return min(frontiers, default=END)
+
+
+def join(frontiers: Iterable[Frontier]) -> Frontier:
+    """The latest of them; START of none."""
+    return max(frontiers, default=START)

@@ -1,0 +1,6 @@
+"""The compute protocol: what a controller and its replicas say to each other.
+
+`commands` go from the controller to a replica, `responses` back, in order, over one stream. The duties
+of both sides stand with each message. `stages` enforces when what may be sent; `wire` is the form on
+the network (`compute.proto`).
+"""

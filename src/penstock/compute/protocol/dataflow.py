@@ -1,0 +1,143 @@
+"""What a dataflow is to build, from what, and what of it others may use."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TypeAlias
+
+from penstock.compute.frontier import END, Frontier
+
+Id: TypeAlias = str
+"""Names something with frontiers: "s1" a collection, "u1" an index or a materialization of a view, "t1" what
+is transient (a subscription, a copy). Unique for ever: an id is never used twice in the life of a
+controller's state."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A flow in its portable form (`penstock.compute.plans`), unread.
+
+    body:   the operators, expressions, schemas, and how they hang together. Equal flows have equal bodies.
+    places: the user's lines, for errors; no part of what the flow is.
+    """
+
+    body: bytes
+    places: bytes = field(default=b"", compare=False)
+
+    @cached_property
+    def hash(self) -> str:
+        """The identity of the plan: a SHA-256 of its body, in hexadecimal."""
+        return hashlib.sha256(self.body).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionImport:
+    """A source of the flow that reads a collection.
+
+    source: the name of the source in the plan.
+    id:     of the collection.
+    upper:  of the collection when the message was made; a hint, refreshed before each replay.
+    """
+
+    source: str
+    id: Id
+    upper: Frontier = field(default=Frontier(0), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexImport:
+    """A source of the flow that reads an index of the same replica, which was created before.
+
+    The arrangement is shared: it is read where it stands, not built again.
+    """
+
+    source: str
+    id: Id
+
+
+@dataclass(frozen=True, slots=True)
+class IndexExport:
+    """A sink kept in memory by key, for peeks and for other dataflows.
+
+    key: names of the columns that it is arranged by; empty: by the whole row.
+    """
+
+    id: Id
+    sink: str
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeExport:
+    """A sink whose changes are sent to the controller as `SubscribeBatch`es.
+
+    snapshot: whether what is there at the as-of comes first, as changes at that time; else only what comes
+        after it.
+    """
+
+    id: Id
+    sink: str
+    snapshot: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionExport:
+    """A sink written to a collection, at the times of its inputs, once writes are allowed.
+
+    collection: the id of the collection ("s7"). All replicas write; an append that comes second changes
+        nothing.
+    """
+
+    id: Id
+    sink: str
+    collection: Id
+
+
+@dataclass(frozen=True, slots=True)
+class CopyToExport:
+    """A sink whose rows at the as-of are written once, to a file in a folder that the replica was given.
+
+    file: a plain name, without folders. The format follows its ending: .jsonl or .parquet.
+    """
+
+    id: Id
+    sink: str
+    file: str
+
+
+Export: TypeAlias = IndexExport | SubscribeExport | CollectionExport | CopyToExport
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    """All that a replica must know to build and run a flow.
+
+    name:    for people.
+    plan:    the flow; its sources are the imports, its sinks the exports, by name.
+    as_of:   the first time at which its exports can be read. Every import must be readable at it.
+    until:   times at or after it need not be computed.
+
+    Compared by all but `name`.
+    """
+
+    plan: Plan
+    collections: tuple[CollectionImport, ...]
+    indexes: tuple[IndexImport, ...]
+    exports: tuple[Export, ...]
+    as_of: Frontier
+    until: Frontier = END
+    name: str = field(default="", compare=False)
+
+    @property
+    def export_ids(self) -> frozenset[Id]:
+        return frozenset(export.id for export in self.exports)
+
+    @property
+    def import_ids(self) -> frozenset[Id]:
+        return frozenset(i.id for i in (*self.collections, *self.indexes))
+
+    def at(self, as_of: Frontier) -> Dataflow:
+        """The same dataflow from another time on."""
+        return replace(self, as_of=as_of)

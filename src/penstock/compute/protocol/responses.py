@@ -1,0 +1,162 @@
+"""Responses: what a replica tells its controller.
+
+None in the creation stage. They say what was true when they were sent; a controller must be able to take
+any that crossed its own commands on the way.
+Source: the compute protocol of Materialize, its responses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.dataflow import Id
+
+Row: TypeAlias = tuple[Any, ...]
+Counted: TypeAlias = tuple[Row, int]
+"""A row and how often it is there."""
+Update: TypeAlias = tuple[Row, int, int]
+"""A row, the time of its change, and its weight: above zero it comes, below it goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What went wrong, for programs: no text has to be parsed.
+
+    code:      of the error class (`penstock.compute.errors`).
+    message:   one sentence.
+    retryable: whether the same request may succeed later.
+    why, fix:  as in `PenstockError`.
+    id, time:  what it is about, where that is known.
+    """
+
+    code: str
+    message: str
+    retryable: bool = False
+    why: str = ""
+    fix: str = ""
+    id: Id | None = None
+    time: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frontiers:
+    """How far an index or a collection export has come; of each kind None: as before, at least one is set.
+
+    write:  its contents are settled before it. END: they never change again.
+    input:  its inputs have been read before it and will not be read there again. END: never again.
+    output: it has been computed before it. At most `write`, behind it where another replica wrote first.
+
+    Never for subscriptions and copies, never before the `CreateDataflow`. Of each kind the first is not
+    below the as-of, each is above the one before, and after END there is none. After a drop END is owed
+    for each kind.
+    """
+
+    id: Id
+    write: Frontier | None = None
+    input: Frontier | None = None
+    output: Frontier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a peek, in the order asked for; multiplicities are above zero."""
+
+    rows: tuple[Counted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stashed:
+    """The rows of a peek that are too many for one message: they wait in the replica, to be fetched in
+    chunks.
+
+    token: names them; 16 bytes. The replica keeps them until they were fetched or ten minutes have passed.
+    rows, size: how many distinct rows, and their bytes.
+    inline: the first of them.
+    """
+
+    token: bytes
+    rows: int
+    size: int
+    inline: tuple[Counted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Canceled:
+    """The peek was cancelled before it was answered. Only after a `CancelPeek`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeekResponse:
+    """The one answer to a `Peek`; never to one that was not asked."""
+
+    uuid: bytes
+    answer: Rows | Stashed | Problem | Canceled
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All changes of a subscription with times from `lower` to before `upper`.
+
+    The batches of a subscription cover all times from 0 on without gap or overlap; `lower < upper`.
+    Updates are consolidated, at times not below the as-of; the first upper is above the as-of. A problem
+    instead of updates ends the use of the
+    subscription: no later batch has updates. `upper` END ends it.
+    """
+
+    lower: Frontier
+    upper: Frontier
+    updates: tuple[Update, ...] | Problem
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedAt:
+    """The subscription was dropped; `frontier` is the upper of its last batch. The last word of it."""
+
+    frontier: Frontier
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeResponse:
+    """What a subscription sees. Ends with a batch up to END, or with `DroppedAt`, never with both."""
+
+    id: Id
+    event: Batch | DroppedAt
+
+
+@dataclass(frozen=True, slots=True)
+class RowCount:
+    """All is written: so many rows."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The copy was dropped before it was whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyToResponse:
+    """The one answer of a copy."""
+
+    id: Id
+    result: RowCount | Problem | Dropped
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """For people: what a replica sees of itself. Nothing may depend on it.
+
+    id:     an export, None: the whole process.
+    text:   what is said, such as "hydrated".
+    values: numbers by name: "memory" in bytes, "rows", "peeks" that wait, "cancel_ms", ...
+    """
+
+    id: Id | None
+    text: str
+    values: tuple[tuple[str, float], ...] = ()
+
+
+Response: TypeAlias = Frontiers | PeekResponse | SubscribeResponse | CopyToResponse | Status
