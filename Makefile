@@ -3,6 +3,7 @@
 #   make test    every test and every doctest
 #   make check   lint, format, types, layers
 #   make bench   the measurements of benches/, one after the other
+#   make proto   the generated code of the messages, again
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PENSTOCK_CACHE := $(CURDIR)/.cache/penstock
 unexport PYTHONPATH
 
-.PHONY: demo test check bench format setup clean
+.PHONY: demo test check bench format proto setup clean
 .DEFAULT_GOAL := test
 
 demo: setup $(VENV)/archive
@@ -36,6 +37,9 @@ bench: setup $(VENV)/archive
 format: setup
 	$(BIN)/ruff check --fix --select I .
 	$(BIN)/ruff format .
+
+proto: setup
+	PYTHONPATH=. $(BIN)/python -m tests.project.generated_code
 
 setup: $(VENV)/installed
 
