@@ -1,0 +1,131 @@
+"""What a controller tells about itself: plain data, good enough for tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.commands import TimelyConfig
+from penstock.compute.protocol.dataflow import Id
+
+
+class ReplicaState(Enum):
+    """CONNECTED: commands reach it. WAITING: it is not, and will be tried again. QUARANTINED: it died too
+    often and is left alone until it is released."""
+
+    CONNECTED = "connected"
+    WAITING = "waiting"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """One replica.
+
+    since:      ms of the clock from which on it has been in this state.
+    epoch:      the number of its last connection; 0: none yet.
+    deaths:     how often it was lost within the window that counts for quarantine.
+    hydrating:  what was not yet whole when it died last, or is not now.
+    problem:    why it is not connected, or is quarantined; empty: nothing is wrong.
+    """
+
+    name: str
+    address: str
+    timely: TimelyConfig
+    state: ReplicaState
+    since: int
+    epoch: int
+    deaths: int
+    hydrating: tuple[Id, ...]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class OnReplica:
+    """How far a view has come on one replica. lag: ms that its settled times are behind the last write."""
+
+    replica: str
+    hydrated: bool
+    write: Frontier
+    output: Frontier
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewStatus:
+    """One view. since, upper: what can be read on some replica. hydrated: on some replica."""
+
+    name: str
+    id: Id
+    since: Frontier
+    upper: Frontier
+    key: tuple[str, ...]
+    keep: int
+    reads: tuple[str, ...]
+    into: str | None
+    scheduled: bool
+    hydrated: bool
+    replicas: tuple[OnReplica, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionStatus:
+    """One collection. written_by: the view that writes it; None: clients do."""
+
+    name: str
+    id: Id
+    since: Frontier
+    upper: Frontier
+    append_only: bool
+    columns: str
+    written_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeekStatus:
+    """A peek that waits. replica: the only one that may answer; None: any."""
+
+    uuid: bytes
+    view: str
+    time: int
+    replica: str | None
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatus:
+    """A subscription. upper: what was delivered covers the times before it."""
+
+    id: Id
+    view: str
+    upper: Frontier
+    replica: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemNote:
+    """Something that should not be, which was passed over. at: ms of the clock."""
+
+    at: int
+    replica: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """The whole of it.
+
+    read_time: the time of the last acknowledged write, at which strict reads are.
+    commands:  length of the history, reduced or not.
+    """
+
+    epoch: int
+    read_time: int
+    commands: int
+    replicas: tuple[ReplicaStatus, ...]
+    views: tuple[ViewStatus, ...]
+    collections: tuple[CollectionStatus, ...]
+    peeks: tuple[PeekStatus, ...]
+    subscriptions: tuple[SubscriptionStatus, ...]
+    problems: tuple[ProblemNote, ...]
