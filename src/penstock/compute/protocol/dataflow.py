@@ -15,6 +15,15 @@ is transient (a subscription, a copy). Unique for ever: an id is never used twic
 controller's state."""
 
 
+def is_transient(id: Id) -> bool:
+    """Whether it names what somebody waits for and what goes with its connection: "t1".
+
+    >>> is_transient("t1"), is_transient("u1")
+    (True, False)
+    """
+    return id.startswith("t")
+
+
 @dataclass(frozen=True)
 class Plan:
     """A flow in its portable form (`penstock.compute.plans`), unread.

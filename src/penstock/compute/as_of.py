@@ -1,0 +1,195 @@
+"""Which time each dataflow starts from, when a controller comes back and has to make them all again.
+
+Chosen by constraints on a range of times per dataflow. A hard one must hold, or answers are missing or
+doubled; a soft one is a wish. Dataflows that read one another must agree: what is read cannot start after
+its reader. At the end each takes the latest time of its range: the least history to read, and the best
+chance that replicas can keep what they have.
+Source: the compute protocol of Materialize, as-of selection (reference).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from penstock.compute.collections.store import Bounds
+from penstock.compute.frontier import END, START, Frontier, join, meet
+from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Id, IndexExport
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Keep an index readable for so many milliseconds behind its upper.
+
+    >>> Lag(5).since(Frontier(20)), Lag(5).since(Frontier(3)), Lag(5).since(END)
+    (Frontier(time=15), Frontier(time=0), Frontier(time=None))
+    """
+
+    milliseconds: int = 1
+
+    def since(self, upper: Frontier) -> Frontier:
+        """The since that the policy allows for an upper."""
+        return upper if upper.time is None else Frontier(max(upper.time - self.milliseconds, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class ValidFrom:
+    """Keep an index readable from a frontier on, whatever its upper."""
+
+    frontier: Frontier
+
+    def since(self, upper: Frontier) -> Frontier:
+        """The since that the policy allows for an upper."""
+        return self.frontier
+
+
+ReadPolicy: TypeAlias = Lag | ValidFrom
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """as_of: by export. END: it need not run any more.
+
+    broken: exports for which no time fulfils what must hold; they start as early as their inputs allow, and
+        what they lack is lost: a gap in what they write.
+    """
+
+    as_of: Mapping[Id, Frontier] = field(default_factory=dict[Id, Frontier])
+    broken: frozenset[Id] = frozenset()
+
+
+def select(
+    dataflows: Sequence[Dataflow],
+    collections: Mapping[Id, Bounds],
+    policies: Mapping[Id, ReadPolicy],
+    now: int,
+) -> Selected:
+    """The time from which each dataflow starts.
+
+    dataflows:   in the order of their creation: what is imported comes first. Their own as-ofs do not matter.
+    collections: the bounds of all that they read and write.
+    policies:    of index exports; those of others are not looked at.
+    now:         in the timeline, for indexes that read nothing.
+    """
+    selection = _Selection(collections, policies, now)
+    for dataflow in dataflows:
+        selection.add(dataflow)
+    selection.must_be_readable()
+    selection.must_continue_what_is_written()
+    selection.wish_inputs_to_be_settled()
+    selection.wish_what_policies_allow()
+    return selection.selected()
+
+
+class _Range:
+    """The times that a dataflow may start from, both ends included."""
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        self.dataflow = dataflow
+        self.lower = START
+        self.upper = END
+        self.broken = False
+
+    @property
+    def exports(self) -> Iterable[Id]:
+        return (export.id for export in self.dataflow.exports)
+
+    @property
+    def written(self) -> Iterable[Id]:
+        return (e.collection for e in self.dataflow.exports if isinstance(e, CollectionExport))
+
+    @property
+    def indexes(self) -> Iterable[Id]:
+        return (e.id for e in self.dataflow.exports if isinstance(e, IndexExport))
+
+    def raise_lower(self, bound: Frontier) -> None:
+        self.lower = max(self.lower, bound)
+        self.upper = max(self.upper, self.lower)
+
+    def lower_upper(self, bound: Frontier) -> bool:
+        """Whether the bound could be kept; where not, it comes as near as the range allows."""
+        self.upper = max(min(self.upper, bound), self.lower)
+        return self.upper <= bound
+
+
+class _Selection:
+    def __init__(self, collections: Mapping[Id, Bounds], policies: Mapping[Id, ReadPolicy], now: int) -> None:
+        self._collections = collections
+        self._policies = policies
+        self._now = Frontier(now)
+        self._ranges: list[_Range] = []
+        self._range_of: dict[Id, _Range] = {}
+        self._sealed: list[_Range] = []
+
+    def add(self, dataflow: Dataflow) -> None:
+        range = _Range(dataflow)
+        written = list(range.written)
+        if written and all(self._collections[id].upper == END for id in written):
+            self._sealed.append(range)  # what it writes is complete
+            return
+        self._ranges.append(range)
+        self._range_of.update(dict.fromkeys(range.exports, range))
+
+    def must_be_readable(self) -> None:
+        """Hard: not before the since of a collection that it reads, directly or through an index."""
+        for range in self._ranges:
+            range.raise_lower(join(self._collections[i.id].since for i in range.dataflow.collections))
+            range.raise_lower(join(read.lower for read in self._reads(range)))
+
+    def must_continue_what_is_written(self) -> None:
+        """Hard: not after the last time that a collection has of it, nor may what it reads start later.
+
+        An empty collection takes it from its since on.
+        """
+        for range in self._ranges:
+            for id in range.written:
+                bounds = self._collections[id]
+                last = bounds.upper.step_back() if bounds.since < bounds.upper else bounds.since
+                range.broken |= not range.lower_upper(last)
+        self._agree()
+
+    def wish_inputs_to_be_settled(self) -> None:
+        """Soft: at a time that all inputs have passed, so that it needs not wait before it can start."""
+        for range in self._ranges:
+            read = meet(self._collections[i.id].upper.step_back() for i in range.dataflow.collections)
+            range.lower_upper(min(read, meet(r.upper for r in self._reads(range))))
+        self._agree()
+
+    def wish_what_policies_allow(self) -> None:
+        """Soft: an index not after what its policy keeps readable, and not in the future."""
+        uppers: dict[Id, Frontier] = {}
+        for range in self._ranges:
+            upper = self._transitive_upper(range, uppers)
+            for id in range.indexes:
+                policy = self._policies.get(id, Lag())
+                range.lower_upper(policy.since(upper))
+        self._agree()
+        for range in self._ranges:
+            if any(range.indexes):
+                range.lower_upper(self._now)
+        self._agree()
+
+    def selected(self) -> Selected:
+        as_of = {id: range.upper for range in self._ranges for id in range.exports}
+        as_of |= {id: END for range in self._sealed for id in range.exports}
+        return Selected(as_of, frozenset(id for r in self._ranges if r.broken for id in r.exports))
+
+    def _transitive_upper(self, range: _Range, uppers: dict[Id, Frontier]) -> Frontier:
+        """The earliest upper of the collections it reads, through whatever indexes; now where it reads
+        none."""
+        read = [self._collections[i.id].upper for i in range.dataflow.collections]
+        read += [uppers[i.id] for i in range.dataflow.indexes if i.id in uppers]
+        upper = meet(read) if read else self._now
+        uppers.update(dict.fromkeys(range.exports, upper))
+        return upper
+
+    def _agree(self) -> None:
+        """What is read starts no later than its readers."""
+        for range in reversed(self._ranges):
+            for read in self._reads(range):
+                read.lower_upper(range.upper)
+
+    def _reads(self, range: _Range) -> list[_Range]:
+        """The dataflows whose indexes it reads."""
+        return [self._range_of[i.id] for i in range.dataflow.indexes if i.id in self._range_of]

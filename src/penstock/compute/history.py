@@ -1,0 +1,187 @@
+"""The history: the commands that a replica has to be told to become what the others are.
+
+Commands are added at the end. Now and then the history is *reduced*: rewritten into the shortest sequence
+with the same effect, so that it is about as long as there are things alive, whatever has come and gone.
+The controller keeps one (base commands: the epoch and nonce of a connection are put in when they are sent),
+and each replica keeps one of what it was told, to reconcile with.
+
+Law: replaying a reduced history has the effect of replaying the whole; `reduced` is idempotent.
+Source: the compute protocol of Materialize, its history (reference).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import singledispatchmethod
+
+from penstock.compute.frontier import Frontier, meet
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    CreateTimely,
+    InitializationComplete,
+    Parameters,
+    Peek,
+    Schedule,
+    UpdateConfiguration,
+)
+from penstock.compute.protocol.dataflow import Dataflow, Id
+
+
+class History:
+    """A sequence of commands that stays short.
+
+    commands: what is to be replayed, in order. Do not change it; it is another list after each reduction.
+    """
+
+    def __init__(self, commands: Iterable[Command] = ()) -> None:
+        self.commands: list[Command] = []
+        self._reduced_length = 0
+        for command in commands:
+            self.push(command)
+
+    def __len__(self) -> int:
+        return len(self.commands)
+
+    def push(self, command: Command) -> None:
+        """Add a command. Reduces when the history has doubled since, so that a push costs O(1) on average."""
+        self.commands.append(command)
+        if len(self.commands) > 2 * self._reduced_length:
+            self.reduce()
+
+    def reduce(self) -> None:
+        """Rewrite it into the shortest sequence with the same effect."""
+        self.commands = reduced(self.commands)
+        self._reduced_length = len(self.commands)
+
+    def discard_peeks(self) -> None:
+        """Forget peeks, as for a replica whose next controller will ask its own."""
+        self.commands = [c for c in self.commands if not isinstance(c, Peek | CancelPeek)]
+
+    def refresh_uppers(self, uppers: Mapping[Id, Frontier]) -> None:
+        """Put the present uppers of collections into the imports, before a replay."""
+        self.commands = [_with_uppers(command, uppers) for command in self.commands]
+
+
+def reduced(commands: Iterable[Command]) -> list[Command]:
+    """The shortest sequence with the same effect as `commands`.
+
+    In this order: `CreateTimely`, `CreateInstance`, `UpdateConfiguration` (all in one, if it sets
+    anything), each `CreateDataflow` with an export that is not dropped, from the time on to which all of its
+    exports have been compacted, their `Schedule`s, each `Peek` that was not cancelled, by uuid, what
+    `AllowCompaction` says beyond the as-of, the `AllowWrites`, `InitializationComplete`.
+
+    More than one `CreateTimely` or `CreateInstance` is a bug of the caller (AssertionError).
+    """
+    effects = _Effects()
+    for command in commands:
+        effects.add(command)
+    return effects.commands()
+
+
+@dataclass(slots=True)
+class _Effects:
+    """What the commands so far amount to."""
+
+    timely: CreateTimely | None = None
+    instance: CreateInstance | None = None
+    initialized: InitializationComplete | None = None
+    parameters: Parameters = field(default_factory=Parameters)
+    dataflows: list[Dataflow] = field(default_factory=list[Dataflow])
+    scheduled: dict[Id, Schedule] = field(default_factory=dict[Id, Schedule])
+    writing: dict[Id, AllowWrites] = field(default_factory=dict[Id, AllowWrites])
+    compactions: dict[Id, Frontier] = field(default_factory=dict[Id, Frontier])
+    peeks: dict[bytes, Peek] = field(default_factory=dict[bytes, Peek])
+
+    @singledispatchmethod
+    def add(self, command: Command) -> None:
+        raise AssertionError(f"no command: {command!r}")
+
+    @add.register
+    def _(self, command: CreateTimely) -> None:
+        assert self.timely is None, "a second CreateTimely in one history"
+        self.timely = command
+
+    @add.register
+    def _(self, command: CreateInstance) -> None:
+        assert self.instance is None, "a second CreateInstance in one history"
+        self.instance = command
+
+    @add.register
+    def _(self, command: InitializationComplete) -> None:
+        self.initialized = command
+
+    @add.register
+    def _(self, command: UpdateConfiguration) -> None:
+        self.parameters = self.parameters.updated(command.parameters)
+
+    @add.register
+    def _(self, command: CreateDataflow) -> None:
+        self.dataflows.append(command.dataflow)
+
+    @add.register
+    def _(self, command: Schedule) -> None:
+        self.scheduled[command.id] = command
+
+    @add.register
+    def _(self, command: AllowWrites) -> None:
+        self.writing[command.id] = command
+
+    @add.register
+    def _(self, command: AllowCompaction) -> None:
+        self.compactions[command.id] = command.frontier
+
+    @add.register
+    def _(self, command: Peek) -> None:
+        self.peeks[command.uuid] = command
+
+    @add.register
+    def _(self, command: CancelPeek) -> None:
+        self.peeks.pop(command.uuid, None)
+
+    def commands(self) -> list[Command]:
+        residual = dict(self.compactions)
+        retained = [d for d in (_compacted(d, residual) for d in self.dataflows) if not d.as_of.ended]
+        ids = {id for dataflow in retained for id in dataflow.export_ids}
+        start = (self.timely, self.instance, self._configuration())
+        return [
+            *(command for command in start if command is not None),
+            *map(CreateDataflow, retained),
+            *(schedule for id, schedule in self.scheduled.items() if id in ids),
+            *(self.peeks[uuid] for uuid in sorted(self.peeks)),
+            *(AllowCompaction(id, frontier) for id, frontier in residual.items()),
+            *(allowed for id, allowed in self.writing.items() if id in ids),
+            *([self.initialized] if self.initialized else []),
+        ]
+
+    def _configuration(self) -> UpdateConfiguration | None:
+        return None if self.parameters == Parameters() else UpdateConfiguration(self.parameters)
+
+
+def _compacted(dataflow: Dataflow, compactions: dict[Id, Frontier]) -> Dataflow:
+    """The dataflow from the time on at which any of its exports may still be read.
+
+    Takes away the compactions that its as-of now says.
+    """
+    as_of = max(dataflow.as_of, meet(compactions.get(e.id, dataflow.as_of) for e in dataflow.exports))
+    for export in dataflow.exports:
+        if compactions.get(export.id, as_of) <= as_of:
+            compactions.pop(export.id, None)
+    return dataflow.at(as_of)
+
+
+def _with_uppers(command: Command, uppers: Mapping[Id, Frontier]) -> Command:
+    if not isinstance(command, CreateDataflow):
+        return command
+    imports = tuple(replace(i, upper=uppers.get(i.id, i.upper)) for i in command.dataflow.collections)
+    return CreateDataflow(replace(command.dataflow, collections=imports))
+
+
+def replayed(commands: Sequence[Command], uppers: Mapping[Id, Frontier]) -> list[Command]:
+    """What a new connection is told: the commands, reduced, with the present uppers of collections."""
+    return [_with_uppers(command, uppers) for command in reduced(commands)]

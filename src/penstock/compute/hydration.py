@@ -1,0 +1,174 @@
+"""Hydration: when a dataflow may begin, when it has caught up, and how many catch up at a time.
+
+A dataflow hydrates from its start until it has computed what was there at its as-of. That takes memory
+beyond what it needs later, so a replica hydrates few at a time.
+Source: the compute protocol of Materialize, scheduling and sequential hydration (reference); here a place
+is taken by a dataflow with all of its exports.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    Command,
+    CreateDataflow,
+    Schedule,
+    UpdateConfiguration,
+)
+from penstock.compute.protocol.dataflow import Dataflow, Id, is_transient
+from penstock.compute.protocol.responses import Frontiers, Response
+
+
+def is_hydrated(as_of: Frontier, output: Frontier) -> bool:
+    """Whether what was there at the as-of has been computed.
+
+    >>> is_hydrated(Frontier(5), Frontier(5)), is_hydrated(Frontier(5), Frontier(6)), is_hydrated(END, END)
+    (False, True, True)
+    """
+    return as_of == END or as_of < output
+
+
+def is_hydrated_somewhere(replicas: Iterable[bool]) -> bool:
+    """Whether an export is hydrated, given whether it is on each replica that has it: on one it is, or
+    there are none."""
+    states = list(replicas)
+    return not states or any(states)
+
+
+def may_be_scheduled(export: Id, as_of: Frontier, uppers: Iterable[Frontier], indexes_are: bool) -> bool:
+    """Whether an export may begin: its inputs are settled at its as-of, so it will not wait with what it
+    holds.
+
+    uppers:      of all that it reads, but for itself.
+    indexes_are: whether all indexes that it reads have been scheduled.
+    What is transient begins at once: somebody waits for it. What is scheduled already or dropped (`as_of`
+    END) is not to be scheduled.
+    """
+    if as_of == END:
+        return False
+    return is_transient(export) or (indexes_are and all(as_of < upper for upper in uppers))
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A dataflow that is not known to be hydrated.
+
+    exports: all but transient ones. behind: those that are neither hydrated nor dropped.
+    queued:  those whose `Schedule` is held back.
+    """
+
+    as_of: Frontier
+    exports: frozenset[Id]
+    behind: set[Id]
+    queued: list[Id] = field(default_factory=list[Id])
+
+
+class SequentialHydration:
+    """Stands between a controller and the connection to one replica, and holds back `Schedule`s.
+
+    Every command to the replica goes through `command`, every response from it through `response`; what
+    they return is to be sent to the replica, in order. Transient dataflows pass.
+
+    limit: how many dataflows may hydrate at a time, until `UpdateConfiguration` says otherwise.
+    Invariant: never more than the limit hydrate, and each `Schedule` is sent once, unless its export is
+    dropped first. `check` verifies what can be seen from here.
+    """
+
+    def __init__(self, limit: int = 4) -> None:
+        self._limit = limit
+        self._dataflow_of: dict[Id, _Waiting] = {}
+        self._hydrating: list[_Waiting] = []
+        self._queue: deque[_Waiting] = deque()
+
+    @property
+    def hydrating(self) -> int:
+        """How many dataflows hydrate."""
+        return len(self._hydrating)
+
+    @property
+    def queued(self) -> tuple[Id, ...]:
+        """The exports whose `Schedule` is held back, in order."""
+        return tuple(id for waiting in self._queue for id in waiting.queued)
+
+    def command(self, command: Command) -> list[Command]:
+        """What is to be sent to the replica in place of a command."""
+        match command:
+            case CreateDataflow(dataflow):
+                self._track(dataflow)
+            case Schedule(id) if id in self._dataflow_of:
+                return self._schedule(id)
+            case AllowCompaction(id, frontier) if frontier == END and id in self._dataflow_of:
+                return [command, *self._drop(id), *self._fill()]
+            case UpdateConfiguration(parameters) if parameters.hydration_concurrency is not None:
+                self._limit = parameters.hydration_concurrency
+            case _:
+                pass
+        return [command, *self._fill()]
+
+    def response(self, response: Response) -> list[Command]:
+        """What is to be sent to the replica after a response."""
+        if not isinstance(response, Frontiers) or response.output is None:
+            return []
+        waiting = self._dataflow_of.get(response.id)
+        if waiting is None or not is_hydrated(waiting.as_of, response.output):
+            return []
+        # Its own Schedules first: also one that was never let begin may find that all is there already.
+        return [*self._caught_up(response.id), *self._fill()]
+
+    def check(self) -> None:
+        """The invariant, for tests."""
+        assert len(self._hydrating) <= max(self._limit, 1) or not self._queue
+        assert all(waiting.queued for waiting in self._queue)
+        assert not any(waiting.queued for waiting in self._hydrating)
+
+    def _track(self, dataflow: Dataflow) -> None:
+        ids = frozenset(export.id for export in dataflow.exports if not is_transient(export.id))
+        if ids and dataflow.as_of != END:
+            waiting = _Waiting(dataflow.as_of, ids, set(ids))
+            self._dataflow_of.update(dict.fromkeys(ids, waiting))
+
+    def _schedule(self, id: Id) -> list[Command]:
+        waiting = self._dataflow_of[id]
+        if waiting in self._hydrating:
+            return [Schedule(id)]
+        waiting.queued.append(id)
+        if waiting not in self._queue:
+            self._queue.append(waiting)
+        return self._fill()
+
+    def _drop(self, id: Id) -> list[Command]:
+        waiting = self._dataflow_of[id]
+        if id in waiting.queued:
+            waiting.queued.remove(id)
+        if not waiting.queued and waiting in self._queue:
+            self._queue.remove(waiting)
+        return self._caught_up(id)
+
+    def _caught_up(self, id: Id) -> list[Command]:
+        """An export is hydrated or gone. Where it was the last of its dataflow, forget that, and let go
+        what is held back of it."""
+        waiting = self._dataflow_of[id]
+        waiting.behind.discard(id)
+        if waiting.behind:
+            return []
+        for export in waiting.exports:
+            del self._dataflow_of[export]
+        if waiting in self._hydrating:
+            self._hydrating.remove(waiting)
+        if waiting in self._queue:
+            self._queue.remove(waiting)
+        return [Schedule(export) for export in waiting.queued]
+
+    def _fill(self) -> list[Command]:
+        sent: list[Command] = []
+        while self._queue and len(self._hydrating) < max(self._limit, 1):
+            waiting = self._queue.popleft()
+            self._hydrating.append(waiting)
+            sent += [Schedule(id) for id in waiting.queued]
+            waiting.queued.clear()
+        return sent

@@ -1,0 +1,157 @@
+"""The outbox: what each connection has still to be told, as a place in one shared log; never a queue of its
+own.
+
+A new connection starts with the reduced history of that moment, then reads what was pushed since. What all
+connections have read is forgotten. One that stays too far behind is cut: it is over, and its next
+connection starts with a reduced history, which is short. So memory is bounded by what is alive, plus
+`most_behind` commands, however slow a replica is and whatever comes and goes meanwhile.
+
+No command is missed or repeated by a connection: the log is numbered without end, and each command after
+the beginning of a connection has one number. Two commands may be left out together: a peek, and the
+`CancelPeek` for it that was pushed before the peek was taken.
+Source: a replica's connection in the compute protocol of Materialize queues without bound; this does not
+(reference, improvement 4).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+from penstock.compute.frontier import Frontier
+from penstock.compute.history import History, replayed
+from penstock.compute.protocol.commands import CancelPeek, Command, Peek
+from penstock.compute.protocol.dataflow import Id
+
+
+def everything(_command: Command) -> bool:
+    return True
+
+
+class Outbox:
+    """The history of a controller, and the log of what its connections have not all read.
+
+    most_behind: how many commands a connection may be behind before it is cut.
+    """
+
+    def __init__(self, commands: Iterable[Command] = (), *, most_behind: int = 10_000) -> None:
+        self.history = History(commands)
+        self.most_behind = most_behind
+        self._log: deque[Command] = deque()
+        self._first = 0  # the number of the first command in the log
+        self._readers: list[Reader] = []
+        self._cancelled: dict[bytes, int] = {}  # by uuid, the numbers of the CancelPeeks in the log
+
+    @property
+    def end(self) -> int:
+        """The number that the next command gets."""
+        return self._first + len(self._log)
+
+    def push(self, command: Command) -> None:
+        """Add a command for all connections, present and to come."""
+        self.history.push(command)
+        if isinstance(command, CancelPeek):
+            self._cancelled[command.uuid] = self.end
+        self._log.append(command)
+        for reader in [r for r in self._readers if r.behind > self.most_behind]:
+            reader.cut = True
+            reader.close()
+        self.trim()
+
+    def reader(
+        self,
+        wanted: Callable[[Command], bool] = everything,
+        uppers: Mapping[Id, Frontier] | None = None,
+    ) -> Reader:
+        """A new connection: it is told the reduced history of now, then what is pushed later.
+
+        wanted: whether a command concerns this replica; asked when it is taken. Must say the same of all
+            commands about one id.
+        uppers: the present uppers of collections, put into the imports.
+        """
+        self.history.reduce()
+        reader = Reader(self, replayed(self.history.commands, uppers or {}), wanted)
+        self._readers.append(reader)
+        return reader
+
+    def at(self, number: int) -> Command:
+        """The command of a number that some reader has not read."""
+        return self._log[number - self._first]
+
+    def is_cancelled(self, uuid: bytes) -> bool:
+        """Whether the log holds the `CancelPeek` of it."""
+        return uuid in self._cancelled
+
+    def leave(self, reader: Reader) -> None:
+        if reader in self._readers:
+            self._readers.remove(reader)
+        self.trim()
+
+    def trim(self) -> None:
+        """Forget what all readers have read."""
+        read = min((r.position for r in self._readers), default=self.end)
+        while self._first < read:
+            command = self._log.popleft()
+            if isinstance(command, CancelPeek) and self._cancelled.get(command.uuid) == self._first:
+                del self._cancelled[command.uuid]
+            self._first += 1
+
+
+class Reader:
+    """A connection's place in the outbox.
+
+    cut: it was too far behind and gets nothing more: end the connection, the next one starts anew.
+    position: the number of the next command that it will look at in the log.
+    """
+
+    def __init__(self, outbox: Outbox, start: list[Command], wanted: Callable[[Command], bool]) -> None:
+        self.cut = False
+        self.position = outbox.end
+        self._outbox = outbox
+        self._start = deque(start)
+        self._wanted = wanted
+        self._left_out: set[bytes] = set()
+        self._closed = False
+
+    @property
+    def behind(self) -> int:
+        """How many commands of the log it has not looked at."""
+        return self._outbox.end - self.position
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there may be something to take."""
+        return not self._closed and bool(self._start or self.behind)
+
+    def take(self, most: int = 100) -> list[Command]:
+        """The next commands, at most so many; none where there are none, or the reader is closed."""
+        taken: list[Command] = []
+        while len(taken) < most and self.waiting:
+            command = self._next()
+            if self._wanted(command) and not self._leaves_out(command):
+                taken.append(command)
+        self._outbox.trim()
+        return taken
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._closed = True
+        self._start.clear()
+        self._outbox.leave(self)
+
+    def _next(self) -> Command:
+        if self._start:
+            return self._start.popleft()
+        command = self._outbox.at(self.position)
+        self.position += 1
+        return command
+
+    def _leaves_out(self, command: Command) -> bool:
+        """A peek whose cancellation waits already, and later the cancellation: both are left out."""
+        if isinstance(command, Peek) and self._outbox.is_cancelled(command.uuid):
+            self._left_out.add(command.uuid)
+            return True
+        if isinstance(command, CancelPeek) and command.uuid in self._left_out:
+            self._left_out.remove(command.uuid)
+            return True
+        return False
