@@ -1,0 +1,45 @@
+"""Stores by their URIs.
+
+sqlite:PATH  or a bare path       one SQLite file
+memory:NAME                       in this process, for tests and the simulator
+postgresql://USER@HOST/DATABASE   two tables in PostgreSQL; the password in PGPASSWORD
+delta:PATH                        a Delta table
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from penstock.compute.collections.store import Collections
+from penstock.errors import BadUri
+from penstock.io.postgres_server import without_password
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
+
+
+def open_collections(uri: str) -> Collections:
+    """The store that a URI names, made if it is missing.
+
+    Raises `BadUri` where it names none, and what the store raises.
+    """
+    scheme = _SCHEME.match(uri)
+    name, rest = (scheme[1].lower(), uri[scheme.end() :]) if scheme else ("sqlite", uri)
+    make = _STORES.get(name)
+    if make is None or not rest or "\0" in rest:
+        shown = without_password(uri)
+        raise BadUri(
+            f"{shown!r} names no store of collections",
+            fix=f"write a path, or {', '.join(f'{known}:...' for known in _STORES)}",
+            uri=shown,
+        )
+    return make(rest)
+
+
+def _sqlite(path: str) -> Collections:
+    from penstock.compute.collections.sqlite import SqliteCollections
+
+    return SqliteCollections(path)
+
+
+_STORES: Mapping[str, Callable[[str], Collections]] = {"sqlite": _sqlite}

@@ -1,0 +1,76 @@
+"""What every store of collections refuses, in the same words."""
+
+from __future__ import annotations
+
+from penstock.compute.collections.store import Bounds
+from penstock.compute.errors import AlreadyThere, NotYet, SinceViolation, UnknownName, UpperMismatch
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.protocol.dataflow import Id
+
+
+def unknown(id: Id) -> UnknownName:
+    return UnknownName(
+        f"there is no collection {id!r}", fix="create it first; it may have been dropped", name=id
+    )
+
+
+def check_id(id: Id) -> None:
+    """Raises ValueError for what not every store could keep as a name."""
+    if not id or "\0" in id or not id.isprintable() or len(id) > 200:
+        raise ValueError(f"{id!r} is no id of a collection")
+
+
+def check_same(id: Id, description: bytes, there: bytes) -> None:
+    """Raises `AlreadyThere` where the collection that is there is another one."""
+    if description != there:
+        raise AlreadyThere(
+            f"there is another collection {id!r}", fix="give another id, or drop it first", name=id
+        )
+
+
+def check_expected(id: Id, expected: Frontier, upper: Frontier) -> None:
+    if expected != upper:
+        raise UpperMismatch(
+            f"somebody else has appended to {id!r}; nothing was written",
+            why=f"the append expected the upper {expected}, it is {upper}",
+            fix="read the upper again, and append from there",
+            id=id,
+            expected=expected,
+            upper=upper,
+        )
+
+
+def check_readable(id: Id, bounds: Bounds, at: int) -> None:
+    if bounds.since.passed(at):
+        raise _compacted(id, at, bounds.since)
+    if not bounds.upper.passed(at):
+        raise _not_yet(id, at, bounds.upper)
+
+
+def check_changes(id: Id, bounds: Bounds, lower: Frontier, upper: Frontier) -> None:
+    if lower <= bounds.since and bounds.since != START:
+        raise _compacted(id, lower.time, bounds.since)
+    if upper > bounds.upper:
+        raise _not_yet(id, upper.time, bounds.upper)
+
+
+def _compacted(id: Id, time: int | None, since: Frontier) -> SinceViolation:
+    return SinceViolation(
+        f"time {time} of {id!r} can no longer be read",
+        why=f"its changes have been merged up to {since}",
+        fix="read a later time, or keep a longer past",
+        id=id,
+        time=time,
+        since=since,
+    )
+
+
+def _not_yet(id: Id, time: int | None, upper: Frontier) -> NotYet:
+    return NotYet(
+        f"{id!r} is not settled up to {'its end' if time is None else f'time {time}'}",
+        why=f"its upper is {upper}",
+        fix="wait until its upper has passed the time",
+        id=id,
+        time=time,
+        upper=upper,
+    )

@@ -1,0 +1,135 @@
+"""Rows as bytes in a store, and what an append changes: checked, consolidated, in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, NamedTuple, cast
+
+from penstock.compute.collections.store import Append
+from penstock.compute.errors import NotThere, StoreDamaged
+from penstock.compute.frontier import LAST_TIME
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Row
+from penstock.errors import CheckpointDamaged
+from penstock.state.codec import decode, key_encoder, value_encoder
+
+_MINUS_ZERO = b"\xcb\x80\x00\x00\x00\x00\x00\x00\x00"
+HASH_BITS = 40
+
+
+class Change(NamedTuple):
+    """One update, ready to be stored.
+
+    key: the identity of the row: equal for equal rows, though one may show 1.0 and the other 1.00.
+    row: its bytes.
+    """
+
+    time: int
+    key: bytes
+    row: bytes
+    weight: int
+
+
+class RowCodec:
+    """Rows to bytes and back. Used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._key, self._value = key_encoder(), value_encoder()
+
+    def key(self, row: Row) -> bytes:
+        """What equal rows have in common: 0.0 and -0.0 are equal, 1.0 and 1.00 as decimals, NaN is itself;
+        values of different types are not. Raises `NotPlainData`."""
+        data = self._key(row)
+        return self._key(_without_minus_zero(row)) if _MINUS_ZERO in data else data
+
+    def changes(self, append: Append) -> list[Change]:
+        """What the append changes: by time, each row once per time, without what cancels out.
+
+        Raises ValueError for a frontier that goes back, a time outside, or a weight of more than 63 bits;
+        `NotPlainData` for a row that cannot be stored.
+        """
+        check_frontiers(append)
+        weights: dict[tuple[int, bytes], int] = {}
+        rows: dict[bytes, bytes] = {}
+        for row, time, weight in append.updates:
+            if append.expected.passed(time) or not append.upper.passed(time):
+                raise ValueError(f"{append.id}: {time} is outside of {append.expected} to {append.upper}")
+            key = self.key(row)
+            weights[time, key] = weights.get((time, key), 0) + weight
+            if key not in rows:
+                rows[key] = self._value(row)
+        if any(not -LAST_TIME <= weight <= LAST_TIME for weight in weights.values()):
+            raise ValueError(f"{append.id}: a weight of more than 63 bits")
+        found = [Change(time, key, rows[key], weight) for (time, key), weight in weights.items() if weight]
+        found.sort(key=lambda change: change.time)
+        return found
+
+
+def check_frontiers(append: Append) -> None:
+    if append.upper < append.expected:
+        raise ValueError(f"{append.id}: from {append.expected} back to {append.upper}")
+
+
+def _without_minus_zero(value: Any) -> Any:
+    if isinstance(value, float):
+        return value + 0.0
+    if isinstance(value, tuple | list):
+        return tuple(_without_minus_zero(v) for v in cast("Iterable[Any]", value))
+    if isinstance(value, frozenset):
+        return frozenset(_without_minus_zero(v) for v in cast("Iterable[Any]", value))
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {_without_minus_zero(k): _without_minus_zero(v) for k, v in items}
+    return value
+
+
+def hash_of(key: bytes) -> int:
+    """A number of `HASH_BITS` bits by which a row is found; rows that share one are told apart by key."""
+    return int.from_bytes(blake2b(key, digest_size=HASH_BITS // 8).digest(), "big")
+
+
+def row_of(data: bytes, place: str) -> Row:
+    """The row whose bytes these are. Raises `StoreDamaged`."""
+    try:
+        row = decode(data)
+    except CheckpointDamaged as error:
+        raise damaged(place, error.why) from error
+    if not isinstance(row, tuple):
+        raise damaged(place, f"a row is a {type(row).__name__}")
+    return cast("Row", row)
+
+
+def damaged(place: str, why: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"the collections in {place} are damaged",
+        why=why,
+        fix="restore it from a backup, or name another place",
+    )
+
+
+def check_counts(
+    id: Id, changes: Collection[Change], counts: Callable[[Collection[bytes]], Mapping[bytes, int]]
+) -> None:
+    """Raise `NotThere` if a row would be there less than zero times after some time.
+
+    counts: tells of rows, by key, how often they are there before the append.
+    """
+    taken = {change.key for change in changes if change.weight < 0}
+    if not taken:
+        return
+    there = dict(counts(taken))
+    for change in changes:
+        if change.key not in taken:
+            continue
+        left = there.get(change.key, 0) + change.weight
+        if left < 0:
+            row = decode(change.row)
+            raise NotThere(
+                f"a row of {id!r} is taken back more often than it is there: {row!r:.200}",
+                why=f"at time {change.time} it would be there {left} times; nothing was written",
+                fix="delete rows as they are, each as often as it was inserted",
+                id=id,
+                row=row,
+            )
+        there[change.key] = left

@@ -1,0 +1,190 @@
+"""Collections in two tables of a database (`sql_tables`), whichever database it is."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from penstock.compute.collections.database import Database, Transaction
+from penstock.compute.collections.refusals import (
+    check_changes,
+    check_expected,
+    check_id,
+    check_readable,
+    check_same,
+)
+from penstock.compute.collections.rows import Change, RowCodec, check_counts, damaged, hash_of, row_of
+from penstock.compute.collections.sql_merging import advance_since, merge, sweep
+from penstock.compute.collections.sql_tables import Pages, Record, after, find, get, pages, place_of
+from penstock.compute.collections.store import Append, Bounds, Collections
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Counted, Row, Update
+
+
+class SqlCollections(Collections):
+    """What all databases have in common."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._codec = RowCodec()
+
+    # -- which there are ------------------------------------------------------------------------
+
+    def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
+        check_id(id)
+        with self._database.writing() as tx:
+            there = find(tx, id)
+            if there is not None:
+                check_same(id, description, there.description)
+                return
+            tx.run(
+                "INSERT INTO collections (id, description, since, upper, next, merged) "
+                "VALUES ($1, $2, 0, $3, 0, 0)",
+                id,
+                description,
+                upper.time,
+            )
+
+    def drop(self, id: Id) -> None:
+        with self._database.writing() as tx:
+            tx.run("UPDATE collections SET id = NULL, since = NULL WHERE id = $1", id)
+            sweep(tx)
+
+    def all(self) -> dict[Id, bytes]:
+        with self._database.reading() as tx:
+            found = tx.run("SELECT id, description FROM collections WHERE id IS NOT NULL ORDER BY number")
+        return {id: bytes(description) for id, description in found}
+
+    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+        with self._database.reading() as tx:
+            return [get(tx, id).bounds for id in ids]
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def append(self, appends: Sequence[Append]) -> None:
+        with self._database.writing() as tx:
+            for append in appends:
+                self._append(tx, append, self._codec.changes(append))
+
+    def _append(self, tx: Transaction, append: Append, changes: list[Change]) -> None:
+        there = get(tx, append.id)
+        check_expected(append.id, append.expected, there.upper)
+        if there.since.ended:
+            changes = []
+        check_counts(append.id, changes, lambda keys: self._counts(tx, there, keys))
+        tx.insert(
+            (there.end + i, change.time, change.weight, there.first + hash_of(change.key), change.row)
+            for i, change in enumerate(changes)
+        )
+        tx.run(
+            "UPDATE collections SET upper = $1, next = $2 WHERE number = $3",
+            append.upper.time,
+            there.next + len(changes),
+            there.number,
+        )
+
+    def _counts(self, tx: Transaction, there: Record, keys: Collection[bytes]) -> Mapping[bytes, int]:
+        """How often rows are there, by key."""
+        counts: dict[bytes, int] = defaultdict(int)
+        for hash in {there.first + hash_of(key) for key in keys}:
+            for weight, row in tx.run("SELECT weight, row FROM updates WHERE hash = $1", hash):
+                counts[self._key(row)] += weight
+        return counts
+
+    def compact(self, id: Id, since: Frontier) -> None:
+        with self._database.writing() as tx:
+            there = get(tx, id)
+            if since > there.since:
+                advance_since(tx, there, since)
+            else:
+                since = there.since
+            if not since.ended:
+                merge(tx, there, since, self._key)
+            sweep(tx)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
+        with self._database.reading() as tx:
+            check_readable(id, get(tx, id).bounds, at)
+        return self._snapshot(id, at, chunk)
+
+    def _snapshot(self, id: Id, at: int, chunk: int) -> Iterator[list[Counted]]:
+        with self._database.moment() as tx:
+            there = get(tx, id)
+            check_readable(id, there.bounds, at)
+            end = place_of(tx, there, after(at))
+            several = self._changed_more_than_once(tx, there, end)
+            sums: dict[bytes, tuple[Row, int]] = {}
+            for page in pages(tx, (there.first, end), chunk):
+                rows: list[Counted] = []
+                for _, _, weight, hash, data in page:
+                    row = self._row(data)
+                    if hash not in several:
+                        rows.append((row, weight))
+                    else:
+                        key = self._codec.key(row)
+                        shown, count = sums.get(key, (row, 0))
+                        sums[key] = shown, count + weight
+                if rows:
+                    yield self._counted(id, rows)
+        rest = [(row, count) for row, count in sums.values() if count]
+        for i in range(0, len(rest), chunk):
+            yield self._counted(id, rest[i : i + chunk])
+
+    def _changed_more_than_once(self, tx: Transaction, there: Record, end: int) -> set[int]:
+        """The hashes that several updates before a place have in common."""
+        if end <= there.first + there.merged:
+            return set()
+        found = tx.run(
+            "SELECT hash FROM updates WHERE hash >= $1 AND hash < $2 AND place < $3 "
+            "GROUP BY hash HAVING count(*) > 1",
+            *there.hashes,
+            end,
+        )
+        return {hash for (hash,) in found}
+
+    def changes(
+        self, id: Id, lower: Frontier, upper: Frontier, chunk: int = 10_000
+    ) -> Iterator[list[Update]]:
+        with self._database.reading() as tx:
+            there = get(tx, id)
+            check_changes(id, there.bounds, lower, upper)
+            span = place_of(tx, there, lower), place_of(tx, there, upper)
+        return self._changes(id, lower, upper, span, Pages(chunk))
+
+    def _changes(
+        self, id: Id, lower: Frontier, upper: Frontier, span: tuple[int, int], reading: Pages
+    ) -> Iterator[list[Update]]:
+        place, end = span
+        while place < end:
+            with self._database.reading() as tx:
+                check_changes(id, get(tx, id).bounds, lower, upper)
+                page = reading.read(tx, (place, end))
+            if not page:
+                return
+            yield [(self._row(data), time, weight) for _, time, weight, _, data in page]
+            place = page[-1][0] + 1
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    def _row(self, data: bytes) -> Row:
+        return row_of(data, self._database.place)
+
+    def _key(self, data: bytes) -> bytes:
+        return self._codec.key(self._row(data))
+
+    def _counted(self, id: Id, rows: list[Counted]) -> list[Counted]:
+        for row, count in rows:
+            if count <= 0:
+                raise damaged(self._database.place, f"a row of {id!r} is there {count} times: {row!r:.200}")
+        return rows
+
+    # -- the rest -------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> bool:
+        return self._database.wait(seconds)
+
+    def close(self) -> None:
+        self._database.close()

@@ -1,0 +1,98 @@
+"""Compaction in a database: updates of the same row become one, a slice at a time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from penstock.compute.collections.database import Transaction
+from penstock.compute.collections.sql_tables import Record, after, one, place_of
+from penstock.compute.frontier import LAST_TIME, Frontier
+
+SLICE = 2_000
+"""How many updates are merged or removed at a time: some ten milliseconds."""
+
+
+def advance_since(tx: Transaction, record: Record, since: Frontier) -> None:
+    tx.run("UPDATE collections SET since = $1 WHERE number = $2", since.time, record.number)
+
+
+def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes], bytes]) -> None:
+    """Merge the next updates that the since allows to.
+
+    Each row is at one place at most among those before `merged`, so an update has at most one to be added
+    to. The earliest stays, where it is: times up to the since all count as the since.
+    key: the identity of a row, from its bytes.
+    """
+    begin = record.first + record.merged
+    limit = place_of(tx, record, since if since.time is None else after(since.time))
+    if begin >= limit:
+        return
+    end = one(
+        tx.run(
+            "SELECT place FROM updates WHERE place >= $1 AND place < $2 ORDER BY place LIMIT 1 OFFSET $3",
+            begin,
+            limit,
+            SLICE,
+        ),
+        limit,
+    )
+    for places, weight in _same(tx, record.first, begin, end, key):
+        first, *others = places
+        if -LAST_TIME <= weight <= LAST_TIME:
+            for place in others if weight else places:
+                tx.run("DELETE FROM updates WHERE place = $1", place)
+            if weight:
+                tx.run("UPDATE updates SET weight = $1 WHERE place = $2", weight, first)
+    tx.run("UPDATE collections SET merged = $1 WHERE number = $2", end - record.first, record.number)
+
+
+def _same(
+    tx: Transaction, first: int, begin: int, end: int, key: Callable[[bytes], bytes]
+) -> list[tuple[list[int], int]]:
+    """Rows with several updates, of which one is from `begin` to before `end`: their places, and the sum."""
+    new = tx.run("SELECT place, weight, hash, row FROM updates WHERE place >= $1 AND place < $2", begin, end)
+    old = tx.run(
+        "SELECT o.place, o.weight, o.hash, o.row FROM updates n JOIN updates o ON o.hash = n.hash "
+        "WHERE n.place >= $1 AND n.place < $2 AND o.place >= $3 AND o.place < $1",
+        begin,
+        end,
+        first,
+    )
+    by_hash: dict[int, dict[int, tuple[int, bytes]]] = defaultdict(dict)
+    for place, weight, hash, row in (*old, *new):
+        by_hash[hash][place] = weight, bytes(row)
+    rows: dict[bytes, dict[int, int]] = defaultdict(dict)
+    for updates in by_hash.values():
+        if len(updates) > 1:
+            for place, (weight, row) in updates.items():
+                rows[key(row)][place] = weight
+    return [(sorted(places), sum(places.values())) for places in rows.values() if len(places) > 1]
+
+
+def sweep(tx: Transaction) -> None:
+    """Remove some updates of collections that were dropped, or whose since is at its end."""
+    gone = tx.run(
+        "SELECT number, id, next, merged FROM collections "
+        "WHERE since IS NULL AND (id IS NULL OR merged < next) ORDER BY number LIMIT 1"
+    )
+    if not gone:
+        return
+    number, id, next, merged = gone[0]
+    record = Record(number, Frontier(None), Frontier(None), next, merged, b"")
+    last = one(
+        tx.run(
+            "SELECT place FROM updates WHERE place >= $1 AND place < $2 ORDER BY place LIMIT 1 OFFSET $3",
+            record.first,
+            record.end,
+            SLICE,
+        ),
+        record.end,
+    )
+    tx.run("DELETE FROM updates WHERE place >= $1 AND place < $2", record.first, last)
+    if last < record.end:
+        return
+    if id is None:
+        tx.run("DELETE FROM collections WHERE number = $1", number)
+    else:
+        tx.run("UPDATE collections SET merged = next WHERE number = $1", number)

@@ -1,0 +1,148 @@
+"""The two tables of collections in a database, and how to find one's way in them.
+
+    collections   number, id, description, since, upper, next, merged
+    updates       place, time, weight, hash, row
+
+The place of an update is the number of its collection above its position there: so the updates of
+a collection lie together, and, since an append begins at the upper, they lie in the order of time.
+`hash` is the number of the collection above a hash of the row; an index on it finds the updates
+of a row. Positions before `merged` hold each row once at most. A frontier at its end is null. A
+collection that was dropped has no id until its updates are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from penstock.compute.collections.database import Stored, Transaction
+from penstock.compute.collections.refusals import unknown
+from penstock.compute.collections.rows import HASH_BITS
+from penstock.compute.collections.store import Bounds
+from penstock.compute.frontier import LAST_TIME, Frontier
+from penstock.compute.protocol.dataflow import Id
+
+_FIRST_PAGE = 200
+_PAGE_BYTES = 8 << 20
+Span: TypeAlias = tuple[int, int]
+"""Places, from the first to before the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A line of `collections`. next, merged: positions."""
+
+    number: int
+    since: Frontier
+    upper: Frontier
+    next: int
+    merged: int
+    description: bytes
+
+    @property
+    def bounds(self) -> Bounds:
+        return Bounds(self.since, self.upper)
+
+    @property
+    def first(self) -> int:
+        """Its least place, and its least hash."""
+        return self.number << HASH_BITS
+
+    @property
+    def end(self) -> int:
+        """The place of its next update."""
+        return self.first + self.next
+
+    @property
+    def hashes(self) -> Span:
+        return self.first, (self.number + 1) << HASH_BITS
+
+
+def find(tx: Transaction, id: Id) -> Record | None:
+    found = tx.run(
+        "SELECT number, since, upper, next, merged, description FROM collections WHERE id = $1", id
+    )
+    if not found:
+        return None
+    number, since, upper, next, merged, description = found[0]
+    return Record(number, Frontier(since), Frontier(upper), next, merged, bytes(description))
+
+
+def get(tx: Transaction, id: Id) -> Record:
+    """Raises `UnknownName`."""
+    found = find(tx, id)
+    if found is None:
+        raise unknown(id)
+    return found
+
+
+def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
+    """The place where the updates begin whose time the frontier has not passed.
+
+    Looked for from the end, in steps that double: mostly what is asked for is new.
+    """
+
+    def passed(place: int) -> bool:
+        """Whether all before `place` are before the frontier."""
+        before = tx.run(
+            "SELECT time FROM updates WHERE place >= $1 AND place < $2 ORDER BY place DESC LIMIT 1",
+            record.first,
+            place,
+        )
+        return not before or frontier.passed(before[0][0])
+
+    low = high = record.end
+    step = 1
+    while not passed(low):
+        high, low, step = low, max(record.first, low - step), step * 4
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if passed(middle) else (low, middle)
+    return low
+
+
+def after(time: int) -> Frontier:
+    """The frontier that has passed just the times up to `time`."""
+    return Frontier(None if time == LAST_TIME else time + 1)
+
+
+def updates_in(tx: Transaction, span: Span, most: int) -> list[Stored]:
+    """The first of the updates in these places."""
+    found = tx.run(
+        "SELECT place, time, weight, hash, row FROM updates WHERE place >= $1 AND place < $2 "
+        "ORDER BY place LIMIT $3",
+        *span,
+        most,
+    )
+    return cast("list[Stored]", found)
+
+
+class Pages:
+    """How many updates to read next: few at first, then as many as have a bounded number of bytes."""
+
+    def __init__(self, chunk: int) -> None:
+        if chunk < 1:
+            raise ValueError(f"chunks of {chunk} rows")
+        self._chunk = chunk
+        self.most = min(chunk, _FIRST_PAGE)
+
+    def read(self, tx: Transaction, span: Span) -> list[Stored]:
+        page = updates_in(tx, span, self.most)
+        if page:
+            size = 1 + sum(len(update[-1]) for update in page) // len(page)
+            self.most = min(self._chunk, max(1, _PAGE_BYTES // size), self.most * 8)
+        return page
+
+
+def pages(tx: Transaction, span: Span, chunk: int) -> Iterator[list[Stored]]:
+    """All updates in these places."""
+    reading = Pages(chunk)
+    place, end = span
+    while page := reading.read(tx, (place, end)):
+        yield page
+        place = page[-1][0] + 1
+
+
+def one(found: list[Any], default: int) -> int:
+    return found[0][0] if found else default

@@ -1,0 +1,190 @@
+"""Collections in one SQLite file, which several processes may use at the same time."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import Any
+
+from penstock.compute.collections.database import Database, Stored, Transaction
+from penstock.compute.collections.rows import damaged
+from penstock.compute.collections.sql import SqlCollections
+from penstock.compute.errors import ComputeError, StoreUnavailable
+
+_APPLICATION = 0x50534354
+_VERSION = 1
+_BUSY_SECONDS = 20.0
+_SHORTEST, _LONGEST = 0.0005, 0.010
+"""Seconds between two looks of `wait`: often while things happen, seldom after a while of nothing."""
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
+_TABLES = f"""
+    CREATE TABLE collections (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE, description BLOB NOT NULL,
+        since INTEGER, upper INTEGER, next INTEGER NOT NULL, merged INTEGER NOT NULL
+    );
+    CREATE TABLE updates (
+        place INTEGER PRIMARY KEY, time INTEGER NOT NULL, weight INTEGER NOT NULL,
+        hash INTEGER NOT NULL, row BLOB NOT NULL
+    );
+    CREATE INDEX updates_by_hash ON updates (hash);
+    PRAGMA application_id = {_APPLICATION};
+    PRAGMA user_version = {_VERSION}
+"""
+
+
+class SqliteCollections(SqlCollections):
+    """A store in one file, which is made if it is missing.
+
+    Writers are one at a time, and an append is on the disk when it returns (write-ahead log, fully
+    synchronous). Readers wait for nobody. The folder must be on a disk of this machine. Raises
+    `StoreUnavailable` where the file cannot be opened, `StoreDamaged` where it is something else.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(SqliteDatabase(os.fspath(path)))
+
+
+class SqliteDatabase(Database):
+    """Connections to the file: one to write, one to read a little, and one for each long reading."""
+
+    def __init__(self, path: str) -> None:
+        self.place = path
+        self._write_lock, self._read_lock = Lock(), Lock()
+        self._idle: list[sqlite3.Connection] = []
+        with self._told():
+            self._writer = self._open()
+            try:
+                self._prepare()
+                self._reader = self._open()
+                self._seen = self._version()
+            except BaseException:
+                self._writer.close()
+                raise
+        self._pause = _SHORTEST
+
+    def _open(self) -> sqlite3.Connection:
+        # Each is used by one thread at a time: by the locks, or as long as it is no one else's.
+        connection = sqlite3.connect(
+            self.place, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA cache_size = -32000")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self) -> None:
+        if self._is_ours():
+            return
+        # The mode of the log cannot be changed within a transaction; it stays with the file.
+        self._writer.execute("PRAGMA journal_mode = WAL")
+        with self.writing():
+            if not self._is_ours():
+                for statement in _TABLES.split(";"):
+                    self._writer.execute(statement)
+
+    def _is_ours(self) -> bool:
+        """Whether it is a store; False where it is empty. Raises `StoreDamaged` for anything else."""
+        ((application,),) = self._writer.execute("PRAGMA application_id").fetchall()
+        ((version,),) = self._writer.execute("PRAGMA user_version").fetchall()
+        if (application, version) == (_APPLICATION, _VERSION):
+            return True
+        if application == _APPLICATION:
+            raise damaged(self.place, f"it has version {version} of its layout; we know version {_VERSION}")
+        if application or version or self._writer.execute("SELECT 1 FROM sqlite_schema").fetchall():
+            raise damaged(self.place, "it is the database of another program")
+        return False
+
+    @contextmanager
+    def _told(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+
+    def _error(self, error: sqlite3.Error) -> ComputeError:
+        code = getattr(error, "sqlite_errorcode", None)
+        if isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGE:
+            return damaged(self.place, str(error))
+        return StoreUnavailable(
+            f"the collections in {self.place} cannot be used now",
+            why=str(error),
+            fix="see to its folder, its disk, and to other processes that keep it locked",
+        )
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self) -> Generator[Transaction]:
+        with self._write_lock, self._told(), _transaction(self._writer, "BEGIN IMMEDIATE") as tx:
+            yield tx
+
+    @contextmanager
+    def reading(self) -> Generator[Transaction]:
+        with self._read_lock, self._told(), _transaction(self._reader, "BEGIN") as tx:
+            yield tx
+
+    @contextmanager
+    def moment(self) -> Generator[Transaction]:
+        with self._told():
+            connection = self._idle.pop() if self._idle else self._open()
+            try:
+                with _transaction(connection, "BEGIN") as tx:
+                    yield tx
+            except BaseException:
+                connection.close()
+                raise
+            self._idle.append(connection)
+
+    # -- the rest -------------------------------------------------------------------------------
+
+    def _version(self) -> int:
+        """Another number after each commit of any other connection."""
+        with self._read_lock, self._told():
+            return self._reader.execute("PRAGMA data_version").fetchone()[0]
+
+    def wait(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while (version := self._version()) == self._seen:
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(self._pause, left))
+            self._pause = min(_LONGEST, self._pause * 1.05)
+        self._seen, self._pause = version, _SHORTEST
+        return True
+
+    def close(self) -> None:
+        for connection in (self._writer, self._reader, *self._idle):
+            with suppress(sqlite3.Error):
+                connection.close()
+        self._idle.clear()
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Generator[Transaction]:
+    connection.execute(begin)
+    try:
+        yield _SqliteTransaction(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+class _SqliteTransaction(Transaction):
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def run(self, sql: str, *values: Any) -> list[Any]:
+        return self._connection.execute(sql.replace("$", "?"), values).fetchall()
+
+    def insert(self, updates: Iterable[Stored]) -> None:
+        self._connection.executemany("INSERT INTO updates VALUES (?, ?, ?, ?, ?)", updates)
