@@ -164,3 +164,26 @@ def test_values_of_any_type_that_would_come_back_as_others_are_refused(value: ob
 
 def test_a_date_is_not_a_timestamp() -> None:
     assert type(decode(value_encoder()(date(2001, 1, 1)))) is date
+
+
+def _nested(depth: int) -> frozenset[object]:
+    value: frozenset[object] = frozenset({1})
+    for _ in range(depth - 1):
+        value = frozenset({value, 2})
+    return value
+
+
+def test_sets_come_back_or_are_refused_when_they_are_written_however_deep() -> None:
+    for encode in (value_encoder(), key_encoder()):
+        assert decode(encode(_nested(16))) == _nested(16)
+        with pytest.raises(NotPlainData, match="nested more than 16 deep"):
+            encode(_nested(17))
+
+
+@pytest.mark.parametrize("code", [5, 6])
+def test_hostile_bytes_nested_deeply_are_damage_and_not_the_end_of_the_process(code: int) -> None:
+    hostile = b"\xc0"
+    for _ in range(5_000):
+        hostile = msgpack.packb(msgpack.ExtType(code, hostile))
+    with pytest.raises(CheckpointDamaged):
+        decode(hostile)

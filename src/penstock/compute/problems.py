@@ -6,7 +6,8 @@ Which class it was is told by its code, so no text is parsed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from decimal import Decimal
+from typing import Any, cast
 
 from penstock.compute.errors import ComputeError
 from penstock.compute.protocol.dataflow import Id
@@ -15,9 +16,12 @@ from penstock.errors import PenstockError
 
 
 def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None = None) -> Problem:
-    """The problem that says what an error says. `id` and `time`: where its facts do not tell them."""
-    facts: dict[str, Any] = error.facts
-    of, at = facts.get("id", id), facts.get("time", time)
+    """The problem that says what an error says. `id` and `time`: where its facts do not tell them.
+
+    A fact that is no plain value is told as text.
+    """
+    facts = dict(error.facts)
+    of, at = facts.pop("id", id), facts.pop("time", time)
     return Problem(
         code=error.code,
         message=error.what,
@@ -26,13 +30,48 @@ def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None =
         fix=error.fix,
         id=of if isinstance(of, str) else id,
         time=at if isinstance(at, int) else time,
+        facts=tuple((name, _plain(value)) for name, value in facts.items()),
+        where=error.where,
+    )
+
+
+def problem_of_any(error: BaseException) -> Problem:
+    """As `problem_of`; of an error that is nobody's on purpose, its type and text."""
+    if isinstance(error, PenstockError):
+        return problem_of(error)
+    return Problem(
+        ComputeError.code,
+        f"{type(error).__name__}: {error}",
+        why="This is a mistake in Penstock.",
+        fix="please report it, with the log of the process that met it",
     )
 
 
 def error_of(problem: Problem) -> PenstockError:
     """The error to be raised for a problem that somebody else met."""
-    facts = {name: value for name, value in (("id", problem.id), ("time", problem.time)) if value is not None}
-    return error_class(problem.code)(problem.message, why=problem.why, fix=problem.fix, **facts)
+    found = error_class(problem.code)
+    facts = {name: value for name, value in problem.facts if _is_fact(found, name)}
+    facts |= {
+        name: value for name, value in (("id", problem.id), ("time", problem.time)) if value is not None
+    }
+    if found.code != problem.code:
+        facts |= {"code": problem.code, "retryable": problem.retryable}
+    return found(problem.message, where=problem.where, why=problem.why, fix=problem.fix, **facts)
+
+
+def _is_fact(found: type[PenstockError], name: str) -> bool:
+    # They become attributes, and may have been named by a stranger.
+    reserved = name in ("what", "where", "why", "fix", "facts", "self") or hasattr(found, name)
+    return name.isidentifier() and not name.startswith("_") and not reserved
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is tuple:
+        return tuple(_plain(part) for part in cast("tuple[Any, ...]", value))
+    return value if type(value) in _PLAIN else str(value)
+
+
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, Decimal})
 
 
 def error_class(code: str) -> type[PenstockError]:

@@ -4,13 +4,14 @@ Values: None, bool, int of any size, float, str, bytes, Decimal, date, aware
 datetime, tuple or list, dict (whose keys may be tuples), frozenset. Sequences come back as
 tuples, datetimes in UTC, every NaN as the one NAN; `Exact` values as they were, or they are
 refused. Bytes that were not made
-here give `CheckpointDamaged`; nothing in them is ever executed.
+here give `CheckpointDamaged`, so do sets nested more than 16 deep; nothing in them is ever executed.
 """
 
 from __future__ import annotations
 
 from datetime import date, datetime
 from decimal import Context, Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import msgpack  # pyright: ignore[reportMissingTypeStubs]
@@ -25,12 +26,19 @@ if TYPE_CHECKING:
 _msgpack: Any = msgpack
 _BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY = 1, 2, 3, 5, 6
 _EXACT = Context(prec=1000)
+_DEEPEST = 16
+"""Each level of sets takes 40 kB of the C stack where it is decoded: without a bound, a few kilobytes of
+hostile bytes end the process."""
 _NAN = b"\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"
 _NEGATIVE_NAN = b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00"
 
 
-def _extension(value: object) -> Any:
+def _extension(value: object, depth: int = 0) -> Any:
     match value:
+        case frozenset() | Exact() if depth == _DEEPEST:
+            raise NotPlainData(
+                f"sets nested more than {_DEEPEST} deep cannot be stored", type=type(value).__name__
+            )
         case int():
             return _msgpack.ExtType(_BIG_INT, value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
         case Decimal():
@@ -41,10 +49,12 @@ def _extension(value: object) -> Any:
         case date() if not isinstance(value, datetime):
             return _msgpack.ExtType(_DATE, value.toordinal().to_bytes(4, "big"))
         case frozenset():
-            return _msgpack.ExtType(_SET, _members(cast("frozenset[object]", value), _extension))
+            below = partial(_extension, depth=depth + 1)
+            return _msgpack.ExtType(_SET, _members(cast("frozenset[object]", value), below))
         case Exact():
             check_exact(value.value)
-            return _msgpack.ExtType(_EXACTLY, _pack(_extension)(value.value))
+            below = partial(_extension, depth=depth + 1)
+            return _msgpack.ExtType(_EXACTLY, _pack(below)(value.value))
         case _:
             raise NotPlainData(
                 f"a {type(value).__name__} cannot be stored: {value!r:.100}",
@@ -61,17 +71,17 @@ def _members(value: frozenset[object], extension: Callable[[object], Any]) -> by
     return b"".join(sorted(map(pack, value)))
 
 
-def _key_extension(value: object) -> Any:
+def _key_extension(value: object, depth: int = 0) -> Any:
     # Decimal("1.0") and Decimal("1.00") are one dict key, so they must be one key here too.
     if isinstance(value, Decimal):
         value = _EXACT.normalize(value) if value else Decimal(0)
-    if isinstance(value, frozenset):
-        members = _members(cast("frozenset[object]", value), _key_extension)
-        return _msgpack.ExtType(_SET, members)
-    return _extension(value)
+    if isinstance(value, frozenset) and depth < _DEEPEST:
+        below = partial(_key_extension, depth=depth + 1)
+        return _msgpack.ExtType(_SET, _members(cast("frozenset[object]", value), below))
+    return _extension(value, depth)
 
 
-def _value_of(code: int, data: bytes) -> object:
+def _value_of(depth: int, code: int, data: bytes) -> object:
     if code == _BIG_INT:
         return int.from_bytes(data, "big", signed=True)
     if code == _DECIMAL:
@@ -79,25 +89,31 @@ def _value_of(code: int, data: bytes) -> object:
     if code == _DATE:
         return date.fromordinal(int.from_bytes(data, "big"))
     if code == _SET:
-        members = _msgpack.Unpacker(**_UNPACKING, max_buffer_size=max(1, len(data)))
+        members = _msgpack.Unpacker(**_unpacking(depth + 1), max_buffer_size=max(1, len(data)))
         members.feed(data)
         found = frozenset(members)
         if members.tell() != len(data):
             raise ValueError("a set is cut off")
         return found
     if code == _EXACTLY:
-        return Exact(_msgpack.unpackb(data, **_UNPACKING))
+        return Exact(_msgpack.unpackb(data, **_unpacking(depth + 1)))
     raise ValueError(f"unknown extension {code}")
 
 
-_UNPACKING: dict[str, Any] = {
-    "use_list": False,
-    "strict_map_key": False,
-    "ext_hook": _value_of,
-    "unicode_errors": "surrogatepass",
-    "timestamp": 3,
-}
-"""Timestamps are the format's own: they become datetimes in C, at a tenth of the cost of an extension."""
+def _unpacking(depth: int) -> dict[str, Any]:
+    if depth > _DEEPEST:
+        raise ValueError("sets nested too deeply")
+    return {
+        "use_list": False,
+        "strict_map_key": False,
+        "ext_hook": partial(_value_of, depth),
+        "unicode_errors": "surrogatepass",
+        # The format's own: they become datetimes in C, at a tenth of the cost of an extension.
+        "timestamp": 3,
+    }
+
+
+_UNPACKING = _unpacking(0)
 
 
 def value_encoder() -> Callable[[object], bytes]:
@@ -123,7 +139,7 @@ def decode(data: bytes) -> Any:
     """The value that was encoded. Raises `CheckpointDamaged` for anything else."""
     try:
         value = _msgpack.unpackb(data, **_UNPACKING)
-    except (ValueError, TypeError, ArithmeticError, _msgpack.UnpackException) as error:
+    except (ValueError, TypeError, ArithmeticError, RecursionError, _msgpack.UnpackException) as error:
         raise CheckpointDamaged(
             "bytes are not encoded state", why=f"{type(error).__name__}: {error}", file=None
         ) from error

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
+from penstock.errors import Step
 
 Row: TypeAlias = tuple[Any, ...]
 Counted: TypeAlias = tuple[Row, int]
@@ -29,6 +30,8 @@ class Problem:
     retryable: whether the same request may succeed later.
     why, fix:  as in `PenstockError`.
     id, time:  what it is about, where that is known.
+    facts:     the other facts of the error, by name, as plain values.
+    where:     the lines of the user's that caused it.
     """
 
     code: str
@@ -38,6 +41,8 @@ class Problem:
     fix: str = ""
     id: Id | None = None
     time: int | None = None
+    facts: tuple[tuple[str, Any], ...] = ()
+    where: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,113 @@
+"""Rows as bytes: bags of rows, counted rows, updates, as they travel in messages and wait in stashes.
+
+The bytes are those of `penstock.state.codec`: plain data of any size; lists come back as tuples. What comes
+from the network is checked to be of the shape asked for, so no receiver meets a row that is no tuple.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from penstock.compute.errors import BadMessage, MessageTooLarge
+from penstock.compute.frontier import LAST_TIME
+from penstock.compute.protocol.responses import Counted, Row, Update
+from penstock.errors import CheckpointDamaged
+from penstock.state import codec
+
+MOST = 10_000_000
+"""Rows that one message may hold: a header that claims more is not believed."""
+
+
+class _Encoders(threading.local):
+    """An encoder keeps a buffer, which threads cannot share."""
+
+    def __init__(self) -> None:
+        self.encode: Callable[[object], bytes] = codec.value_encoder()
+
+
+_encoders = _Encoders()
+
+
+def encode(rows: Sequence[Row] | Sequence[Counted] | Sequence[Update] | Mapping[str, Any]) -> bytes:
+    """The bytes of rows, counted rows, updates or named values. Raises `NotPlainData` for values that are
+    not plain."""
+    return _encoders.encode(rows if isinstance(rows, (tuple, dict)) else tuple(rows))
+
+
+def decode(data: bytes, field: str = "rows") -> tuple[Row, ...]:
+    """The rows. Raises `BadMessage` for bytes that are none; `field` is what it names."""
+    rows = _sequence(data, field)
+    if not all(type(row) is tuple for row in rows):
+        raise _bad(field, "not all of it are rows")
+    return rows
+
+
+def decode_counted(data: bytes, field: str = "rows") -> tuple[Counted, ...]:
+    """The rows with their counts, which are above zero. Raises `BadMessage`."""
+    rows = _sequence(data, field)
+    for entry in rows:
+        if type(entry) is not tuple or len(cast("tuple[Any, ...]", entry)) != 2:
+            raise _bad(field, "not all of it are rows with a count")
+        row, count = cast("tuple[Any, Any]", entry)
+        if type(row) is not tuple or type(count) is not int or count < 1:
+            raise _bad(field, "not all of it are rows with a count")
+    return rows
+
+
+def decode_updates(data: bytes, field: str = "updates") -> tuple[Update, ...]:
+    """The updates: times are times, weights are not zero. Raises `BadMessage`."""
+    rows = _sequence(data, field)
+    for entry in rows:
+        if type(entry) is not tuple or len(cast("tuple[Any, ...]", entry)) != 3:
+            raise _bad(field, "not all of it are updates")
+        row, time, weight = cast("tuple[Any, Any, Any]", entry)
+        if type(row) is not tuple or type(time) is not int or type(weight) is not int:
+            raise _bad(field, "not all of it are updates")
+        if not 0 <= time <= LAST_TIME or not weight:
+            raise _bad(field, f"no update has time {time} and weight {weight}")
+    return rows
+
+
+def decode_values(data: bytes, field: str = "values") -> dict[str, Any]:
+    """Named values. Raises `BadMessage`."""
+    values = _value(data, field)
+    if type(values) is not dict or not all(type(name) is str for name in cast("dict[Any, Any]", values)):
+        raise _bad(field, "it is no mapping of names")
+    return cast("dict[str, Any]", values)
+
+
+def claimed(data: bytes) -> int:
+    """How many rows the bytes say they have, before anything of them is decoded; 0 where they are none."""
+    if not data:
+        return 0
+    if 0x90 <= data[0] <= 0x9F:
+        return data[0] & 0x0F
+    width = {0xDC: 2, 0xDD: 4}.get(data[0], 0)
+    return int.from_bytes(data[1 : 1 + width], "big")
+
+
+def _sequence(data: bytes, field: str) -> tuple[Any, ...]:
+    if claimed(data) > MOST:
+        raise MessageTooLarge(
+            f"{field} has {claimed(data):,} rows, one message may have {MOST:,}",
+            fix="ask for less at a time",
+            size=claimed(data),
+            limit=MOST,
+        )
+    rows = _value(data, field)
+    if type(rows) is not tuple:
+        raise _bad(field, "it is no list of rows")
+    return cast("tuple[Any, ...]", rows)
+
+
+def _value(data: bytes, field: str) -> Any:
+    try:
+        return codec.decode(data)
+    except CheckpointDamaged as error:
+        raise _bad(field, error.why) from error
+
+
+def _bad(field: str, why: str) -> BadMessage:
+    return BadMessage(f"{field} does not hold rows", why=why, field=field)
