@@ -42,4 +42,10 @@ def _sqlite(path: str) -> Collections:
     return SqliteCollections(path)
 
 
-_STORES: Mapping[str, Callable[[str], Collections]] = {"sqlite": _sqlite}
+def _memory(name: str) -> Collections:
+    from penstock.compute.collections.memory import MemoryCollections
+
+    return MemoryCollections.named(name)
+
+
+_STORES: Mapping[str, Callable[[str], Collections]] = {"sqlite": _sqlite, "memory": _memory}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from penstock.compute.collections.store import Append
 from penstock.compute.errors import NotThere, StoreDamaged
@@ -16,6 +16,7 @@ from penstock.state.codec import decode, key_encoder, value_encoder
 
 _MINUS_ZERO = b"\xcb\x80\x00\x00\x00\x00\x00\x00\x00"
 HASH_BITS = 40
+T = TypeVar("T")
 
 
 class Change(NamedTuple):
@@ -98,6 +99,13 @@ def row_of(data: bytes, place: str) -> Row:
     if not isinstance(row, tuple):
         raise damaged(place, f"a row is a {type(row).__name__}")
     return cast("Row", row)
+
+
+def chunks_of(rows: list[T], most: int) -> Iterator[list[T]]:
+    """The rows in lists of at most so many. Raises ValueError for less than one."""
+    if most < 1:
+        raise ValueError(f"chunks of {most} rows")
+    return (rows[start : start + most] for start in range(0, len(rows), most))
 
 
 def damaged(place: str, why: str) -> StoreDamaged:

@@ -13,7 +13,15 @@ from penstock.compute.collections.refusals import (
     check_readable,
     check_same,
 )
-from penstock.compute.collections.rows import Change, RowCodec, check_counts, damaged, hash_of, row_of
+from penstock.compute.collections.rows import (
+    Change,
+    RowCodec,
+    check_counts,
+    chunks_of,
+    damaged,
+    hash_of,
+    row_of,
+)
 from penstock.compute.collections.sql_merging import advance_since, merge, sweep
 from penstock.compute.collections.sql_tables import Pages, Record, after, find, get, pages, place_of
 from penstock.compute.collections.store import Append, Bounds, Collections
@@ -108,16 +116,16 @@ class SqlCollections(Collections):
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
         with self._database.reading() as tx:
             check_readable(id, get(tx, id).bounds, at)
-        return self._snapshot(id, at, chunk)
+        return self._snapshot(id, at, Pages(chunk))
 
-    def _snapshot(self, id: Id, at: int, chunk: int) -> Iterator[list[Counted]]:
+    def _snapshot(self, id: Id, at: int, reading: Pages) -> Iterator[list[Counted]]:
         with self._database.moment() as tx:
             there = get(tx, id)
             check_readable(id, there.bounds, at)
             end = place_of(tx, there, after(at))
             several = self._changed_more_than_once(tx, there, end)
             sums: dict[bytes, tuple[Row, int]] = {}
-            for page in pages(tx, (there.first, end), chunk):
+            for page in pages(tx, (there.first, end), reading):
                 rows: list[Counted] = []
                 for _, _, weight, hash, data in page:
                     row = self._row(data)
@@ -130,8 +138,8 @@ class SqlCollections(Collections):
                 if rows:
                     yield self._counted(id, rows)
         rest = [(row, count) for row, count in sums.values() if count]
-        for i in range(0, len(rest), chunk):
-            yield self._counted(id, rest[i : i + chunk])
+        for rows in chunks_of(rest, reading.chunk):
+            yield self._counted(id, rows)
 
     def _changed_more_than_once(self, tx: Transaction, there: Record, end: int) -> set[int]:
         """The hashes that several updates before a place have in common."""

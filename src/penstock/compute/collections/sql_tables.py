@@ -119,25 +119,27 @@ def updates_in(tx: Transaction, span: Span, most: int) -> list[Stored]:
 
 
 class Pages:
-    """How many updates to read next: few at first, then as many as have a bounded number of bytes."""
+    """How many updates to read next: few at first, then as many as have a bounded number of bytes.
+
+    chunk: never more than so many.
+    """
 
     def __init__(self, chunk: int) -> None:
         if chunk < 1:
             raise ValueError(f"chunks of {chunk} rows")
-        self._chunk = chunk
+        self.chunk = chunk
         self.most = min(chunk, _FIRST_PAGE)
 
     def read(self, tx: Transaction, span: Span) -> list[Stored]:
         page = updates_in(tx, span, self.most)
         if page:
             size = 1 + sum(len(update[-1]) for update in page) // len(page)
-            self.most = min(self._chunk, max(1, _PAGE_BYTES // size), self.most * 8)
+            self.most = min(self.chunk, max(1, _PAGE_BYTES // size), self.most * 8)
         return page
 
 
-def pages(tx: Transaction, span: Span, chunk: int) -> Iterator[list[Stored]]:
+def pages(tx: Transaction, span: Span, reading: Pages) -> Iterator[list[Stored]]:
     """All updates in these places."""
-    reading = Pages(chunk)
     place, end = span
     while page := reading.read(tx, (place, end)):
         yield page

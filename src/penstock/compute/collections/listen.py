@@ -1,0 +1,103 @@
+"""Following a collection: all its changes from a time on, once each, without a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.compute.collections.store import Collections
+from penstock.compute.errors import ComputeError
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Update
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some more changes, by time, none before `lower`. Now all before `upper` have been told.
+
+    Where one time has too many for one part, some of them come at `upper` itself: they are not all of that
+    time, and the next part, whose `lower` is this `upper`, goes on with them. Else all are before `upper`.
+    """
+
+    lower: Frontier
+    upper: Frontier
+    updates: list[Update]
+
+
+class Listen:
+    """The changes of a collection from `lower` on, in parts that follow each other without gap or overlap.
+
+    chunk: how many updates a part has at most.
+
+    Nothing in the store is held for it: whoever listens sees to it that the since stays below `reached`, else
+    there is a `SinceViolation`. After a `StoreUnavailable` it goes on where it was.
+
+    >>> from penstock.compute.collections.memory import MemoryCollections
+    >>> from penstock.compute.collections.store import Append
+    >>> store = MemoryCollections()
+    >>> store.create("s1", b"")
+    >>> store.append([Append("s1", Frontier(0), Frontier(9), [(("a",), 3, 1), (("b",), 5, 1)])])
+    >>> listen = Listen(store, "s1", Frontier(4))
+    >>> listen.next()
+    Part(lower=Frontier(time=4), upper=Frontier(time=9), updates=[(('b',), 5, 1)])
+    >>> listen.next() is None
+    True
+    """
+
+    def __init__(self, collections: Collections, id: Id, lower: Frontier, chunk: int = 10_000) -> None:
+        self.collections = collections
+        self.id = id
+        self.chunk = chunk
+        self.reached = lower
+        self._told = 0  # updates at `reached` itself
+        self._reading: Iterator[list[Update]] | None = None
+        self._ahead: list[Update] | None = None
+        self._upper = lower
+
+    @property
+    def within(self) -> bool:
+        """Whether a time has been told in part: the next part is there at once."""
+        return self._reading is not None
+
+    def next(self, upper: Frontier | None = None) -> Part | None:
+        """What comes next, up to `upper` at most; None where nothing is there that was not told.
+
+        upper: of the collection, if the caller has just asked for it; it may be higher only at a new reading.
+        Raises what `Collections.changes` raises.
+        """
+        if self._reading is None:
+            upper = self.collections.bounds([self.id])[0].upper if upper is None else upper
+            if upper <= self.reached:
+                return None
+            self._upper = upper
+        try:
+            updates = self._take()
+        except ComputeError:
+            self._reading = self._ahead = None
+            raise
+        lower = self.reached
+        if self._reading is None:
+            self.reached, self._told = self._upper, 0
+        else:
+            last = Frontier(updates[-1][1])
+            self._told = sum(time == last.time for _, time, _ in updates) + self._told * (last == lower)
+            self.reached = last
+        return Part(lower, self.reached, updates)
+
+    def _take(self) -> list[Update]:
+        """The next updates. Looks one list ahead, to know the last one."""
+        if self._reading is None:
+            self._reading = self._open()
+            self._ahead = next(self._reading, None)
+        updates, self._ahead = self._ahead or [], next(self._reading, None)
+        if self._ahead is None:
+            self._reading = None
+        return updates
+
+    def _open(self) -> Iterator[list[Update]]:
+        skip = self._told
+        for updates in self.collections.changes(self.id, self.reached, self._upper, self.chunk):
+            if skip < len(updates):
+                yield updates[skip:]
+            skip = max(0, skip - len(updates))
