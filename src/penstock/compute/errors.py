@@ -193,6 +193,13 @@ class ReplicaExpired(ComputeError):
     retryable = True
 
 
+class Unconfirmed(ComputeError):
+    """The connection broke before the answer to a request that must not be repeated: it may have been done.
+    Facts: `address`."""
+
+    code = "P738"
+
+
 class StoreDamaged(ComputeError):
     """A store holds what was not written by us."""
 
