@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def conform(
     kind: Annotated[
-        str, typer.Argument(help="What the cases are about: ticks, errors, propagation or pull.")
+        str, typer.Argument(help="What the cases are about: ticks, errors, propagation, pull or compute.")
     ],
     file: Annotated[Path, typer.Argument(help="A JSON array of cases.")],
 ) -> None:

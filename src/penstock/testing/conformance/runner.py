@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from penstock.errors import BadCase, PenstockError
+from penstock.testing.conformance.compute_cases import COMPUTE
 from penstock.testing.conformance.error_cases import ERRORS
 from penstock.testing.conformance.fields import Fields, shown
 from penstock.testing.conformance.kind import AnyKind, Outcome
@@ -20,6 +21,7 @@ KINDS: Mapping[str, AnyKind] = {
     "errors": ERRORS,
     "propagation": PROPAGATION,
     "pull": PULL,
+    "compute": COMPUTE,
 }
 """The kinds of cases, by the name that the command takes."""
 

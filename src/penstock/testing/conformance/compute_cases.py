@@ -1,0 +1,66 @@
+"""Cases of the compute protocol: `given`, `when`, `then`, of many kinds.
+
+Where all three say what they mean in data, the case is run against the pure logic of Penstock. The others
+describe the behaviour of processes in words. They are told apart, and are not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from penstock.testing.conformance.compute_answers import read_delivery, read_frontier, read_partition
+from penstock.testing.conformance.compute_commands import Run, read_history, read_reconciliation
+from penstock.testing.conformance.compute_notation import InWords
+from penstock.testing.conformance.compute_times import (
+    read_as_of,
+    read_epochs,
+    read_hydration,
+    read_readiness,
+    read_schedule,
+)
+from penstock.testing.conformance.fields import Fields
+from penstock.testing.conformance.kind import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeCase:
+    """run: what is wrong, empty if nothing is; None for a case in words."""
+
+    run: Run | None
+
+
+_READERS: Mapping[str, Callable[[Fields], Run]] = {
+    "history": read_history,
+    "reconcile": read_reconciliation,
+    "partition": read_partition,
+    "frontier": read_frontier,
+    "controller": read_delivery,
+    "as_of": read_as_of,
+    "hydration": read_hydration,
+    "schedule": read_schedule,
+    "readiness": read_readiness,
+    "transport": read_epochs,
+}
+"""By kind. A reader raises `InWords` for a case that is not data."""
+
+
+def read_case(fields: Fields) -> ComputeCase:
+    reader = _READERS.get(fields.text("kind"))
+    if reader is None:
+        return ComputeCase(None)
+    try:
+        return ComputeCase(reader(fields))
+    except InWords:
+        return ComputeCase(None)
+
+
+def run_case(case: ComputeCase) -> str:
+    return case.run() if case.run is not None else ""
+
+
+def is_in_words(case: ComputeCase) -> bool:
+    return case.run is None
+
+
+COMPUTE = Kind(read_case, run_case, is_in_words)

@@ -1,0 +1,124 @@
+"""Compute cases about sequences of commands: histories and what a replica keeps when it is told another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.compute.history import History, reduced, replayed
+from penstock.compute.protocol.commands import Command, CreateDataflow, CreateInstance
+from penstock.compute.protocol.dataflow import IndexExport
+from penstock.compute.reconciliation import Reconciliation, compatible, reconcile
+from penstock.testing.conformance.compute_notation import InWords, Notation, dataflow, frontier_of, instance
+from penstock.testing.conformance.fields import Fields
+
+Run = Callable[[], str]
+
+
+def read_history(case: Fields) -> Run:
+    """`given.commands` are reduced, or lose their peeks; `then.commands` come out, or an assertion fails."""
+    given, then = case.object("given"), case.object("then")
+    if "storage_upper" in given:
+        return _uppers(case)
+    if "commands" not in given:
+        raise InWords
+    notation = Notation(case)
+    commands = notation.commands(given.items("commands"))
+    act = {"reduce": reduced, "discard_peeks": _without_peeks}.get(_verb(case))
+    if act is None:
+        raise case.bad(f"when is {case.text('when')!r}", "reduce() or discard_peeks()")
+    if "assertion" in then:
+        return lambda: must_assert(lambda: act(commands))
+    expected = notation.commands(then.items("commands"))
+    return lambda: differs("commands", expected, act(commands))
+
+
+def read_reconciliation(case: Fields) -> Run:
+    """A replica that was told `installed_history` is told `new_commands`; or whether two configurations of
+    an instance agree."""
+    if isinstance(case.value("given"), list):
+        return _configurations(case)
+    given, then = case.object("given"), case.object("then")
+    if "installed" in given and isinstance(given.value("installed"), dict):
+        running, asked = (instance(None, given.value(name)) for name in ("installed", "new"))
+        halts = then.text("replica").startswith("halts")
+        return lambda: differs("halts", halts, reconcile([running], [asked]).halt is not None)
+    if "new_commands" not in given:
+        raise InWords
+    notation = Notation(case)
+    installed = given.value("installed_history")
+    before = None if installed is None else notation.commands(installed)
+    asked_for = notation.commands(given.items("new_commands"))
+    return lambda: _reconciled(notation, then, reconcile(before, asked_for))
+
+
+def _reconciled(notation: Notation, then: Fields, found: Reconciliation) -> str:
+    kept = sorted(id for flow in found.keep for id in flow.export_ids)
+    applied = [c for c in found.then if not isinstance(c, CreateInstance)]
+    rejected = {id: list(reasons) for ids, reasons in found.reasons.items() for id in ids}
+    problems = [
+        differs("retained", then.value("retained", kept), kept),
+        differs("rejected_because", then.value("rejected_because", rejected), rejected),
+        _commands_differ(notation, then, "issued_first", found.first),
+        _commands_differ(notation, then, "then_applied", applied),
+        _commands_differ(notation, then, "applied", found.then),
+    ]
+    return "; ".join(problem for problem in problems if problem)
+
+
+def _commands_differ(notation: Notation, then: Fields, name: str, found: Sequence[Command]) -> str:
+    return differs(name, notation.commands(then.items(name)), list(found)) if name in then else ""
+
+
+def _configurations(case: Fields) -> Run:
+    pairs = [
+        (instance(None, g.value("installed")), instance(None, g.value("new"))) for g in case.objects("given")
+    ]
+    expected = case.object("then").items("result")
+    return lambda: differs("result", expected, [compatible(a.config, b.config) for a, b in pairs])
+
+
+def _uppers(case: Fields) -> Run:
+    given, then = case.object("given"), case.object("then")
+    imports = given.object("CreateDataflow.source_imports")
+    commands = [CreateDataflow(dataflow([IndexExport("u1", "out")], list(imports)))]
+    uppers = {id: frontier_of(upper) for id, upper in given.value("storage_upper").items()}
+    expected = {_import_named(name): frontier_of(then.value(name)) for name in then}
+
+    def run() -> str:
+        (created,) = (c.dataflow for c in replayed(commands, uppers) if isinstance(c, CreateDataflow))
+        return differs("uppers", expected, {i.id: i.upper for i in created.collections})
+
+    return run
+
+
+def _import_named(name: str) -> str:
+    """The collection of `replayed source_imports.s1.upper`."""
+    return name.removeprefix("replayed source_imports.").removesuffix(".upper")
+
+
+def _verb(case: Fields) -> str:
+    found = re.fullmatch(r"(?:history\.)?(\w+)\(\)", case.text("when"))
+    return found[1] if found else ""
+
+
+def _without_peeks(commands: list[Command]) -> list[Command]:
+    history = History()
+    history.commands = list(commands)
+    history.discard_peeks()
+    return history.commands
+
+
+def must_assert(act: Callable[[], object]) -> str:
+    """What is wrong with something that must fail as a bug of its caller; empty where it does."""
+    try:
+        act()
+    except AssertionError:
+        return ""
+    return "no assertion failed"
+
+
+def differs(name: str, expected: Any, found: Any) -> str:
+    """What was expected and found; empty where they are equal."""
+    return "" if expected == found else f"{name}: expected {expected}, found {found}"

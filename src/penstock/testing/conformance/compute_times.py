@@ -1,0 +1,229 @@
+"""Compute cases about times: as-ofs, when a dataflow may begin and has caught up, who could take over,
+epochs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select
+from penstock.compute.collections.store import Bounds
+from penstock.compute.frontier import END, START, Frontier
+from penstock.compute.hydration import (
+    SequentialHydration,
+    is_hydrated,
+    is_hydrated_somewhere,
+    may_be_scheduled,
+)
+from penstock.compute.protocol.commands import (
+    Command,
+    CreateDataflow,
+    Epoch,
+    Parameters,
+    Schedule,
+    UpdateConfiguration,
+)
+from penstock.compute.protocol.dataflow import (
+    CollectionExport,
+    CollectionImport,
+    Dataflow,
+    Id,
+    IndexExport,
+    IndexImport,
+    Plan,
+)
+from penstock.compute.protocol.responses import Frontiers
+from penstock.compute.readiness import Lagging, Progress, Readiness, readiness
+from penstock.testing.conformance.compute_commands import Run, differs
+from penstock.testing.conformance.compute_notation import (
+    InWords,
+    Notation,
+    dataflow,
+    found_frontier,
+    frontier_of,
+    shown_frontier,
+)
+from penstock.testing.conformance.fields import Fields
+
+
+def read_as_of(case: Fields) -> Run:
+    """Collections with [since, upper], dataflows as [export, inputs], perhaps read policies by index."""
+    given, then = case.object("given"), case.object("then")
+    storage = given.value("storage(since,upper)")
+    bounds = {id: Bounds(Frontier(since), _upper(upper)) for id, (since, upper) in storage.items()}
+    described = given.items("dataflows(export<-inputs)")
+    flows = [_reading(id, inputs, bounds, {e for e, _ in described}) for id, inputs in described]
+    policies = {id: _policy(case, text) for id, text in given.value("read_policies", {}).items()}
+
+    def run() -> str:
+        found = select(flows, bounds, policies, given.number("current_time"))
+        return differs("as_of", then.value("as_of"), {i: shown_frontier(f) for i, f in found.as_of.items()})
+
+    return run
+
+
+def _upper(value: int | str) -> Frontier:
+    return END if value == "sealed" else Frontier(int(value))
+
+
+def _reading(export: Id, inputs: list[Id], bounds: Mapping[Id, Bounds], exports: set[Id]) -> Dataflow:
+    out = CollectionExport(export, "out", export) if export in bounds else IndexExport(export, "out")
+    return Dataflow(
+        Plan(export.encode()),
+        tuple(CollectionImport(id, id) for id in inputs if id not in exports),
+        tuple(IndexImport(id, id) for id in inputs if id in exports),
+        (out,),
+        START,
+    )
+
+
+def _policy(case: Fields, text: str) -> ReadPolicy:
+    found = re.match(r"(lag|valid_from) (\d+)", text)
+    if found is None:
+        raise case.bad(f"{text!r} is no read policy", "lag N or valid_from N")
+    return Lag(int(found[2])) if found[1] == "lag" else ValidFrom(Frontier(int(found[2])))
+
+
+def read_hydration(case: Fields) -> Run:
+    """Whether something is hydrated; or what a limiter lets through: `commands`, or with some exports
+    hydrating and others in the queue."""
+    if isinstance(case.value("given"), list):
+        return _hydrated(case)
+    given, then = case.object("given"), case.object("then")
+    if "commands" in given:
+        commands = Notation(case).commands(given.items("commands"))
+        expected = Notation(case).commands(then.items("forwarded"))
+        return lambda: differs("forwarded", expected, _through(given, commands)[1])
+    hydrating, queue = given.texts("hydrating", []), given.texts("queue", [])
+    if queue and not hydrating:
+        hydrating = ("u0",)  # something that is not named takes the place that the queue waits for
+    before = [c for text in (*hydrating, *queue) for c in _created_and_scheduled(text)]
+    return lambda: _limited(case, then, _through(given, before, max(len(hydrating), 1))[0])
+
+
+def _through(
+    given: Fields, commands: list[Command], limit: int = 1
+) -> tuple[SequentialHydration, list[Command]]:
+    named = given.value("concurrency", given.value("hydration_concurrency", limit))
+    limiter = SequentialHydration(named)
+    return limiter, [sent for command in commands for sent in limiter.command(command)]
+
+
+def _created_and_scheduled(text: str) -> list[Command]:
+    """`u1`, or `u1 as_of [5]`."""
+    id = text.split()[0]
+    as_of = found_frontier("as_of", text) or START
+    return [CreateDataflow(dataflow([IndexExport(id, "out")], []).at(as_of)), Schedule(id)]
+
+
+def _limited(case: Fields, then: Fields, limiter: SequentialHydration) -> str:
+    when, before = case.text("when"), limiter.hydrating
+    told = found_frontier(r"Frontiers\((\w+), output=", when)
+    concurrency = re.fullmatch(r"UpdateConfiguration\(hydration_concurrency=(\d+)\)", when)
+    if told is not None:
+        id = when[len("Frontiers(") :].split(",")[0]
+        found = limiter.response(Frontiers(id, output=told))
+    elif concurrency is not None:
+        found = limiter.command(UpdateConfiguration(Parameters(hydration_concurrency=int(concurrency[1]))))
+    elif created := re.fullmatch(r"CreateDataflow (\w+); Schedule \1", when):
+        commands = _created_and_scheduled(created[1])
+        return differs("forwarded", commands, [c for asked in commands for c in limiter.command(asked)])
+    else:
+        raise case.bad(f"when is {when!r}")
+    if "slot freed" in then:
+        return differs("slot freed", then.flag("slot freed"), limiter.hydrating < before)
+    expected = then.value("forwarded", then.value("forwarded to replica", []))
+    return differs("forwarded", expected, [_shown(command) for command in found])
+
+
+def _shown(command: Command) -> list[str]:
+    return ["Schedule", command.id] if isinstance(command, Schedule) else [type(command).__name__]
+
+
+def _hydrated(case: Fields) -> Run:
+    def hydrated(given: Fields) -> bool:
+        if "as_of" in given:
+            return is_hydrated(frontier_of(given.value("as_of")), frontier_of(given.value("output")))
+        return is_hydrated_somewhere(given.flag(name) for name in given)
+
+    expected = case.object("then").items("results")
+    return lambda: differs("results", expected, [hydrated(given) for given in case.objects("given")])
+
+
+def read_schedule(case: Fields) -> Run:
+    """`U as_of`, `input S upper`: whether U may begin, before and after `S upper -> [..]`."""
+    given, then = case.object("given"), case.object("then")
+    as_ofs = [name for name in given if name.endswith(" as_of")]
+    inputs = [name for name in given if re.fullmatch(r"input \w+ upper", name)]
+    later = found_frontier("upper ->", case.text("when"))
+    if not as_ofs or not inputs or later is None:
+        raise InWords
+    id, as_of = as_ofs[0].split()[0], frontier_of(given.value(as_ofs[0]))
+    uppers = (frontier_of(given.value(inputs[0])), later)
+    found = [may_be_scheduled(id, as_of, [upper], indexes_are=True) for upper in uppers]
+    return lambda: differs("Schedule sent", then.items("Schedule sent"), found)
+
+
+def read_readiness(case: Fields) -> Run:
+    """A reference and one or more targets; `result` is Ready, Lagging(by), Unhydrated, and perhaps what
+    makes it Ready."""
+    given, then = case.object("given"), case.object("then")
+    reference, targets, allowed = _reference(given), _targets(given), given.value("allowed_lag")
+    result = then.text("result")
+    now = result.split(";")[0].split(":")[0]
+    ready = re.search(r"Ready once target\.output=(\d+|\[\])", result)
+
+    def run() -> str:
+        problem = differs("result", now, _named(readiness(reference, targets, allowed)))
+        if problem or ready is None:
+            return problem
+        output = END if ready[1] == "[]" else Frontier(int(ready[1]))
+        later = {name: Progress(target.as_of, output) for name, target in targets.items()}
+        return differs("result later", "Ready", _named(readiness(reference, later, allowed)))
+
+    return run
+
+
+def _reference(given: Fields) -> Frontier | None:
+    if "ref output" in given:
+        return _time(given.value("ref output"))
+    reference = given.value("ref")
+    return None if reference is None else _time(reference["output"])
+
+
+def _targets(given: Fields) -> dict[str, Progress]:
+    if "target" in given:
+        target = given.value("target")
+        return {"target": Progress(_time(target.get("as_of", 0)), _time(target["output"]))}
+    named = given.value("targets")
+    return {name: _progress(text) for name, text in named.items()} if named else {}
+
+
+def _progress(text: str) -> Progress:
+    found = re.match(r"as_of (\d+) output (\d+)", text)
+    if found is None:
+        raise InWords
+    return Progress(Frontier(int(found[1])), Frontier(int(found[2])))
+
+
+def _time(value: Any) -> Frontier:
+    return frontier_of(value) if isinstance(value, list) else Frontier(value)
+
+
+def _named(state: Readiness) -> str:
+    return f"Lagging({state.by})" if isinstance(state, Lagging) else type(state).__name__
+
+
+def read_epochs(case: Fields) -> Run:
+    """Pairs of epochs [controller, replica], and how they compare."""
+    given = case.value("given")
+    if not isinstance(given, list):
+        raise InWords
+    pairs = [(Epoch(*a), Epoch(*b)) for a, b in case.items("given")]
+    expected = case.object("then").items("results")
+    return lambda: differs("results", expected, [_compared(a, b) for a, b in pairs])
+
+
+def _compared(a: Epoch, b: Epoch) -> str:
+    return "<" if a < b else ">" if a > b else "="
