@@ -15,13 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.expr.tree import Expr
 from penstock.flow.operators.cross_singleton import CrossSingleton
-from penstock.flow.operators.filter import Filter
-from penstock.flow.operators.select import Select
 from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.source import Source
 from penstock.spark.batch.forms import has_one_row
+from penstock.spark.placing.native import is_native
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -90,13 +88,6 @@ def _carried(graph: FlowGraph, read: Collection[int], arriving: Collection[int])
     for n in sorted(read):
         node = graph.nodes[n]
         is_source = isinstance(node.operator, Source)
-        if is_source or (n not in arriving and _is_native(node) and node.inputs[0] in carried):
+        if is_source or (n not in arriving and is_native(node) and node.inputs[0] in carried):
             carried.add(n)
     return frozenset(carried)
-
-
-def _is_native(node: Node) -> bool:
-    operator = node.operator
-    return isinstance(operator, Select) or (
-        isinstance(operator, Filter) and isinstance(operator.predicate, Expr)
-    )

@@ -43,14 +43,15 @@ def native_parts(graph: FlowGraph, names: Iterable[str]) -> dict[str, Chain]:
             if grouping_behind((*chain, following)) is not None:
                 chain.append(following)
                 break
-            if not _is_native(following):
+            if not is_native(following):
                 break
             chain.append(following)
         chains[name] = tuple(chain)
     return chains
 
 
-def _is_native(node: Node) -> bool:
+def is_native(node: Node) -> bool:
+    """Whether Spark itself can do it: a projection, or a filter by an expression."""
     is_filter = isinstance(node.operator, Filter) and isinstance(node.operator.predicate, Expr)
     return is_filter or isinstance(node.operator, Select)
 

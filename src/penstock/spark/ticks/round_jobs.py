@@ -33,6 +33,14 @@ FEW_ROWS = 20_000
 """A round of at most so many rows is left to one task, where tasks share a machine."""
 
 
+def through(messages: DataFrame, order: TickOrder, shards: int, stages: range) -> DataFrame:
+    """What stages make of the messages sent to them, each behind an exchange of its own."""
+    for number in stages:
+        placed = messages.repartitionById(shards, messages.shard)
+        messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
+    return messages
+
+
 class Jobs(Protocol):
     """How the jobs of a tick are run; each gives what its tasks told."""
 
@@ -156,11 +164,8 @@ class SparkJobs:
             return results_of(job.toArrow())
 
     def _through(self, messages: DataFrame, order: TickOrder, first: int, last: int) -> list[Result]:
-        for number in range(first, last + 1):
-            placed = messages.repartitionById(self.shards, messages.shard)
-            messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
         with told_errors():
-            return results_of(messages.toArrow())
+            return results_of(through(messages, order, self.shards, range(first, last + 1)).toArrow())
 
     def _frame(self, sent: Sequence[Sent]) -> DataFrame:
         import pyarrow

@@ -17,7 +17,7 @@ from penstock.spark.ticks.lag import Lag
 from penstock.spark.ticks.messages import SCHEMA, results_of
 from penstock.spark.ticks.outcome import Outcome, gathered
 from penstock.spark.ticks.plan import Compiled, ShippedPlan
-from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
+from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, through
 from penstock.spark.ticks.task import TickOrder
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Way: TypeAlias = Literal["one task", "stages"]
 
 # Above so many rows a tick has work for several cores, which pays for the shuffles between stages.
-_ROWS_OF_ONE_TASK = 20_000
+ROWS_OF_ONE_TASK = 20_000
 
 
 @dataclass(slots=True)
@@ -82,15 +82,22 @@ class Ticker:
         last = self.checkpoint.last
         return frozenset(last.counters.get("pending", ())) if last else frozenset()
 
-    def run(self, rows: DataFrame, positions: Any, ended: Iterable[str] = ()) -> None:
+    def run(
+        self,
+        rows: DataFrame,
+        positions: Any,
+        ended: Iterable[str] = (),
+        times: tuple[int, ...] | None = None,
+    ) -> None:
         """Run the next tick on the rows of the tagged union. Raises what fails in it.
 
         ended: the sources that end with it; `rows` tells it to the operators that hear of ends.
+        times: of a tick that is several times, see `TickOrder`.
         """
         start = time.perf_counter()
         tick = self.checkpoint.tick + 1
         way = self._way()
-        outcome = self._job(rows, tick, way)
+        outcome = self._job(rows, tick, way, times)
         self.ends.check(self.ended, outcome.taken)
         # This process may have been stopped for long: another one may have taken over.
         self.checkpoint.check_lease()
@@ -167,11 +174,11 @@ class Ticker:
         # How many rows there are shows only when they have been read; the tick before is a fair guess.
         last = self.checkpoint.last
         before = last.counters.get("rows_in", 0) if last else 0
-        return "one task" if self.local and before <= _ROWS_OF_ONE_TASK else "stages"
+        return "one task" if self.local and before <= ROWS_OF_ONE_TASK else "stages"
 
-    def _job(self, rows: DataFrame, tick: int, way: Way) -> Outcome:
+    def _job(self, rows: DataFrame, tick: int, way: Way, times: tuple[int, ...] | None) -> Outcome:
         last = self.checkpoint.last
-        order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self._due)
+        order = TickOrder(self.shipped, tick, dict(last.chains) if last else {}, self._due, times=times)
         if way != "one task" and self.plan.plan.stages.loops:
             return self._in_jobs(rows, order)
         if way == "one task":
@@ -179,9 +186,7 @@ class Ticker:
         else:
             messages = rows.mapInArrow(task.scatter(order), SCHEMA)
             stages = self.plan.plan.stages
-            for number in range(1, len(stages.stages)):
-                placed = messages.repartitionById(stages.shards, messages.shard)
-                messages = placed.mapInArrow(task.stage(order, number), SCHEMA)
+            messages = through(messages, order, stages.shards, range(1, len(stages.stages)))
         with told_errors():
             table = messages.toArrow()
         return gathered(results_of(table))
