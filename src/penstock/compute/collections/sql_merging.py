@@ -37,7 +37,7 @@ def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes
         ),
         limit,
     )
-    for places, weight in _same(tx, record.first, begin, end, key):
+    for places, weight in _same(tx, begin, end, key):
         first, *others = places
         if -LAST_TIME <= weight <= LAST_TIME:
             for place in others if weight else places:
@@ -48,16 +48,16 @@ def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes
 
 
 def _same(
-    tx: Transaction, first: int, begin: int, end: int, key: Callable[[bytes], bytes]
+    tx: Transaction, begin: int, end: int, key: Callable[[bytes], bytes]
 ) -> list[tuple[list[int], int]]:
     """Rows with several updates, of which one is from `begin` to before `end`: their places, and the sum."""
     new = tx.run("SELECT place, weight, hash, row FROM updates WHERE place >= $1 AND place < $2", begin, end)
+    # A hash tells the collection, too. In a cross join SQLite begins with the first table, as it should.
     old = tx.run(
-        "SELECT o.place, o.weight, o.hash, o.row FROM updates n JOIN updates o ON o.hash = n.hash "
-        "WHERE n.place >= $1 AND n.place < $2 AND o.place >= $3 AND o.place < $1",
+        "SELECT o.place, o.weight, o.hash, o.row FROM updates n CROSS JOIN updates o "
+        "WHERE o.hash = n.hash AND n.place >= $1 AND n.place < $2 AND o.place < $1",
         begin,
         end,
-        first,
     )
     by_hash: dict[int, dict[int, tuple[int, bytes]]] = defaultdict(dict)
     for place, weight, hash, row in (*old, *new):
