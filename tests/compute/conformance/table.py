@@ -1,0 +1,114 @@
+"""The cases of the compute protocol that are told in words: the test that stands for each, or why none does.
+
+A test is named by its file under `tests/compute` and its function.
+"""
+
+from __future__ import annotations
+
+LOGIC = {
+    "frontier/no_response_without_change": "",
+    "partition/max_size_wins_over_row_iteration_limit_in_every_order": "",
+    "partition/state_is_driven_by_responses_not_commands": "",
+    "partition/state_reset_on_new_protocol_iteration": "",
+    "reconcile/history_replaced_by_new_commands": "",
+    "reconcile/transient_internal_ids_and_source_uppers_are_normalised": "",
+    "reconcile/reported_frontiers_reset_for_retained": "",
+    "partition/all_workers_observe_one_command_order": "",
+    "peek/storage_peek_runs_on_one_deterministic_worker": "",
+}
+
+PROTOCOL_AND_TRANSPORT = {
+    "protocol/no_responses_in_creation_stage": "",
+    "protocol/commands_must_respect_dependencies": "",
+    "protocol/asynchrony_both_sides_tolerate_stale_messages": "",
+    "frontier/never_for_uncreated_collections": "",
+    "transport/error_is_sticky": "",
+    "transport/version_must_match_exactly": "",
+    "transport/missing_version_metadata_denied_(gRPC)": "",
+    "transport/first_error_is_the_reported_one_(latest)": "",
+    "transport/recv_is_cancellation_safe": "",
+    "transport/connect_retries_forever_with_backoff_capped_at_1s": "",
+    "transport/graceful_close_by_replica_is_a_failure": "",
+    "nonce/responses_of_old_iterations_are_filtered": "",
+}
+
+CONTROLLER = {
+    "controller/command_is_broadcast_to_all_replicas": "",
+    "controller/error_response_also_wins_if_first": "",
+    "controller/targeted_peek_ignores_other_replicas": "",
+    "controller/cancel_of_unknown_peek_is_a_warning": "",
+    "controller/peek_below_read_hold_is_rejected_by_controller": "",
+    "controller/untargeted_peek_survives_replica_loss": "",
+    "controller/stale_epoch_responses_are_dropped": "",
+    "controller/replica_frontier_regression_is_ignored": "",
+    "controller/frontiers_for_unknown_collection_are_soft_errors": "",
+    "controller/input_read_holds_follow_each_replicas_input_frontier": "",
+    "controller/only_target_replica_advances_targeted_subscribe": "",
+    "controller/copy_to_first_response_wins_and_closes_frontiers": "",
+    "controller/since_is_min_of_all_holds": "",
+    "controller/read_hold_acquired_at_current_since_not_implied": "",
+    "controller/read_hold_cannot_be_upgraded_backwards": "",
+    "controller/sink_since_is_write_minus_one": "",
+    "controller/set_read_policy_on_sink_is_an_error": "",
+    "controller/warmup_hold_is_min_input_upper_minus_one": "",
+    "controller/no_replicas_lets_index_since_move_forward": "",
+    "controller/add_replica_replays_reduced_history_and_tracks_from_read_frontier": "",
+    "controller/failed_replica_is_rehydrated_with_higher_epoch": "",
+    "controller/empty_as_of_sends_no_dataflow": "",
+    "controller/empty_as_of_subscribe_or_copy_to_is_rejected": "",
+    "controller/command_counts_for_one_index_one_mv_two_selects": "",
+    "schedule/transient_collections_are_immediate": "",
+    "schedule/never_twice_and_never_for_dropped": "",
+    "reconcile/fifteen_of_fifteen_reused_after_controller_restart": "",
+    "writes/read_only_controller_may_join_read_write_replica": "",
+}
+
+REPLICA = {
+    "frontier/output_is_meet_of_write_and_compute_probe": "",
+    "frontier/input_is_meet_of_input_probes": "",
+    "frontier/subscribes_and_copy_tos_never_send_Frontiers": "",
+    "frontier/empty_reported_only_after_inputs_released": "",
+    "reconcile/dropped_collections_stay_silent": "",
+    "reconcile/dropped_subscribe_sends_no_DroppedAt": "",
+    "reconcile/no_errors_logged": "",
+    "subscribe/first_batch_starts_at_minimum": "",
+    "subscribe/batches_are_contiguous_nonempty_consolidated": "",
+    "subscribe/no_DroppedAt_after_completion": "",
+    "subscribe/oversized_batch_becomes_error_batch": "",
+    "peek/below_since_is_error_not_ub": "",
+    "peek/pending_when_index_is_dropped_must_not_return_partial_data": "",
+    "peek/negative_multiplicity_is_error": "",
+    "peek/exactly_one_response_even_if_cancelled_late": "",
+    "peek/Canceled_forbidden_without_CancelPeek": "",
+    "peek/limit_without_order_by_stops_early": "",
+    "peek/limit_with_order_by_thins_at_twice_the_limit": "",
+    "dataflow/starts_suspended_until_every_export_scheduled": "",
+    "dataflow/drop_of_unscheduled_collection_is_clean": "",
+    "dataflow/duplicate_export_id_is_reported": "",
+    "writes/read_only_until_AllowWrites": "",
+    "config/applies_to_existing_dataflows_and_pending_peeks": "",
+    "expiration/replica_panics_after_expiry": "",
+}
+
+TESTED: dict[str, str] = LOGIC | PROTOCOL_AND_TRANSPORT | CONTROLLER | REPLICA
+"""Name of a case -> `folder/test_file.py::test_name`."""
+
+WITHOUT_TEST: dict[str, str] = {
+    "history/allow_writes_flag_is_sticky_and_last_(seed_era)": (
+        "AllowWrites names an export here, as in later versions; that it is kept is tested with the history"
+    ),
+    "partition/hydration_flag_waits_for_every_worker_and_is_monotone_(latest)": (
+        "responses have no hydration flag: hydrated is what has an output frontier beyond its as-of"
+    ),
+    "transport/bad_magic_rejected_(CTP)": "of another transport than gRPC, which checks its own preface",
+    "transport/heartbeat_every_second_without_bursts_(latest)": (
+        "of another transport than gRPC, whose keepalive pings are configured and not ours"
+    ),
+    "nonce/responses_from_the_future_are_stashed": (
+        "several processes of one replica have one connection here: the replica's process speaks for its workers"
+    ),
+    "epoch/processes_never_mix_generations": (
+        "workers are started and ended by the replica's process and never outlive it: there is no mesh to mix"
+    ),
+}
+"""Name of a case -> why there is nothing to test."""
