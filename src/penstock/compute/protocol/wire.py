@@ -1,0 +1,159 @@
+"""Commands and responses as bytes: the form of `compute.proto`, checked field by field when read.
+
+What cannot be read raises `BadMessage` with the name of the field, what is above a limit
+`MessageTooLarge`; nothing that arrives is executed or believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from google.protobuf.message import Message
+
+from penstock.compute.problems import problem_of
+from penstock.compute.protocol import wire_batches, wire_commands, wire_problems, wire_responses
+from penstock.compute.protocol import wire_fields as fields
+from penstock.compute.protocol.commands import Command
+from penstock.compute.protocol.generated import compute_pb2 as pb
+from penstock.compute.protocol.responses import (
+    Batch,
+    PeekResponse,
+    Problem,
+    Response,
+    SubscribeResponse,
+)
+from penstock.errors import PenstockError
+
+M = TypeVar("M", bound=Message)
+TOGETHER = 1_000_000
+"""Bytes above which no further command or response is put into the same message; parts of batches are as
+large."""
+
+
+# --- one at a time -----------------------------------------------------------------
+
+
+def command_to_bytes(command: Command) -> bytes:
+    """One command. Raises `BadMessage` where a value does not fit its field."""
+    return fields.made(type(command).__name__, lambda: wire_commands.to_message(command).SerializeToString())
+
+
+def command_from_bytes(data: bytes) -> Command:
+    """One command. Raises `BadMessage`, `MessageTooLarge`."""
+    return wire_commands.from_message(fields.parse(pb.Command, data))
+
+
+def response_to_bytes(response: Response) -> bytes:
+    """One response, a batch in one part. Raises `BadMessage`; `NotPlainData` where rows are not plain."""
+    (message,) = _response_messages(response, None)
+    return message.SerializeToString()
+
+
+def response_from_bytes(data: bytes) -> Response:
+    """One response. Raises `BadMessage`, `MessageTooLarge`."""
+    whole = ResponseReader().read_each([fields.parse(pb.Response, data)])
+    if not whole:
+        raise fields.bad("Batch.parts", "It is one of several parts.")
+    return whole[0]
+
+
+def problem_to_bytes(problem: Problem) -> bytes:
+    return wire_problems.to_message(problem).SerializeToString()
+
+
+def problem_from_bytes(data: bytes) -> Problem:
+    """Raises `BadMessage`."""
+    return wire_problems.from_message(fields.parse(pb.Problem, data))
+
+
+# --- the messages of a stream ------------------------------------------------------
+
+
+def commands_to_messages(commands: Iterable[Command], limit: int) -> Iterator[bytes]:
+    """Commands as messages of a stream, several in one. Raises `BadMessage`, `MessageTooLarge`."""
+    each = (
+        fields.made(type(command).__name__, lambda c=command: wire_commands.to_message(c))
+        for command in commands
+    )
+    for some in _grouped(each, limit):
+        yield pb.Commands(commands=some).SerializeToString()
+
+
+def commands_from_message(data: bytes, limit: int | None = None) -> list[Command]:
+    """The commands of one message of a stream. Raises `BadMessage`, `MessageTooLarge`."""
+    return [wire_commands.from_message(each) for each in fields.parse(pb.Commands, data, limit).commands]
+
+
+def responses_to_messages(responses: Iterable[Response], limit: int) -> Iterator[bytes]:
+    """Responses as messages of a stream, several in one, large batches in parts.
+
+    An answer or a batch that cannot travel (it is too large, or its rows are not plain) is replaced by the
+    problem, so that who waits for it learns why. Raises `BadMessage`, `MessageTooLarge` for others.
+    """
+    each = (message for response in responses for message in _travelling(response, limit))
+    for some in _grouped(each, limit):
+        yield pb.Responses(responses=some).SerializeToString()
+
+
+class ResponseReader:
+    """Reads the responses of one stream, in order; holds batches of which parts are missing.
+
+    limit: bytes of one message; batch: bytes of one batch; None: any.
+    """
+
+    def __init__(self, limit: int | None = None, batch: int | None = None) -> None:
+        self._limit = limit
+        self._parts = wire_batches.Parts(batch)
+
+    def read(self, data: bytes) -> list[Response]:
+        """The responses that are whole with this message. Raises `BadMessage`, `MessageTooLarge`."""
+        return self.read_each(fields.parse(pb.Responses, data, self._limit).responses)
+
+    def read_each(self, messages: Iterable[pb.Response]) -> list[Response]:
+        """As `read`, of messages that are parsed."""
+        found: list[Response] = []
+        for message in messages:
+            if fields.kind(message, "kind") != "subscribe":
+                found.append(wire_responses.from_message(message))
+            elif (whole := self._parts.add(message.subscribe)) is not None:
+                found.append(whole)
+        return found
+
+
+def _response_messages(response: Response, part: int | None) -> list[pb.Response]:
+    if isinstance(response, SubscribeResponse):
+        return fields.made("SubscribeResponse", lambda: list(wire_batches.to_messages(response, part)))
+    return [fields.made(type(response).__name__, lambda: wire_responses.to_message(response))]
+
+
+def _travelling(response: Response, limit: int) -> list[pb.Response]:
+    try:
+        messages = _response_messages(response, min(TOGETHER, limit // 2))
+        for message in messages:
+            fields.check_size(message.ByteSize(), limit, type(response).__name__)
+        return messages
+    except PenstockError as error:
+        problem = problem_of(error)
+        match response:
+            case PeekResponse(uuid):
+                return _response_messages(PeekResponse(uuid, problem), None)
+            case SubscribeResponse(id, Batch(lower, upper)):
+                return _response_messages(SubscribeResponse(id, Batch(lower, upper, problem)), None)
+            case _:
+                raise
+
+
+def _grouped(messages: Iterable[M], limit: int) -> Iterator[list[M]]:
+    group: list[M] = []
+    size = 0
+    for message in messages:
+        more = message.ByteSize() + 8  # the tag and length around it
+        fields.check_size(more, limit, type(message).__name__)
+        if group and size + more > min(TOGETHER, limit):
+            yield group
+            group, size = [], 0
+        group.append(message)
+        size += more
+    if group:
+        yield group
