@@ -1,0 +1,58 @@
+"""A place for collections of each kind, on which any number of handles can be opened."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from penstock.compute.collections.opening import open_collections
+from penstock.compute.collections.store import Collections
+
+KINDS = ("memory", "sqlite", "postgresql", "delta")
+
+
+@dataclass
+class Place:
+    kind: str
+    uri: str
+    handles: list[Collections] = field(default_factory=list)
+
+    def open(self) -> Collections:
+        self.handles.append(open_collections(self.uri))
+        return self.handles[-1]
+
+    def close(self) -> None:
+        for handle in self.handles:
+            handle.close()
+
+
+def place_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
+    match kind:
+        case "memory":
+            return Place(kind, f"memory:{uuid.uuid4()}")
+        case "sqlite":
+            return Place(kind, f"sqlite:{folder / 'collections.db'}")
+        case "delta":
+            pytest.importorskip("deltalake", reason="deltalake is not installed")
+            return Place(kind, f"delta:{folder / 'collections'}")
+        case _:
+            server = request.getfixturevalue("postgres")
+            schema = f"c{uuid.uuid4().hex}"
+            server.query(f"create schema {schema}")
+            return Place(kind, f"{server.url}?schema={schema}")
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    found = place_of(request.param, tmp_path, request)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def store(place: Place) -> Collections:
+    return place.open()
