@@ -105,7 +105,7 @@ WITHOUT_TEST: dict[str, str] = {
         "of another transport than gRPC, whose keepalive pings are configured and not ours"
     ),
     "nonce/responses_from_the_future_are_stashed": (
-        "several processes of one replica have one connection here: the replica's process speaks for its workers"
+        "all processes of a replica have one connection here: one of them speaks for its workers"
     ),
     "epoch/processes_never_mix_generations": (
         "workers are started and ended by the replica's process and never outlive it: there is no mesh to mix"

@@ -48,7 +48,7 @@ def exists(test: str) -> bool:
     file, _, function = test.partition("::")
     path = TESTS / file
     return path.is_file() and bool(
-        re.search(rf"^def {re.escape(function)}\(", path.read_text(), re.MULTILINE)
+        re.search(rf"^(?:async )?def {re.escape(function)}\(", path.read_text(), re.MULTILINE)
     )
 
 

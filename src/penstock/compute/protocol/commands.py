@@ -132,7 +132,7 @@ class InitializationComplete:
     """The end of the initialization stage, once per connection.
 
     The replica brings what it has into agreement with what it was told (reconciliation), and from now on
-    owes the responses. History: kept, last but for `AllowWrites` that came later.
+    owes the responses. History: kept, last.
     """
 
 
@@ -154,7 +154,7 @@ class CreateDataflow:
 class Schedule:
     """Let the computation of an export begin. After its `CreateDataflow`, before it is dropped, once.
 
-    A dataflow begins when all of its exports are scheduled. History: kept while the export is.
+    A dataflow begins when all of its exports are scheduled. History: kept while its dataflow is.
     """
 
     id: Id
@@ -164,7 +164,7 @@ class Schedule:
 class AllowWrites:
     """Let a dataflow write its collection. After its `CreateDataflow`; there is no way back.
 
-    A replica may not change collections before it. History: kept while the export is, after the
+    A replica may not change collections before it. History: kept while its dataflow is, after the
     compactions.
     """
 
