@@ -28,6 +28,7 @@ from penstock.graph.node import FlowGraph, Node, Operator
 
 if TYPE_CHECKING:
     from penstock.flow.event_time import Times
+    from penstock.flow.operators.signals.signal_source import SignalSource
     from penstock.flow.signal import Signal
 
 T = TypeVar("T")
@@ -91,17 +92,12 @@ class Flow:
         place = Place.of_caller()
         self._check_source_name(name, place)
         schema = schema_of(values)
-        node = self.add(SignalSource(name, schema), schema, (), name, place).node_id
-        self._sources[name] = node
-        return Signal(self, node, schema)
+        return Signal(self, self.add_source(SignalSource(name, schema), place).node_id, schema)
 
     def _source(self, name: str, rows: type[T], *, bounded: bool, append: bool) -> Stream[T, Any, Any, Any]:
         place = Place.of_caller()
         self._check_source_name(name, place)
-        schema = schema_of(rows)
-        stream = self.add(Source(name, schema, bounded, append), schema, (), name, place)
-        self._sources[name] = stream.node_id
-        return stream
+        return self.add_source(Source(name, schema_of(rows), bounded, append), place)
 
     def _check_source_name(self, name: str, place: Place) -> None:
         check_name("source", name, place)
@@ -117,20 +113,13 @@ class Flow:
         """Let the changes of `stream`, or the values of a signal, leave the flow under a name."""
         place = Place.of_caller()
         check_name("sink", name, place)
+        check_name("sink", name, place)
         is_signal = isinstance(cast("object", stream), Output) and not isinstance(stream, StreamBase)
         if not is_signal:
             check_stream(stream, f"sink {name!r}", place)
-        if name in self._sinks:
-            first = self._nodes[self._sinks[name]].place
-            raise BadFlow(
-                f"flow {self.name!r} has two sinks {name!r}",
-                where=[Step(first, "first"), Step(place, "second")],
-                fix="give one of them another name, or let union() of both streams leave",
-            )
         shown_as_is = is_signal and not stream.schema.scalar
         schema = schema_of(object) if shown_as_is else stream.schema
-        node = self.add(Sink(name), schema, (stream,), None, place)
-        self._sinks[name] = node.node_id
+        self.add_sink(name, stream, schema, place)
 
     @overload
     def feedback(
@@ -195,12 +184,10 @@ class Flow:
     def _feedback(
         self, schema: Schema, max_iterations: int, place: Place, *, distinct: bool = True
     ) -> tuple[Flow, int, Schema]:
-        operator: Operator = BagFeedback(max_iterations)
+        operator: Feedback | BagFeedback = BagFeedback(max_iterations)
         if distinct:
             operator = Feedback(tuple(Column(n) for n in schema.names), max_iterations)
-        stream = self.add(operator, schema, (), None, place)
-        self._open[stream.node_id] = place
-        return self, stream.node_id, schema
+        return self, self.add_feedback(operator, schema, None, place).node_id, schema
 
     def null(self, rows: type[T], *, name: str | None = None) -> Stream[T, Bounded, Append, Ordered]:
         """A stream that never has a row (see `operators.null`)."""
@@ -244,6 +231,38 @@ class Flow:
         ids = tuple(stream.node_id for stream in inputs)
         self._nodes.append(Node(node_id, name, operator, ids, schema, place))
         return Stream(self, node_id, schema)
+
+    def add_source(self, operator: Source | SignalSource, place: Place) -> Stream[Any, Any, Any, Any]:
+        """Add a source, under its name. Raises `BadFlow` for a name given twice, `WrongType` for none."""
+        name = operator.name
+        self._check_source_name(name, place)
+        stream = self.add(operator, operator.schema, (), name, place)
+        self._sources[name] = stream.node_id
+        return stream
+
+    def add_sink(
+        self, name: str, output: Output, schema: Schema, place: Place
+    ) -> Stream[Any, Any, Any, Any]:
+        """Add a sink, under its name. Raises `BadFlow` for a name given twice, and what `add` raises."""
+        check_name("sink", name, place)
+        if name in self._sinks:
+            first = self._nodes[self._sinks[name]].place
+            raise BadFlow(
+                f"flow {self.name!r} has two sinks {name!r}",
+                where=[Step(first, "first"), Step(place, "second")],
+                fix="give one of them another name, or let union() of both streams leave",
+            )
+        stream = self.add(Sink(name), schema, (output,), None, place)
+        self._sinks[name] = stream.node_id
+        return stream
+
+    def add_feedback(
+        self, operator: Feedback | BagFeedback, schema: Schema, name: str | None, place: Place
+    ) -> Stream[Any, Any, Any, Any]:
+        """Add a feedback, which is open until `close_feedback`. Raises what `add` raises."""
+        stream = self.add(operator, schema, (), name, place)
+        self._open[stream.node_id] = place
+        return stream
 
     def foreign(self, kind: str, stream: Output, place: Place) -> BadFlow:
         """The error for a stream of another flow, read by an operator of this one."""

@@ -1,0 +1,46 @@
+"""Portable plans: flows as data that anybody may read, never as code to be run.
+
+`encode` makes the plan of a flow, `decode` a flow of a plan; both check all that building a
+flow checks. `servable` refuses flows whose answers are no function of the rows at a time.
+"""
+
+from penstock.compute.plans.decoding import decode
+from penstock.compute.plans.encoding import encode
+from penstock.compute.plans.expressions import (
+    decode_expr,
+    encode_expr,
+    predicate_of,
+    schema_from_bytes,
+    schema_to_bytes,
+)
+from penstock.compute.plans.limits import LIMITS, PlanLimits
+from penstock.compute.plans.servable import servable
+from penstock.compute.plans.shapes import (
+    INPUT,
+    OUTPUT,
+    FlowSink,
+    FlowSource,
+    identity_flow,
+    sinks_of,
+    sources_of,
+)
+
+__all__ = [
+    "INPUT",
+    "LIMITS",
+    "OUTPUT",
+    "FlowSink",
+    "FlowSource",
+    "PlanLimits",
+    "decode",
+    "decode_expr",
+    "encode",
+    "encode_expr",
+    "identity_flow",
+    "predicate_of",
+    "schema_from_bytes",
+    "schema_to_bytes",
+    "servable",
+    "sinks_of",
+    "sources_of",
+]

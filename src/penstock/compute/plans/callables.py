@@ -1,0 +1,88 @@
+"""Opaque Python objects in plans: refused, unless both sides allow them; then they travel by value."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any, cast
+
+from penstock.compute.errors import BadPlan, CallableRefused
+from penstock.errors import Place, Step
+from penstock.graph.node import Node
+
+
+def refuse_callables(nodes: Sequence[tuple[Node, str]], place: Place | None = None) -> CallableRefused:
+    """The error for operators that hold Python objects, each with what it is that they hold."""
+    names = tuple(node.name for node, _ in nodes)
+    return CallableRefused(
+        f"the flow holds Python functions, which a plan does not carry: in {', '.join(names[:5])}"
+        + (", ..." if len(names) > 5 else ""),
+        where=[Step(node.place, what) for node, what in nodes[:5]],
+        why="A plan is data that anybody may read; a function is code that would be run by the reader.",
+        fix="say it by expressions: filter(ps.col.price > 10), select(double=ps.col.price * 2);\n"
+        "or allow functions on both sides, allow_callables=True or --allow-callables",
+        operators=names,
+    )
+
+
+def dumped(objects: Sequence[object]) -> bytes:
+    """Python objects as bytes, by value where they are of the user's own modules.
+
+    Raises `CallableRefused` where what does that is not installed, or cannot.
+    """
+    if not objects:
+        return b""
+    cloudpickle = _cloudpickle()
+    from penstock.spark.ticks.by_value import by_value
+
+    try:
+        with by_value(cloudpickle):
+            return cast("bytes", cloudpickle.dumps(list(objects), protocol=5))
+    except (pickle.PicklingError, TypeError, ValueError, AttributeError) as error:
+        raise CallableRefused(
+            f"a function of the flow cannot travel: {error}",
+            why="Something that it holds (a lock, an open file, a connection) lives in this process alone.",
+            fix="let it make what it needs when it is called",
+            operators=(),
+        ) from None
+
+
+def loaded(data: bytes) -> list[object]:
+    """The objects of a plan. This runs code of whoever made it: only where callables are allowed.
+
+    Raises `BadPlan` for bytes that are no such objects.
+    """
+    if not data:
+        return []
+    _cloudpickle()
+    try:
+        objects: Any = pickle.loads(data)
+    except Exception as error:
+        raise BadPlan(
+            f"the functions of the plan cannot be loaded: {error}",
+            why="They need the same Python, and the packages that they import.",
+            fix="install what they import beside this process",
+            part="functions",
+        ) from None
+    if not isinstance(objects, list):
+        raise BadPlan("the functions of the plan are no list", part="functions")
+    return cast("list[object]", objects)
+
+
+def _cloudpickle() -> Any:
+    try:
+        from pyspark import cloudpickle
+    except ImportError:
+        pass
+    else:
+        return cloudpickle
+    try:
+        import cloudpickle  # pyright: ignore[reportMissingTypeStubs]
+    except ImportError:
+        raise CallableRefused(
+            "functions cannot travel: there is nothing here that makes them portable",
+            why="Functions of your own modules and lambdas are pickled by value, which plain pickle cannot.",
+            fix="pip install cloudpickle, or penstock[spark], which brings it",
+            operators=(),
+        ) from None
+    return cloudpickle

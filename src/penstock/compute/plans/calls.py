@@ -1,0 +1,78 @@
+"""What a call of each function of expressions looks like: how many arguments, and which options.
+
+The typing rules of the catalogue take that for granted: expressions are made by methods that
+cannot get it wrong. A plan can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+
+from penstock.expr.types import DataType
+
+_MOST_DIGITS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """least, most: arguments, None: any number. step: of what they are a multiple, beyond `least`.
+    options: one test for each.
+    """
+
+    least: int
+    most: int | None
+    step: int = 1
+    options: tuple[Callable[[object], bool], ...] = ()
+
+    def fits(self, arguments: int, options: Sequence[object]) -> bool:
+        """Whether a call can have so many arguments, and these options."""
+        if arguments < self.least or (self.most is not None and arguments > self.most):
+            return False
+        if (arguments - self.least) % self.step or len(options) != len(self.options):
+            return False
+        return all(test(option) for test, option in zip(self.options, options, strict=True))
+
+
+def _is_type(option: object) -> bool:
+    return isinstance(option, DataType)
+
+
+def _is_text(option: object) -> bool:
+    return type(option) is str
+
+
+def _is_span(option: object) -> bool:
+    return type(option) is timedelta
+
+
+def _is_digits(option: object) -> bool:
+    # Rounding makes powers of ten; no number has more digits than that.
+    return type(option) is int and -_MOST_DIGITS <= option <= _MOST_DIGITS
+
+
+def _of(least: int, most: int | None, names: str, step: int = 1) -> dict[str, Shape]:
+    return {name: Shape(least, most, step) for name in names.split()}
+
+
+SHAPES: Mapping[str, Shape] = MappingProxyType(
+    {
+        **_of(1, 1, "abs ceil floor negate not is_null is_not_null is_nan upper lower trim length"),
+        **_of(1, 1, "year quarter month day day_of_week weekday day_of_year hour minute second microsecond"),
+        **_of(2, 2, "add subtract multiply divide div modulo eq ne lt le gt ge eq_null_safe and or element"),
+        **_of(2, 2, "contains starts_with ends_with micros_since seconds_since days_since"),
+        **_of(3, 3, "replace split_part substring"),
+        **_of(1, None, "coalesce concat hash is_in"),
+        **_of(2, None, "greatest least"),
+        **_of(3, None, "when", step=2),
+        "cast": Shape(1, 1, options=(_is_type,)),
+        "field": Shape(1, 1, options=(_is_text,)),
+        "round": Shape(1, 1, options=(_is_digits,)),
+        "shift": Shape(1, 1, options=(_is_span,)),
+        "truncate": Shape(1, 1, options=(_is_text,)),
+        "tumble": Shape(1, 1, options=(_is_span,)),
+    }
+)
+"""By name; all functions of the catalogue, and no other."""

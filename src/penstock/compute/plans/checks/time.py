@@ -1,0 +1,1 @@
+"""Checks of operators of event time."""

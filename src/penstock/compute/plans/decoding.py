@@ -1,0 +1,173 @@
+"""From a plan to a flow: built anew, operator by operator, with all checks that building has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.analysis import analyse
+from penstock.compute.errors import BadPlan, CallableRefused
+from penstock.compute.plans.callables import loaded
+from penstock.compute.plans.checks import folds, pairs, rows, signals, ticks, time
+from penstock.compute.plans.checks.claimed import Claimed, agree, output_of
+from penstock.compute.plans.checks.pairs import check_closing
+from penstock.compute.plans.encoding import VERSION, body_of
+from penstock.compute.plans.generated import plan_pb2 as pb
+from penstock.compute.plans.limits import LIMITS, PlanLimits
+from penstock.compute.plans.places import Places
+from penstock.compute.plans.reading import Reader, parse
+from penstock.compute.plans.writing import Writer
+from penstock.compute.protocol.dataflow import Plan
+from penstock.errors import PenstockError
+from penstock.flow.flow import Flow
+from penstock.flow.operators.bag_feedback import BagFeedback
+from penstock.flow.operators.feedback import Feedback
+from penstock.flow.operators.signals.last_row import LastRow
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.flow.operators.signals.signal_source import SignalSource
+from penstock.flow.operators.signals.value_rows import ValueRows
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.flow.stream import Stream
+from penstock.graph.node import Operator
+
+CHECKS = (folds, pairs, rows, signals, ticks, time)
+"""The modules that register checks; loaded so that all operators have theirs."""
+
+
+def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:
+    """The flow of a plan, which a user could have written.
+
+    Raises `BadPlan` with the part that is wrong, `MessageTooLarge`, and `CallableRefused` for
+    one that carries functions where they are not allowed. Nothing of a plan is run, unless
+    functions are allowed: then loading them runs whatever their maker wants.
+    """
+    body = pb.Body()
+    parse(body, plan.body, "the plan", limits)
+    if body.version != VERSION:
+        raise BadPlan(
+            f"the plan is of version {body.version}, and version {VERSION} is understood here",
+            fix="run the same version of Penstock on both sides",
+            part="version",
+        )
+    if body.functions and not allow_callables:
+        raise CallableRefused(
+            "the plan carries Python functions, and they are not allowed here",
+            why="A function is code, which would be run here.",
+            fix="say it by expressions; or allow functions on both sides,\n"
+            "allow_callables=True or --allow-callables",
+            operators=(),
+        )
+    functions = loaded(body.functions)
+    flow = _Building(body, Places(plan.places), Reader(limits, functions), limits).flow()
+    _check_form(body, plan.body, flow, functions)
+    return flow
+
+
+def _check_form(body: pb.Body, given: bytes, flow: Flow, functions: Sequence[object]) -> None:
+    """Raises `BadPlan` where the flow would be written otherwise: a plan has one form, and one hash."""
+    writer = Writer(row_classes=bool(functions))
+    again = body_of(flow.nodes, writer, given_ticks=body.given_ticks)
+    again.functions = body.functions
+    same_objects = all(a is b for a, b in zip(writer.functions, functions, strict=False))
+    complete = len(writer.functions) == len(functions)
+    if again.SerializeToString(deterministic=True) != given or not same_objects or not complete:
+        raise BadPlan(
+            "the plan is not in the form that plans have",
+            why="It says more than the flow that it describes, or says it in another way.",
+            fix="make plans with penstock.compute.plans.encode, of the same version",
+            part="",
+        )
+
+
+class _Building:
+    """A flow that is being built from a plan."""
+
+    def __init__(self, body: pb.Body, places: Places, reader: Reader, limits: PlanLimits) -> None:
+        if len(body.nodes) > limits.nodes:
+            raise BadPlan(f"the plan has more than {limits.nodes} operators", part="nodes")
+        self._body = body
+        self._places = places
+        self._reader = reader
+        self._position = reader.position
+        self._flow = Flow(places.flow, ticks="given" if body.given_ticks else "any")
+        self._streams: list[Stream[object]] = []
+
+    def flow(self) -> Flow:
+        """The flow, whole and analysed. Raises `BadPlan`."""
+        try:
+            for at, node in enumerate(self._body.nodes):
+                with self._position.at(f"operator {at}"):
+                    self._add(at, node)
+            for at, node in enumerate(self._body.nodes):
+                with self._position.at(f"operator {at}"):
+                    self._close(at, node)
+            analyse(self._flow.graph())
+        except BadPlan:
+            raise
+        except PenstockError as error:
+            raise BadPlan(
+                f"the plan is no flow that could be built: {error.what}",
+                where=error.where,
+                why=error.why,
+                fix=error.fix,
+                part=str(self._position),
+            ) from error
+        except RecursionError:
+            raise self._position.refuse("something is nested too deeply") from None
+        return self._flow
+
+    def _add(self, at: int, node: pb.Node) -> None:
+        operator = self._operator(node)
+        loops = isinstance(operator, Feedback | BagFeedback)
+        if len(node.inputs) != len(operator.ports()):
+            raise self._position.refuse(f"{operator.kind} has not the inputs that it needs")
+        if any(source >= (len(self._body.nodes) if loops else at) for source in node.inputs):
+            raise self._position.refuse("an input is none of the operators before")
+        streams = () if loops else tuple(self._streams[source] for source in node.inputs)
+        with self._position.at("columns"):
+            schema = self._reader.schema(node.schema)
+        claimed = Claimed(streams, schema, self._places.place(at), self._position)
+        _check_ports(operator, claimed)
+        agree(output_of(operator, claimed), claimed)
+        self._streams.append(self._added(at, operator, claimed))
+
+    def _operator(self, node: pb.Node) -> Operator:
+        operator = self._reader.record(node.operator)
+        if not isinstance(operator, Operator):
+            raise self._position.refuse(f"{node.operator.name!r} is no operator")
+        return operator
+
+    def _added(self, at: int, operator: Operator, claimed: Claimed) -> Stream[object]:
+        flow, name = self._flow, self._places.name(at)
+        match operator:
+            case Source() | SignalSource():
+                return flow.add_source(operator, claimed.place)
+            case Sink():
+                return flow.add_sink(operator.name, claimed.streams[0], claimed.schema, claimed.place)
+            case Feedback() | BagFeedback():
+                return flow.add_feedback(operator, claimed.schema, name, claimed.place)
+            case _:
+                return flow.add(operator, claimed.schema, claimed.streams, name, claimed.place)
+
+    def _close(self, at: int, node: pb.Node) -> None:
+        feedback = self._flow.node(at)
+        if not isinstance(feedback.operator, Feedback | BagFeedback):
+            return
+        (closing,) = node.inputs
+        stream = self._streams[closing]
+        claimed = Claimed((stream,), feedback.schema, feedback.place, self._position)
+        claimed.need(not claimed.reads_signal, "a feedback is closed by a signal")
+        check_closing(feedback.schema, stream.schema, claimed)
+        self._flow.close_feedback(at, closing, feedback.place)
+
+
+def _check_ports(operator: Operator, claimed: Claimed) -> None:
+    """Raises where an operator of rows reads a signal, or one of signals reads rows."""
+    if isinstance(operator, Sink):
+        return
+    wants = isinstance(operator, ValueRows) or (
+        isinstance(operator, SignalOperator) and not isinstance(operator, LastRow)
+    )
+    for port in range(len(claimed.streams)):
+        gives = isinstance(claimed.operator_of(port), SignalOperator)
+        claimed.need(gives == wants, f"input {port} is {'a signal' if gives else 'a stream'}")

@@ -1,0 +1,88 @@
+"""Expressions and schemas by themselves: predicates of peeks, descriptions of collections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from penstock.compute.errors import BadPlan
+from penstock.compute.plans.generated import plan_pb2 as pb
+from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
+from penstock.compute.plans.reading import Reader, parse
+from penstock.compute.plans.writing import Writer
+from penstock.errors import PenstockError
+from penstock.expr.check import check
+from penstock.expr.python import compile_rows
+from penstock.expr.tree import Expr
+from penstock.expr.types import BOOL, Schema
+
+
+def encode_expr(expr: Expr, schema: Schema, *, limits: PlanLimits = LIMITS) -> bytes:
+    """An expression over rows of `schema` as bytes; equal for equal expressions.
+
+    Raises what `penstock.expr.check.check` raises, and `MessageTooLarge`.
+    """
+    check(expr, schema)
+    data = Writer().expr(expr).SerializeToString(deterministic=True)
+    check_size("the expression", len(data), limits.size)
+    return data
+
+
+def decode_expr(data: bytes, schema: Schema, *, limits: PlanLimits = LIMITS) -> Expr:
+    """The expression, checked against the rows. Raises `BadPlan` and `MessageTooLarge`."""
+    message = pb.Expr()
+    parse(message, data, "the expression", limits)
+    with _refused("the expression"):
+        expr = Reader(limits).expr(message)
+        check(expr, schema)
+        if Writer().expr(expr).SerializeToString(deterministic=True) != data:
+            raise BadPlan("the expression is not in the form that expressions have", part="")
+    return expr
+
+
+def predicate_of(
+    data: bytes, schema: Schema, *, limits: PlanLimits = LIMITS
+) -> Callable[[tuple[Any, ...]], bool | None]:
+    """What an encoded condition says of a row of `schema`: true, false, or None for null.
+
+    The function raises `EvaluationError` for a row of which the condition cannot be told.
+    Raises `BadPlan` for what is no condition over such rows, and `MessageTooLarge`.
+    """
+    expr = decode_expr(data, schema, limits=limits)
+    with _refused("the condition"):
+        if check(expr, schema).type != BOOL:
+            raise BadPlan(f"the condition is not true or false: {expr}", part="")
+        compute: Callable[[tuple[Any, ...]], tuple[bool | None]] = compile_rows((expr,), schema)
+    return lambda row: compute(row)[0]
+
+
+def schema_to_bytes(schema: Schema) -> bytes:
+    """The columns of rows as bytes, without the class that users see them as. Raises `BadPlan`."""
+    return Writer().schema(schema).SerializeToString(deterministic=True)
+
+
+def schema_from_bytes(data: bytes, *, limits: PlanLimits = LIMITS) -> Schema:
+    """The schema of `schema_to_bytes`. Raises `BadPlan` and `MessageTooLarge`."""
+    message = pb.Schema()
+    parse(message, data, "the schema", limits)
+    with _refused("the schema"):
+        schema = Reader(limits).schema(message)
+        if schema_to_bytes(schema) != data:
+            raise BadPlan("the schema is not in the form that schemas have", part="")
+    return schema
+
+
+@contextmanager
+def _refused(what: str) -> Generator[None]:
+    """Inside, whatever is wrong with what was read is a `BadPlan`."""
+    try:
+        yield
+    except BadPlan:
+        raise
+    except PenstockError as error:
+        raise BadPlan(
+            f"{what} does not fit the rows: {error.what}", why=error.why, fix=error.fix, part=""
+        ) from error
+    except RecursionError:
+        raise BadPlan(f"{what} is nested too deeply", part="") from None

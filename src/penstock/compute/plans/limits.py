@@ -1,0 +1,43 @@
+"""How large a plan may be: bounds on what somebody else may make this process read, build and compile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.compute.errors import MessageTooLarge
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLimits:
+    """size:    bytes of the plan, or of an expression or schema by itself.
+    nodes:   operators of a flow.
+    terms:   of all expressions of a plan together.
+    columns: of one row type, or fields of one struct.
+    nesting: of types in types.
+    depth:   of one expression: operations whose operand is an operation, and so on.
+    digits:  of a whole number or a decimal.
+    """
+
+    size: int = 4 << 20
+    nodes: int = 2_000
+    terms: int = 50_000
+    columns: int = 2_000
+    nesting: int = 12
+    depth: int = 400
+    digits: int = 1_000
+
+
+LIMITS = PlanLimits()
+"""What is far above all that people write."""
+
+
+def check_size(what: str, size: int, limit: int) -> None:
+    """Raises `MessageTooLarge` where `size` is above `limit`; `what` names it, with its article."""
+    if size > limit:
+        raise MessageTooLarge(
+            f"{what} has {size} bytes, more than the {limit} allowed",
+            why="What is read for others is bounded, so that nobody can fill this process.",
+            fix="send less: large constants belong into a collection",
+            size=size,
+            limit=limit,
+        )

@@ -1,0 +1,84 @@
+"""The user's lines in plans: for people, and no part of what a flow is."""
+
+from __future__ import annotations
+
+import ntpath
+import posixpath
+from collections.abc import Sequence
+
+from google.protobuf.message import DecodeError
+
+from penstock.analysis.names import is_named
+from penstock.compute.plans.generated import plan_pb2 as pb
+from penstock.errors import Place
+from penstock.flow.operators.signals.signal_source import SignalSource
+from penstock.flow.operators.sink import Sink
+from penstock.flow.operators.source import Source
+from penstock.graph.node import Node
+
+_LONGEST = 1 << 20
+
+
+def places_of(flow: str, nodes: Sequence[Node]) -> bytes:
+    """Where operators were written, and what the user called them. Of files, only the names travel."""
+    named = [_file_name(node.place.file) for node in nodes]
+    files = {file: at for at, file in enumerate(dict.fromkeys(named))}
+    places = [
+        pb.Place(
+            file=files[file],
+            line=max(node.place.line, 0),
+            function=_text(node.place.function),
+            name=_text(_given_name(node)),
+        )
+        for node, file in zip(nodes, named, strict=True)
+    ]
+    written = pb.Places(flow=_text(flow), files=list(files), places=places)
+    return written.SerializeToString(deterministic=True)
+
+
+def _given_name(node: Node) -> str:
+    """The name that the user gave to an operator, if it does not have one of its own."""
+    own = isinstance(node.operator, Source | SignalSource | Sink)
+    return node.name if is_named(node) and not own else ""
+
+
+def _file_name(path: str) -> str:
+    name = ntpath.basename(posixpath.basename(path))
+    return _text(name.removeprefix("<").removesuffix(">"))
+
+
+def _text(text: str) -> str:
+    return text.encode(errors="replace").decode()
+
+
+class Places:
+    """The places of a plan, as far as they can be read: they decide nothing, so nothing is refused.
+
+    A file is shown in `<>`, and is not looked for here: who made the plan named it.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._places = pb.Places()
+        try:
+            if len(data) <= _LONGEST:
+                self._places.ParseFromString(data)
+        except DecodeError:
+            self._places = pb.Places()
+
+    @property
+    def flow(self) -> str:
+        """The name of the flow."""
+        return self._places.flow or "plan"
+
+    def place(self, node: int) -> Place:
+        """Where an operator was written."""
+        if node >= len(self._places.places):
+            return Place("<plan>", node)
+        found = self._places.places[node]
+        files = self._places.files
+        file = _file_name(files[found.file]) if found.file < len(files) else "plan"
+        return Place(f"<{file}>", found.line, found.function)
+
+    def name(self, node: int) -> str | None:
+        """What the user called an operator, if so."""
+        return (self._places.places[node].name or None) if node < len(self._places.places) else None

@@ -1,0 +1,261 @@
+"""From messages to what a flow is made of: nothing is believed, and nothing is looked up but in registers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from penstock.compute.errors import BadPlan
+from penstock.compute.plans.calls import SHAPES
+from penstock.compute.plans.fitting import fits
+from penstock.compute.plans.generated import plan_pb2 as pb
+from penstock.compute.plans.limits import PlanLimits, check_size
+from penstock.compute.plans.refusal import Position
+from penstock.compute.plans.registers import CHOICES, FUNCTIONS, RECORDS, fields_of, hints_of
+from penstock.compute.plans.writing import PLAIN_TYPES, in_order
+from penstock.expr.tree import Call, Column, Expr, Literal
+from penstock.expr.types import DataType, DecimalType, Field, ListType, Schema, StructType
+
+_SIDES = {"": None, "left": "left", "right": "right"}
+_MOST_DIGITS = 38
+
+
+def parse(message: Message, data: bytes, what: str, limits: PlanLimits) -> None:
+    """Fill `message` from bytes. Raises `MessageTooLarge`, and `BadPlan` for bytes that are none such."""
+    check_size(what, len(data), limits.size)
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise BadPlan(
+            f"{what} cannot be read",
+            why=f"The bytes are no protobuf message of that kind: {error}.",
+            fix="make it with penstock.compute.plans, of the same version",
+            part="",
+        ) from None
+
+
+class Reader:
+    """Reads values. Raises `BadPlan` for what cannot be one, naming the part.
+
+    functions: the opaque objects that came along.
+    """
+
+    def __init__(self, limits: PlanLimits, functions: Sequence[object] = ()) -> None:
+        self.position = Position()
+        self._limits = limits
+        self._functions = functions
+        self._terms = 0
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def value(self, value: pb.Value) -> Any:
+        """Any value that an operator holds."""
+        kind = value.WhichOneof("kind")
+        if kind is None:
+            raise self.position.refuse("a value is missing")
+        return _READ[kind](self, getattr(value, kind))
+
+    def record(self, record: pb.Record) -> Any:
+        """Something with named fields, of the types that these have."""
+        cls = RECORDS.get(record.name)
+        if cls is None:
+            raise self.position.refuse(f"{record.name!r} is not known")
+        fields = {field.name: field for field in fields_of(cls)}
+        hints = hints_of(cls)
+        given: dict[str, Any] = {}
+        for member in record.members:
+            if member.name not in fields or member.name in given:
+                twice = "is there twice" if member.name in given else "is no field of it"
+                raise self.position.refuse(f"{member.name!r} {twice}")
+            with self.position.at(member.name.replace("_", " ")):
+                given[member.name] = self.value(member.value)
+                if not fits(given[member.name], hints[member.name]):
+                    raise self.position.refuse("there is a value of another kind than belongs there")
+        for name, field in fields.items():
+            if name not in given and field.default is dataclasses.MISSING:
+                raise self.position.refuse(f"{name!r} is missing")
+        return cls(**given)
+
+    def _choice(self, choice: pb.Choice) -> Any:
+        members = CHOICES.get(choice.name)
+        if members is None or choice.member not in members.__members__:
+            raise self.position.refuse(f"there is no {choice.name!r} that is {choice.member!r}")
+        return members[choice.member]
+
+    def _known_function(self, name: str) -> Callable[..., object]:
+        if name not in FUNCTIONS:
+            raise self.position.refuse(f"there is no function {name!r}")
+        return FUNCTIONS[name]
+
+    def _function(self, at: int) -> object:
+        if at >= len(self._functions):
+            raise self.position.refuse(f"there is no function number {at}")
+        return self._functions[at]
+
+    # -- plain values -------------------------------------------------------------------------------
+
+    def _large_integer(self, octets: bytes) -> int:
+        # Three bits and a bit make a digit.
+        if len(octets) * 8 > self._limits.digits * 3:
+            raise self.position.refuse(f"a number of {len(octets)} bytes is too large")
+        return int.from_bytes(octets, "big", signed=True)
+
+    def _decimal(self, text: str) -> Decimal:
+        if len(text) > self._limits.digits:
+            raise self.position.refuse("a decimal is too long")
+        try:
+            value = Decimal(text)
+        except InvalidOperation:
+            raise self.position.refuse(f"{text!r} is no decimal") from None
+        exponent = value.as_tuple().exponent
+        if isinstance(exponent, int) and abs(exponent) > self._limits.digits:
+            raise self.position.refuse(f"the decimal {text!r} is too large or too small")
+        return value
+
+    def _date(self, text: str) -> date:
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            raise self.position.refuse(f"{text!r} is no date") from None
+
+    def _moment(self, text: str) -> datetime:
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            raise self.position.refuse(f"{text!r} is no moment") from None
+
+    def _span(self, span: pb.Span) -> timedelta:
+        try:
+            return timedelta(days=span.days, microseconds=span.microseconds)
+        except OverflowError:
+            raise self.position.refuse("a span of time is too long") from None
+
+    def sequence(self, values: pb.Values) -> tuple[Any, ...]:
+        return tuple(self.value(item) for item in values.items)
+
+    def _set(self, values: pb.Values) -> frozenset[Any]:
+        keys = [in_order(item) for item in values.items]
+        if keys != sorted(set(keys)):
+            raise self.position.refuse("the members of a set are not in order")
+        try:
+            return frozenset(self.sequence(values))
+        except TypeError:
+            raise self.position.refuse("a member of a set cannot be one") from None
+
+    # -- expressions -------------------------------------------------------------------------------
+
+    def expr(self, expr: pb.Expr) -> Expr:
+        """An expression, well formed; types are checked where there are rows."""
+        self._terms += len(expr.terms)
+        if self._terms > self._limits.terms:
+            raise self.position.refuse(f"there are more than {self._limits.terms} terms of expressions")
+        done: list[tuple[Expr, int]] = []
+        for term in expr.terms:
+            made, depth = self._term(term, done)
+            if depth > self._limits.depth:
+                raise self.position.refuse(f"an expression is more than {self._limits.depth} deep")
+            done.append((made, depth))
+        if len(done) != 1:
+            raise self.position.refuse("terms do not make one expression")
+        return done[0][0]
+
+    def _term(self, term: pb.Term, done: list[tuple[Expr, int]]) -> tuple[Expr, int]:
+        kind = term.WhichOneof("kind")
+        if kind == "column":
+            if term.column.side not in _SIDES:
+                raise self.position.refuse(f"a column is on the side {term.column.side!r}")
+            return Column(self.position.name(term.column.name), _SIDES[term.column.side]), 1
+        if kind == "literal":
+            return self._literal(term.literal), 1
+        if kind == "call":
+            return self._call(term.call, done)
+        raise self.position.refuse("a term is missing")
+
+    def _literal(self, literal: pb.LiteralTerm) -> Literal:
+        if literal.value.WhichOneof("kind") not in _CONSTANTS:
+            raise self.position.refuse("a constant is of a kind that no column has")
+        value = self.value(literal.value)
+        return Literal(value, self.type(literal.type) if literal.HasField("type") else None)
+
+    def _call(self, call: pb.CallTerm, done: list[tuple[Expr, int]]) -> tuple[Expr, int]:
+        shape = SHAPES.get(call.function)
+        if shape is None:
+            raise self.position.refuse(f"there is no function {call.function!r}")
+        options = tuple(self.value(option) for option in call.options)
+        if call.arguments > len(done) or not shape.fits(call.arguments, options):
+            raise self.position.refuse(f"{call.function!r} has not the arguments that it needs")
+        first = len(done) - call.arguments
+        arguments = done[first:]
+        del done[first:]
+        made = Call(call.function, tuple(expr for expr, _ in arguments), options)
+        return made, 1 + max((depth for _, depth in arguments), default=0)
+
+    # -- types -------------------------------------------------------------------------------------
+
+    def schema(self, schema: pb.Schema) -> Schema:
+        """The columns of a stream."""
+        fields = self._fields(schema.fields, 0)
+        if schema.scalar and len(fields) != 1:
+            raise self.position.refuse("rows that are single values have not one column")
+        if schema.scalar and schema.row_class:
+            raise self.position.refuse("rows that are single values have a class")
+        return Schema(fields, self._row_class(schema.row_class), schema.scalar)
+
+    def _row_class(self, given: int) -> type[Any] | None:
+        if not given:
+            return None
+        found = self._function(given - 1)
+        if not isinstance(found, type):
+            raise self.position.refuse(f"function number {given - 1} is no class of rows")
+        return found
+
+    def _fields(self, fields: Iterable[pb.Field], nesting: int) -> tuple[Field, ...]:
+        listed = list(fields)
+        if len(listed) > self._limits.columns:
+            raise self.position.refuse(f"there are more than {self._limits.columns} columns")
+        read = tuple(
+            Field(self.position.name(f.name), self.type(f.type, nesting), f.nullable) for f in listed
+        )
+        if len({f.name for f in read}) < len(read):
+            raise self.position.refuse("two columns have one name")
+        return read
+
+    def type(self, type: pb.Type, nesting: int = 0) -> DataType:
+        """The type of a column."""
+        if nesting > self._limits.nesting:
+            raise self.position.refuse(f"types are nested more than {self._limits.nesting} deep")
+        kind = type.WhichOneof("kind")
+        if kind == "plain" and type.plain in PLAIN_TYPES:
+            return PLAIN_TYPES[type.plain]
+        if kind == "decimal":
+            precision, scale = type.decimal.precision, type.decimal.scale
+            if 1 <= precision <= _MOST_DIGITS and scale <= precision:
+                return DecimalType(precision, scale)
+        if kind == "struct":
+            fields = self._fields(type.struct.fields, nesting + 1)
+            if fields:
+                return StructType(fields, self._row_class(type.struct.row_class))
+        if kind == "list":
+            return ListType(self.type(type.list.element, nesting + 1), type.list.nullable)
+        raise self.position.refuse("a type is none that there is")
+
+
+_NUMBERS = ("truth", "integer", "large_integer", "number", "decimal")
+_CONSTANTS = frozenset((*_NUMBERS, "nothing", "text", "octets", "date", "moment"))
+_OWN = ("large_integer", "decimal", "date", "moment", "span", "set", "choice", "known_function", "function")
+
+_READ: dict[str, Callable[[Any, Any], Any]] = {
+    "nothing": lambda reader, _: None,
+    **dict.fromkeys(("truth", "integer", "number", "text", "octets"), lambda reader, value: value),
+    **{kind: getattr(Reader, f"_{kind}") for kind in _OWN},
+    "sequence": Reader.sequence,
+    "record": Reader.record,
+    "expr": Reader.expr,
+    "type": Reader.type,
+    "schema": Reader.schema,
+}

@@ -1,0 +1,242 @@
+"""From what a flow is made of to messages. Equal things become equal bytes, in every process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import singledispatchmethod
+from typing import Any, cast
+
+from penstock.compute.plans.generated import plan_pb2 as pb
+from penstock.compute.plans.refusal import Position
+from penstock.compute.plans.registers import (
+    CHOICE_NAMES,
+    FUNCTION_NAMES,
+    RECORD_NAMES,
+    fields_of,
+)
+from penstock.expr.tree import Call, Column, Expr, Literal
+from penstock.expr.types import (
+    ANY,
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT64,
+    INT32,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    Schema,
+    StructType,
+)
+
+PLAIN_TYPES: dict[str, DataType] = {
+    str(each): each for each in (BOOL, INT32, INT64, FLOAT64, STR, BYTES, DATE, TIMESTAMP, ANY)
+}
+_DAY = timedelta(days=1)
+_MICROSECOND = timedelta(microseconds=1)
+_CONSTANTS: tuple[type[Any], ...] = (bool, int, float, str, bytes, datetime, date, Decimal)
+
+
+class Writer:
+    """Writes values, and notes the Python objects that have no portable form.
+
+    functions:   these objects, in the order in which they were met; empty in what anybody may read.
+    row_classes: whether the classes that functions see rows as are among them.
+    """
+
+    def __init__(self, *, row_classes: bool = False) -> None:
+        self.functions: list[object] = []
+        self.position = Position()
+        self._row_classes = row_classes
+        self._numbers: dict[int, int] = {}
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def value(self, value: object) -> pb.Value:
+        """Any value that an operator holds."""
+        kind = cast("type[Any]", type(value))
+        if kind in RECORD_NAMES:
+            return pb.Value(record=self.record(value))
+        if kind in CHOICE_NAMES:
+            return pb.Value(choice=pb.Choice(name=CHOICE_NAMES[kind], member=cast("Enum", value).name))
+        if isinstance(value, Expr):
+            return pb.Value(expr=self.expr(value))
+        if isinstance(value, DataType):
+            return pb.Value(type=self.type(value))
+        if isinstance(value, Schema):
+            return pb.Value(schema=self.schema(value))
+        # A subclass, such as an enum of str, may be more than it is equal to.
+        write = _PLAIN.get(kind)
+        if write is not None:
+            return write(self, value)
+        if callable(value) and _is_known(value):
+            return pb.Value(known_function=FUNCTION_NAMES[value])
+        return pb.Value(function=self._function(value))
+
+    def record(self, value: object) -> pb.Record:
+        """Something with named fields."""
+        members: list[pb.Member] = []
+        for field in fields_of(type(value)):
+            held = getattr(value, field.name)
+            if is_default(field, held):
+                continue
+            with self.position.at(field.name.replace("_", " ")):
+                members.append(pb.Member(name=field.name, value=self.value(held)))
+        return pb.Record(name=RECORD_NAMES[type(value)], members=members)
+
+    def _function(self, value: object) -> int:
+        at = self._numbers.get(id(value))
+        if at is None:
+            at = self._numbers[id(value)] = len(self.functions)
+            self.functions.append(value)
+        return at
+
+    # -- expressions -------------------------------------------------------------------------------
+
+    def expr(self, expr: Expr) -> pb.Expr:
+        """An expression, in postfix order."""
+        terms: list[pb.Term] = []
+        waiting: list[Expr] = [expr]
+        # Last arguments first, then turned round: trees may be deeper than Python's stack.
+        while waiting:
+            part = waiting.pop()
+            terms.append(self._term(part))
+            waiting.extend(part.children())
+        return pb.Expr(terms=reversed(terms))
+
+    @singledispatchmethod
+    def _term(self, expr: Expr) -> pb.Term:
+        raise self.position.refuse(f"{type(expr).__name__} is no expression that can travel")
+
+    @_term.register(Column)
+    def _column(self, expr: Column) -> pb.Term:
+        return pb.Term(column=pb.ColumnTerm(name=self.text(expr.name), side=expr.side or ""))
+
+    @_term.register(Literal)
+    def _literal(self, expr: Literal) -> pb.Term:
+        value = self.value(_constant(expr.value))
+        if value.WhichOneof("kind") == "function":
+            raise self.position.refuse(f"{type(expr.value).__name__} is no constant of an expression")
+        if expr.type is None:
+            return pb.Term(literal=pb.LiteralTerm(value=value))
+        return pb.Term(literal=pb.LiteralTerm(value=value, type=self.type(expr.type)))
+
+    @_term.register(Call)
+    def _call(self, expr: Call) -> pb.Term:
+        options = [self.value(option) for option in expr.options]
+        call = pb.CallTerm(function=expr.function, arguments=len(expr.arguments), options=options)
+        return pb.Term(call=call)
+
+    # -- types -------------------------------------------------------------------------------------
+
+    def schema(self, schema: Schema) -> pb.Schema:
+        """The columns of a stream."""
+        # The class of a scalar tells no more than its column.
+        row_class = 0 if schema.scalar else self._row_class(schema.row_class)
+        return pb.Schema(fields=self._fields(schema.fields), scalar=schema.scalar, row_class=row_class)
+
+    def _row_class(self, row_class: type | None) -> int:
+        return 0 if row_class is None or not self._row_classes else 1 + self._function(row_class)
+
+    def _fields(self, fields: Iterable[Field]) -> list[pb.Field]:
+        return [pb.Field(name=self.text(f.name), type=self.type(f.type), nullable=f.nullable) for f in fields]
+
+    @singledispatchmethod
+    def type(self, type: DataType) -> pb.Type:
+        """The type of a column."""
+        if PLAIN_TYPES.get(str(type)) != type:
+            raise self.position.refuse(f"{type} is no type that can travel")
+        return pb.Type(plain=str(type))
+
+    @type.register(DecimalType)
+    def _decimal_type(self, type: DecimalType) -> pb.Type:
+        return pb.Type(decimal=pb.DecimalType(precision=type.precision, scale=type.scale))
+
+    @type.register(StructType)
+    def _struct(self, type: StructType) -> pb.Type:
+        row_class = self._row_class(type.row_class)
+        return pb.Type(struct=pb.StructType(fields=self._fields(type.fields), row_class=row_class))
+
+    @type.register(ListType)
+    def _list(self, type: ListType) -> pb.Type:
+        return pb.Type(list=pb.ListType(element=self.type(type.element), nullable=type.nullable))
+
+    def text(self, text: str) -> str:
+        """Text as a message can hold it. Raises `BadPlan` for text that is no Unicode."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise self.position.refuse(f"{text!r} is no text that can travel") from None
+        return text
+
+    def sequence(self, items: Sequence[object]) -> pb.Values:
+        return pb.Values(items=[self.value(item) for item in items])
+
+    def set(self, items: Iterable[object]) -> pb.Values:
+        written = (self.value(item) for item in items)
+        return pb.Values(items=sorted(written, key=in_order))
+
+
+def in_order(value: pb.Value) -> bytes:
+    """What members of sets are sorted by."""
+    return value.SerializeToString(deterministic=True)
+
+
+def is_default(field: dataclasses.Field[Any], value: object) -> bool:
+    """Whether a field has the value that it has where nothing is said."""
+    default = field.default
+    if default is dataclasses.MISSING or type(value) is not type(default):
+        return False
+    return value is default or repr(value) == repr(default)
+
+
+def _is_known(value: Callable[..., object]) -> bool:
+    try:
+        return value in FUNCTION_NAMES
+    except TypeError:  # not hashable
+        return False
+
+
+def _constant(value: object) -> object:
+    """A constant without what a subclass of its type adds to it."""
+    if type(value) in _PLAIN:
+        return value
+    for kind in _CONSTANTS:
+        if isinstance(value, kind):
+            return datetime.fromisoformat(value.isoformat()) if isinstance(value, datetime) else kind(value)
+    return value
+
+
+def _integer(writer: Writer, value: int) -> pb.Value:
+    if -(2**63) <= value < 2**63:
+        return pb.Value(integer=value)
+    return pb.Value(large_integer=value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True))
+
+
+def _span(writer: Writer, value: timedelta) -> pb.Value:
+    return pb.Value(span=pb.Span(days=value // _DAY, microseconds=(value % _DAY) // _MICROSECOND))
+
+
+_PLAIN: dict[type[Any], Callable[[Writer, Any], pb.Value]] = {
+    type(None): lambda writer, value: pb.Value(nothing=pb.Nothing()),
+    bool: lambda writer, value: pb.Value(truth=value),
+    int: _integer,
+    # Of all NaNs one stands for all.
+    float: lambda writer, value: pb.Value(number=value if value == value else float("nan")),
+    str: lambda writer, value: pb.Value(text=writer.text(value)),
+    bytes: lambda writer, value: pb.Value(octets=value),
+    Decimal: lambda writer, value: pb.Value(decimal=str(value)),
+    date: lambda writer, value: pb.Value(date=value.isoformat()),
+    datetime: lambda writer, value: pb.Value(moment=value.isoformat()),
+    timedelta: _span,
+    tuple: lambda writer, value: pb.Value(sequence=writer.sequence(value)),
+    frozenset: lambda writer, value: pb.Value(set=writer.set(value)),
+}
