@@ -140,6 +140,12 @@ class NotYet(ComputeError):
     retryable = True
 
 
+class NotWritable(ComputeError):
+    """A collection that clients cannot write, or not so. Facts: `name`."""
+
+    code = "P727"
+
+
 class ResultTooLarge(ComputeError):
     """The rows of one answer are more bytes than allowed. Facts: `size`, `limit`."""
 
