@@ -1,0 +1,135 @@
+"""The history: short, and of the same effect."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.history import History, reduced, replayed
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    CreateTimely,
+    IndexTarget,
+    InitializationComplete,
+    InstanceConfig,
+    Peek,
+    Schedule,
+)
+from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, Plan
+from penstock.testing.compute_commands import LAST, RandomController, random_commands
+from penstock.testing.model_replica import ModelReplica
+
+seeds = st.integers(0, 2**32).map(random.Random)
+
+
+def index(id: str, as_of: int, *, also: tuple[str, ...] = (), reads: tuple[str, ...] = ()) -> CreateDataflow:
+    exports = tuple(IndexExport(i, "out") for i in (id, *also))
+    imports = tuple(CollectionImport(f"in {i}", i) for i in reads)
+    return CreateDataflow(Dataflow(Plan(id.encode()), imports, (), exports, Frontier(as_of)))
+
+
+@given(seeds)
+def test_a_reduced_history_has_the_effect_of_the_whole(chance: random.Random) -> None:
+    commands = random_commands(chance)
+    assert ModelReplica(LAST).apply(reduced(commands)).said() == ModelReplica(LAST).apply(commands).said()
+
+
+@given(seeds)
+def test_reducing_twice_changes_nothing(chance: random.Random) -> None:
+    once = reduced(random_commands(chance))
+    assert reduced(once) == once
+
+
+@given(seeds)
+def test_a_history_that_was_pushed_one_by_one_is_the_reduced_one(chance: random.Random) -> None:
+    commands = random_commands(chance)
+    history = History(commands)
+    history.reduce()
+    assert history.commands == reduced(commands)
+
+
+@given(seeds)
+def test_what_a_reduced_history_imports_can_still_be_read(chance: random.Random) -> None:
+    controller = RandomController(chance)
+    commands = [command for _ in range(40) for command in controller.step()]
+    for command in reduced(commands):
+        if isinstance(command, CreateDataflow):
+            since = [controller.collections[i.id] for i in command.dataflow.collections]
+            assert all(s <= command.dataflow.as_of for s in since)
+
+
+@given(seeds)
+def test_a_history_is_never_longer_than_twice_what_is_alive(chance: random.Random) -> None:
+    history, most = History(), 0
+    for command in random_commands(chance, 60):
+        history.push(command)
+        most = max(most, len(reduced(history.commands)))
+        assert len(history) <= max(2 * most, 1)
+
+
+def test_a_history_stays_short_whatever_comes_and_goes() -> None:
+    history = History([CreateTimely(), CreateInstance(InstanceConfig("memory:")), index("u1", 0)])
+    for time in range(1000):
+        uuid = time.to_bytes(16, "big")
+        history.push(Peek(uuid, IndexTarget("u1"), time))
+        history.push(CancelPeek(uuid))
+        history.push(AllowCompaction("u1", Frontier(time)))
+        assert len(history) <= 8
+
+
+def test_what_is_kept_stands_in_the_order_of_the_protocol() -> None:
+    both = index("u1", 5, also=("u2",))
+    commands: list[Command] = [
+        CreateTimely(),
+        CreateInstance(InstanceConfig("memory:")),
+        both,
+        InitializationComplete(),
+        AllowWrites("u1"),
+        AllowCompaction("u1", Frontier(9)),
+        Peek(b"b", IndexTarget("u2"), 5),
+        Peek(b"a", IndexTarget("u2"), 5),
+        Schedule("u2"),
+        AllowWrites("u1"),
+    ]
+    names = [type(command).__name__ for command in reduced(commands)]
+    assert names == [
+        "CreateTimely",
+        "CreateInstance",
+        "CreateDataflow",
+        "Schedule",
+        "Peek",
+        "Peek",
+        "AllowCompaction",
+        "AllowWrites",
+        "InitializationComplete",
+    ]
+    assert [c.uuid for c in reduced(commands) if isinstance(c, Peek)] == [b"a", b"b"]
+
+
+def test_permission_to_write_goes_with_its_dataflow() -> None:
+    assert reduced([index("u1", 5), AllowWrites("u1"), AllowCompaction("u1", END)]) == []
+
+
+def test_a_compaction_below_the_as_of_says_nothing() -> None:
+    assert reduced([index("u1", 5), AllowCompaction("u1", Frontier(3))]) == [index("u1", 5)]
+
+
+def test_a_dropped_export_of_a_dataflow_that_goes_on_stays_dropped() -> None:
+    both = index("u1", 5, also=("u2",))
+    drop = AllowCompaction("u1", END)
+    assert reduced([both, drop]) == [both, drop]
+
+
+def test_replaying_puts_the_present_uppers_into_the_imports_and_nothing_else() -> None:
+    (created,) = replayed([index("u1", 5, reads=("s1", "s2"))], {"s1": Frontier(50)})
+    assert isinstance(created, CreateDataflow)
+    assert {i.id: i.upper for i in created.dataflow.collections} == {"s1": Frontier(50), "s2": Frontier(0)}
+    assert created == index("u1", 5, reads=("s1", "s2"))
