@@ -93,7 +93,7 @@ def connect(server: Server, sink: str) -> Any:
             database=server.database,
             password=server.password,
             unix_sock=server.socket,
-            ssl_context=False if server.socket else _ssl_context(server.tls),
+            ssl_context=False if server.socket else ssl_context(server.tls),
             timeout=None,
             application_name="penstock",
         )
@@ -106,7 +106,7 @@ def connect(server: Server, sink: str) -> Any:
         ) from None  # the frames below hold the password
 
 
-def _ssl_context(tls: Tls) -> Any:
+def ssl_context(tls: Tls) -> Any:
     import ssl
 
     return {"disable": lambda: False, "prefer": lambda: None, "require": lambda: True}.get(

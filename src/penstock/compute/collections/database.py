@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 Stored: TypeAlias = tuple[int, int, int, int, bytes]
-"""A line of the table `updates`: place, time, weight, hash, row."""
+"""A line of the table `penstock_updates`: place, time, weight, hash, row."""
 
 
 class Transaction(ABC):
@@ -18,11 +18,23 @@ class Transaction(ABC):
 
     @abstractmethod
     def insert(self, updates: Iterable[Stored]) -> None:
-        """Add lines to `updates`."""
+        """Add lines to `penstock_updates`."""
+
+    @abstractmethod
+    def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
+        """Weights and rows of the updates that have one of these hashes."""
+
+    @abstractmethod
+    def remove(self, places: Sequence[int]) -> None:
+        """Remove updates."""
+
+    @abstractmethod
+    def weigh(self, weights: Sequence[tuple[int, int]]) -> None:
+        """Change weights: each with the place of its update."""
 
 
 class Database(ABC):
-    """The tables `collections` and `updates` (see `sql`), there from the beginning.
+    """The tables `penstock_collections` and `penstock_updates` (see `sql_tables`), there from the beginning.
 
     place: where it is, for errors; without secrets.
     """

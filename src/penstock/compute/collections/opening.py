@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from penstock.compute.collections.store import Collections
-from penstock.errors import BadUri
+from penstock.errors import BadInput, BadUri
 from penstock.io.postgres_server import without_password
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
@@ -33,7 +33,7 @@ def open_collections(uri: str) -> Collections:
             fix=f"write a path, or {', '.join(f'{known}:...' for known in _STORES)}",
             uri=shown,
         )
-    return make(rest)
+    return make(uri if rest.startswith("//") else rest)
 
 
 def _sqlite(path: str) -> Collections:
@@ -48,4 +48,20 @@ def _memory(name: str) -> Collections:
     return MemoryCollections.named(name)
 
 
-_STORES: Mapping[str, Callable[[str], Collections]] = {"sqlite": _sqlite, "memory": _memory}
+def _postgresql(url: str) -> Collections:
+    try:
+        from penstock.compute.collections.postgres import PostgresCollections
+    except ImportError as error:
+        raise BadInput(
+            "collections in PostgreSQL need pg8000, which cannot be imported",
+            why=str(error),
+            fix="pip install 'penstock[postgres]'",
+        ) from error
+    return PostgresCollections(url)
+
+
+_STORES: Mapping[str, Callable[[str], Collections]] = {
+    "sqlite": _sqlite,
+    "memory": _memory,
+    "postgresql": _postgresql,
+}

@@ -14,9 +14,13 @@ def unknown(id: Id) -> UnknownName:
     )
 
 
+def is_id(id: Id) -> bool:
+    """Whether every store can keep it as a name."""
+    return 0 < len(id) <= 200 and id.isprintable()
+
+
 def check_id(id: Id) -> None:
-    """Raises ValueError for what not every store could keep as a name."""
-    if not id or "\0" in id or not id.isprintable() or len(id) > 200:
+    if not is_id(id):
         raise ValueError(f"{id!r} is no id of a collection")
 
 

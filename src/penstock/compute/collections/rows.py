@@ -12,9 +12,11 @@ from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Row
 from penstock.errors import CheckpointDamaged
+from penstock.expr.runtime import NAN
 from penstock.state.codec import decode, key_encoder, value_encoder
 
 _MINUS_ZERO = b"\xcb\x80\x00\x00\x00\x00\x00\x00\x00"
+_MINUS_NAN = b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00"
 HASH_BITS = 40
 T = TypeVar("T")
 
@@ -42,7 +44,7 @@ class RowCodec:
         """What equal rows have in common: 0.0 and -0.0 are equal, 1.0 and 1.00 as decimals, NaN is itself;
         values of different types are not. Raises `NotPlainData`."""
         data = self._key(row)
-        return self._key(_without_minus_zero(row)) if _MINUS_ZERO in data else data
+        return self._key(_canonical(row)) if _MINUS_ZERO in data or _MINUS_NAN in data else data
 
     def changes(self, append: Append) -> list[Change]:
         """What the append changes: by time, each row once per time, without what cancels out.
@@ -72,16 +74,17 @@ def check_frontiers(append: Append) -> None:
         raise ValueError(f"{append.id}: from {append.expected} back to {append.upper}")
 
 
-def _without_minus_zero(value: Any) -> Any:
+def _canonical(value: Any) -> Any:
+    """The value with one zero and one NaN among its floats."""
     if isinstance(value, float):
-        return value + 0.0
+        return value + 0.0 if value == value else NAN
     if isinstance(value, tuple | list):
-        return tuple(_without_minus_zero(v) for v in cast("Iterable[Any]", value))
+        return tuple(_canonical(v) for v in cast("Iterable[Any]", value))
     if isinstance(value, frozenset):
-        return frozenset(_without_minus_zero(v) for v in cast("Iterable[Any]", value))
+        return frozenset(_canonical(v) for v in cast("Iterable[Any]", value))
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
-        return {_without_minus_zero(k): _without_minus_zero(v) for k, v in items}
+        return {_canonical(k): _canonical(v) for k, v in items}
     return value
 
 

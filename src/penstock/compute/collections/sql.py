@@ -47,7 +47,7 @@ class SqlCollections(Collections):
                 check_same(id, description, there.description)
                 return
             tx.run(
-                "INSERT INTO collections (id, description, since, upper, next, merged) "
+                "INSERT INTO penstock_collections (id, description, since, upper, next, merged) "
                 "VALUES ($1, $2, 0, $3, 0, 0)",
                 id,
                 description,
@@ -56,12 +56,14 @@ class SqlCollections(Collections):
 
     def drop(self, id: Id) -> None:
         with self._database.writing() as tx:
-            tx.run("UPDATE collections SET id = NULL, since = NULL WHERE id = $1", id)
+            tx.run("UPDATE penstock_collections SET id = NULL, since = NULL WHERE id = $1", id)
             sweep(tx)
 
     def all(self) -> dict[Id, bytes]:
         with self._database.reading() as tx:
-            found = tx.run("SELECT id, description FROM collections WHERE id IS NOT NULL ORDER BY number")
+            found = tx.run(
+                "SELECT id, description FROM penstock_collections WHERE id IS NOT NULL ORDER BY number"
+            )
         return {id: bytes(description) for id, description in found}
 
     def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
@@ -86,7 +88,7 @@ class SqlCollections(Collections):
             for i, change in enumerate(changes)
         )
         tx.run(
-            "UPDATE collections SET upper = $1, next = $2 WHERE number = $3",
+            "UPDATE penstock_collections SET upper = $1, next = $2 WHERE number = $3",
             append.upper.time,
             there.next + len(changes),
             there.number,
@@ -95,9 +97,8 @@ class SqlCollections(Collections):
     def _counts(self, tx: Transaction, there: Record, keys: Collection[bytes]) -> Mapping[bytes, int]:
         """How often rows are there, by key."""
         counts: dict[bytes, int] = defaultdict(int)
-        for hash in {there.first + hash_of(key) for key in keys}:
-            for weight, row in tx.run("SELECT weight, row FROM updates WHERE hash = $1", hash):
-                counts[self._key(row)] += weight
+        for weight, row in tx.with_hashes({there.first + hash_of(key) for key in keys}):
+            counts[self._key(row)] += weight
         return counts
 
     def compact(self, id: Id, since: Frontier) -> None:
@@ -146,7 +147,7 @@ class SqlCollections(Collections):
         if end <= there.first + there.merged:
             return set()
         found = tx.run(
-            "SELECT hash FROM updates WHERE hash >= $1 AND hash < $2 AND place < $3 "
+            "SELECT hash FROM penstock_updates WHERE hash >= $1 AND hash < $2 AND place < $3 "
             "GROUP BY hash HAVING count(*) > 1",
             *there.hashes,
             end,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from penstock.compute.collections.database import Transaction
-from penstock.compute.collections.sql_tables import Record, after, one, place_of
+from penstock.compute.collections.sql_tables import Record, after, place_of
 from penstock.compute.frontier import LAST_TIME, Frontier
 
 SLICE = 2_000
@@ -14,7 +14,7 @@ SLICE = 2_000
 
 
 def advance_since(tx: Transaction, record: Record, since: Frontier) -> None:
-    tx.run("UPDATE collections SET since = $1 WHERE number = $2", since.time, record.number)
+    tx.run("UPDATE penstock_collections SET since = $1 WHERE number = $2", since.time, record.number)
 
 
 def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes], bytes]) -> None:
@@ -28,33 +28,42 @@ def merge(tx: Transaction, record: Record, since: Frontier, key: Callable[[bytes
     limit = place_of(tx, record, since if since.time is None else after(since.time))
     if begin >= limit:
         return
-    end = one(
-        tx.run(
-            "SELECT place FROM updates WHERE place >= $1 AND place < $2 ORDER BY place LIMIT 1 OFFSET $3",
-            begin,
-            limit,
-            SLICE,
-        ),
-        limit,
-    )
+    end = _after_slice(tx, begin, limit)
+    gone: list[int] = []
+    weights: list[tuple[int, int]] = []
     for places, weight in _same(tx, begin, end, key):
-        first, *others = places
-        if -LAST_TIME <= weight <= LAST_TIME:
-            for place in others if weight else places:
-                tx.run("DELETE FROM updates WHERE place = $1", place)
-            if weight:
-                tx.run("UPDATE updates SET weight = $1 WHERE place = $2", weight, first)
-    tx.run("UPDATE collections SET merged = $1 WHERE number = $2", end - record.first, record.number)
+        if not weight:
+            gone += places
+        elif -LAST_TIME <= weight <= LAST_TIME:
+            gone += places[1:]
+            weights.append((weight, places[0]))
+    tx.remove(gone)
+    tx.weigh(weights)
+    tx.run("UPDATE penstock_collections SET merged = $1 WHERE number = $2", end - record.first, record.number)
+
+
+def _after_slice(tx: Transaction, begin: int, limit: int) -> int:
+    """The place before which the next slice of updates ends."""
+    found = tx.run(
+        "SELECT place FROM penstock_updates WHERE place >= $1 AND place < $2 "
+        "ORDER BY place LIMIT 1 OFFSET $3",
+        begin,
+        limit,
+        SLICE,
+    )
+    return found[0][0] if found else limit
 
 
 def _same(
     tx: Transaction, begin: int, end: int, key: Callable[[bytes], bytes]
 ) -> list[tuple[list[int], int]]:
     """Rows with several updates, of which one is from `begin` to before `end`: their places, and the sum."""
-    new = tx.run("SELECT place, weight, hash, row FROM updates WHERE place >= $1 AND place < $2", begin, end)
+    new = tx.run(
+        "SELECT place, weight, hash, row FROM penstock_updates WHERE place >= $1 AND place < $2", begin, end
+    )
     # A hash tells the collection, too. In a cross join SQLite begins with the first table, as it should.
     old = tx.run(
-        "SELECT o.place, o.weight, o.hash, o.row FROM updates n CROSS JOIN updates o "
+        "SELECT o.place, o.weight, o.hash, o.row FROM penstock_updates n CROSS JOIN penstock_updates o "
         "WHERE o.hash = n.hash AND n.place >= $1 AND n.place < $2 AND o.place < $1",
         begin,
         end,
@@ -73,26 +82,18 @@ def _same(
 def sweep(tx: Transaction) -> None:
     """Remove some updates of collections that were dropped, or whose since is at its end."""
     gone = tx.run(
-        "SELECT number, id, next, merged FROM collections "
+        "SELECT number, id, next, merged FROM penstock_collections "
         "WHERE since IS NULL AND (id IS NULL OR merged < next) ORDER BY number LIMIT 1"
     )
     if not gone:
         return
     number, id, next, merged = gone[0]
     record = Record(number, Frontier(None), Frontier(None), next, merged, b"")
-    last = one(
-        tx.run(
-            "SELECT place FROM updates WHERE place >= $1 AND place < $2 ORDER BY place LIMIT 1 OFFSET $3",
-            record.first,
-            record.end,
-            SLICE,
-        ),
-        record.end,
-    )
-    tx.run("DELETE FROM updates WHERE place >= $1 AND place < $2", record.first, last)
+    last = _after_slice(tx, record.first, record.end)
+    tx.run("DELETE FROM penstock_updates WHERE place >= $1 AND place < $2", record.first, last)
     if last < record.end:
         return
     if id is None:
-        tx.run("DELETE FROM collections WHERE number = $1", number)
+        tx.run("DELETE FROM penstock_collections WHERE number = $1", number)
     else:
-        tx.run("UPDATE collections SET merged = next WHERE number = $1", number)
+        tx.run("UPDATE penstock_collections SET merged = next WHERE number = $1", number)

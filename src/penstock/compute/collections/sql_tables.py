@@ -1,7 +1,7 @@
 """The two tables of collections in a database, and how to find one's way in them.
 
-    collections   number, id, description, since, upper, next, merged
-    updates       place, time, weight, hash, row
+    penstock_collections   number, id, description, since, upper, next, merged
+    penstock_updates       place, time, weight, hash, row
 
 The place of an update is the number of its collection above its position there: so the updates of
 a collection lie together, and, since an append begins at the upper, they lie in the order of time.
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from penstock.compute.collections.database import Stored, Transaction
-from penstock.compute.collections.refusals import unknown
+from penstock.compute.collections.refusals import is_id, unknown
 from penstock.compute.collections.rows import HASH_BITS
 from penstock.compute.collections.store import Bounds
 from penstock.compute.frontier import LAST_TIME, Frontier
@@ -31,7 +31,7 @@ Span: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A line of `collections`. next, merged: positions."""
+    """A line of `penstock_collections`. next, merged: positions."""
 
     number: int
     since: Frontier
@@ -60,8 +60,11 @@ class Record:
 
 
 def find(tx: Transaction, id: Id) -> Record | None:
+    if not is_id(id):
+        return None
     found = tx.run(
-        "SELECT number, since, upper, next, merged, description FROM collections WHERE id = $1", id
+        "SELECT number, since, upper, next, merged, description FROM penstock_collections WHERE id = $1",
+        id,
     )
     if not found:
         return None
@@ -86,7 +89,7 @@ def place_of(tx: Transaction, record: Record, frontier: Frontier) -> int:
     def passed(place: int) -> bool:
         """Whether all before `place` are before the frontier."""
         before = tx.run(
-            "SELECT time FROM updates WHERE place >= $1 AND place < $2 ORDER BY place DESC LIMIT 1",
+            "SELECT time FROM penstock_updates WHERE place >= $1 AND place < $2 ORDER BY place DESC LIMIT 1",
             record.first,
             place,
         )
@@ -110,7 +113,7 @@ def after(time: int) -> Frontier:
 def updates_in(tx: Transaction, span: Span, most: int) -> list[Stored]:
     """The first of the updates in these places."""
     found = tx.run(
-        "SELECT place, time, weight, hash, row FROM updates WHERE place >= $1 AND place < $2 "
+        "SELECT place, time, weight, hash, row FROM penstock_updates WHERE place >= $1 AND place < $2 "
         "ORDER BY place LIMIT $3",
         *span,
         most,
@@ -144,7 +147,3 @@ def pages(tx: Transaction, span: Span, reading: Pages) -> Iterator[list[Stored]]
     while page := reading.read(tx, (place, end)):
         yield page
         place = page[-1][0] + 1
-
-
-def one(found: list[Any], default: int) -> int:
-    return found[0][0] if found else default

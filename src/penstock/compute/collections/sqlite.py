@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Any
@@ -22,15 +22,15 @@ _SHORTEST, _LONGEST = 0.0005, 0.010
 """Seconds between two looks of `wait`: often while things happen, seldom after a while of nothing."""
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 _TABLES = f"""
-    CREATE TABLE collections (
+    CREATE TABLE penstock_collections (
         number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT UNIQUE, description BLOB NOT NULL,
         since INTEGER, upper INTEGER, next INTEGER NOT NULL, merged INTEGER NOT NULL
     );
-    CREATE TABLE updates (
+    CREATE TABLE penstock_updates (
         place INTEGER PRIMARY KEY, time INTEGER NOT NULL, weight INTEGER NOT NULL,
         hash INTEGER NOT NULL, row BLOB NOT NULL
     );
-    CREATE INDEX updates_by_hash ON updates (hash);
+    CREATE INDEX penstock_updates_by_hash ON penstock_updates (hash);
     PRAGMA application_id = {_APPLICATION};
     PRAGMA user_version = {_VERSION}
 """
@@ -187,4 +187,14 @@ class _SqliteTransaction(Transaction):
         return self._connection.execute(sql.replace("$", "?"), values).fetchall()
 
     def insert(self, updates: Iterable[Stored]) -> None:
-        self._connection.executemany("INSERT INTO updates VALUES (?, ?, ?, ?, ?)", updates)
+        self._connection.executemany("INSERT INTO penstock_updates VALUES (?, ?, ?, ?, ?)", updates)
+
+    def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
+        for hash in hashes:
+            yield from self.run("SELECT weight, row FROM penstock_updates WHERE hash = $1", hash)
+
+    def remove(self, places: Sequence[int]) -> None:
+        self._connection.executemany("DELETE FROM penstock_updates WHERE place = ?", [(p,) for p in places])
+
+    def weigh(self, weights: Sequence[tuple[int, int]]) -> None:
+        self._connection.executemany("UPDATE penstock_updates SET weight = ? WHERE place = ?", weights)

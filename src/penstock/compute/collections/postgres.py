@@ -1,0 +1,209 @@
+"""Collections in PostgreSQL: two tables of one schema, which any number of processes may use."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from penstock.compute.collections.database import Database, Transaction
+from penstock.compute.collections.postgres_connection import Connection
+from penstock.compute.collections.postgres_location import Location
+from penstock.compute.collections.rows import damaged
+from penstock.compute.collections.sql import SqlCollections
+from penstock.compute.errors import StoreUnavailable
+
+_LAYOUT = "collections of Penstock, layout 1"
+_TABLES = f"""
+    CREATE TABLE penstock_collections (
+        number bigserial PRIMARY KEY, id text UNIQUE, description bytea NOT NULL,
+        since bigint, upper bigint, next bigint NOT NULL, merged bigint NOT NULL
+    );
+    COMMENT ON TABLE penstock_collections IS '{_LAYOUT}';
+    CREATE TABLE penstock_updates (
+        place bigint PRIMARY KEY, time bigint NOT NULL, weight bigint NOT NULL,
+        hash bigint NOT NULL, row bytea NOT NULL
+    );
+    CREATE INDEX penstock_updates_by_hash ON penstock_updates (hash, place)
+"""
+_LONGEST_WAIT = 0.25
+"""Seconds after which `wait` asks by itself, in case a notification is lost."""
+_DECISION_SECONDS = 20.0
+"""How long we try to learn what became of a commit whose answer was lost."""
+
+
+class PostgresCollections(SqlCollections):
+    """A store in two tables, which are made if they are missing.
+
+    url: postgresql://USER@HOST:PORT/DATABASE?schema=SCHEMA; the schema must exist; where it is not given it
+        is the first of the server's search path. The password is best given in PGPASSWORD, or in the file
+        that PGPASSFILE names.
+
+    A connection that is lost is `StoreUnavailable`; the next call connects again. What became of an append
+    whose answer was lost is asked of the server: an append that raises has changed nothing, unless the server
+    cannot be asked for 20 seconds; then `undecided` of the error is true, and the upper tells.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(PostgresDatabase(Location.of(url)))
+
+
+class PostgresDatabase(Database):
+    """Connections: one to write, one to read a little, one to be notified, and one for each long reading."""
+
+    def __init__(self, location: Location) -> None:
+        self.place = str(location)
+        self._location = location
+        self._write_lock, self._read_lock = Lock(), Lock()
+        self._writer, self._reader = Connection(location), Connection(location)
+        self._notifications = Notifications(location)
+        self._idle: list[Connection] = []
+        try:
+            self._prepare()
+            self._notifications.listen()
+        except BaseException:
+            self.close()
+            raise
+
+    def _prepare(self) -> None:
+        with self.writing() as tx:
+            ((there, layout),) = tx.run(
+                "SELECT to_regclass('penstock_collections') IS NOT NULL, "
+                "obj_description(to_regclass('penstock_collections'))"
+            )
+            if there and layout != _LAYOUT:
+                raise damaged(self.place, f"the table penstock_collections says {layout!r}, not {_LAYOUT!r}")
+            if not there:
+                for statement in _TABLES.split(";"):
+                    tx.run(statement)
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    @contextmanager
+    def writing(self) -> Generator[Transaction]:
+        with self._write_lock:
+            tx = self._writer
+            tx.begin("BEGIN")
+            try:
+                # In each statement after this one, what the writers before us have committed is seen.
+                tx.run("SELECT pg_advisory_xact_lock(hashtextextended('penstock ' || current_schema(), 0))")
+                yield tx
+                ((number, _),) = tx.run(
+                    "SELECT pg_current_xact_id_if_assigned()::text, "
+                    "pg_notify('penstock_' || md5(current_schema()), '')"
+                )
+            except BaseException:
+                tx.roll_back()
+                raise
+            self._commit(tx, number)
+
+    def _commit(self, tx: Connection, number: str | None) -> None:
+        try:
+            tx.simple("COMMIT")
+        except StoreUnavailable as error:
+            if not tx.lost:
+                raise
+            if number is None or not self._committed(number, error):
+                raise
+
+    def _committed(self, number: str, lost: StoreUnavailable) -> bool:
+        """Whether a transaction was committed whose answer was lost."""
+        until = time.monotonic() + _DECISION_SECONDS
+        while time.monotonic() < until:
+            try:
+                ((status,),) = self._writer.run("SELECT pg_xact_status($1::text::xid8)", number)
+            except StoreUnavailable:
+                time.sleep(0.2)
+                continue
+            if status != "in progress":
+                return status == "committed"
+            time.sleep(0.02)
+        raise StoreUnavailable(
+            f"it is not known whether something was written to the collections in {self.place}",
+            why=f"the connection broke during the commit, and the server cannot be asked: {lost.why}",
+            fix="when the server can be reached again, read the upper: it tells",
+            undecided=True,
+        ) from lost
+
+    @contextmanager
+    def reading(self) -> Generator[Transaction]:
+        with self._read_lock, _reading(self._reader) as tx:
+            yield tx
+
+    @contextmanager
+    def moment(self) -> Generator[Transaction]:
+        connection = self._idle.pop() if self._idle else Connection(self._location, idle="0")
+        try:
+            with _reading(connection) as tx:
+                yield tx
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+
+    # -- the rest -------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> bool:
+        return self._notifications.wait(seconds)
+
+    def close(self) -> None:
+        for connection in (self._writer, self._reader, *self._idle):
+            connection.close()
+        self._idle.clear()
+        self._notifications.close()
+
+
+@contextmanager
+def _reading(connection: Connection) -> Generator[Transaction]:
+    connection.begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    try:
+        yield connection
+        connection.simple("COMMIT")
+    except BaseException:
+        connection.roll_back()
+        raise
+
+
+class Notifications:
+    """A connection that hears when a writer has committed."""
+
+    def __init__(self, location: Location) -> None:
+        self._connection = Connection(location)
+        self._asked = 0.0
+
+    def listen(self) -> None:
+        """Connect. What happened before may not have been heard."""
+        ((channel,),) = self._connection.simple("SELECT 'penstock_' || md5(current_schema())")
+        self._connection.simple(f"LISTEN {channel}")
+
+    def wait(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while not self._happened(min(_LONGEST_WAIT, max(0.0, until - time.monotonic()))):
+            if time.monotonic() >= until:
+                return False
+        return True
+
+    def _happened(self, seconds: float) -> bool:
+        if self._connection.lost:
+            self.listen()
+            return True
+        # What pg8000 has read from the socket already is only found by asking the server something.
+        if self._readable(seconds) or time.monotonic() - self._asked > _LONGEST_WAIT:
+            self._connection.simple("SELECT 1")
+            self._asked = time.monotonic()
+        heard: deque[Any] = self._connection.wire.notifications
+        happened = bool(heard)
+        heard.clear()
+        return happened
+
+    def _readable(self, seconds: float) -> bool:
+        poll = select.poll()
+        poll.register(self._connection.wire._usock, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,201 @@
+"""A connection to PostgreSQL that is made when it is needed, and made again when it was lost."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any, TypeVar
+
+import pg8000.converters as pg8000_converters  # pyright: ignore[reportMissingTypeStubs]
+import pg8000.native as pg8000_native  # pyright: ignore[reportMissingTypeStubs]
+from pg8000.exceptions import DatabaseError, InterfaceError  # pyright: ignore[reportMissingTypeStubs]
+
+from penstock.compute.collections.database import Stored, Transaction
+from penstock.compute.collections.postgres_location import Location
+from penstock.compute.collections.rows import damaged
+from penstock.compute.errors import ComputeError, StoreUnavailable
+from penstock.io.postgres_server import reason, sqlstate, ssl_context, without_password
+
+T = TypeVar("T")
+_connection: Any = pg8000_native.Connection
+_converters: Any = pg8000_converters
+_LOST = (InterfaceError, OSError, struct.error)
+_LOST_STATES = ("08", "57P")
+_DAMAGE_STATES = ("42P01", "42703", "42804", "XX")
+_SOCKET_SECONDS = 60.0
+_SETTINGS = (
+    "SET client_encoding TO 'UTF8'",
+    "SET synchronous_commit TO on",
+    "SET lock_timeout TO '20s'",
+    "SET idle_in_transaction_session_timeout TO '{idle}'",
+)
+
+
+class Connection(Transaction):
+    """One connection. idle: how long it may do nothing within a transaction, which holds up others."""
+
+    def __init__(self, location: Location, idle: str = "30s") -> None:
+        self._location = location
+        self._idle = idle
+        self._wire: Any = None
+        self._prepared: dict[str, Any] = {}
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is no connection, or no more."""
+        return self._wire is None
+
+    @property
+    def wire(self) -> Any:
+        if self._wire is None:
+            self._wire = self._connect()
+        return self._wire
+
+    def _connect(self) -> Any:
+        server = self._location.server
+        try:
+            wire = _connection(
+                server.user,
+                host=server.host,
+                port=server.port,
+                database=server.database,
+                password=server.password,
+                unix_sock=server.socket,
+                ssl_context=False if server.socket else ssl_context(server.tls),
+                timeout=_SOCKET_SECONDS,
+                application_name="penstock collections",
+            )
+        except (DatabaseError, *_LOST) as error:
+            raise self._unavailable(without_password(reason(error))) from None  # frames with the password
+        try:
+            for setting in _SETTINGS:
+                wire.execute_simple(setting.format(idle=self._idle))
+            if self._location.schema is not None:
+                wire.execute_unnamed(
+                    "SELECT set_config('search_path', quote_ident($1), false)", (self._location.schema,)
+                )
+            if wire.execute_simple("SELECT current_schema()").rows == [[None]]:
+                raise self._unavailable("there is no such schema")
+        except (DatabaseError, *_LOST) as error:
+            with suppress(Exception):
+                wire.close()
+            raise self._unavailable(reason(error)) from error
+        except BaseException:
+            with suppress(Exception):
+                wire.close()
+            raise
+        return wire
+
+    def close(self) -> None:
+        wire, self._wire = self._wire, None
+        self._prepared.clear()
+        if wire is not None:
+            with suppress(Exception):
+                wire.close()
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    def begin(self, statement: str) -> None:
+        had = not self.lost
+        try:
+            self.simple(statement)
+        except StoreUnavailable:
+            if not had or not self.lost:
+                raise
+            self.simple(statement)  # it had been lost between two transactions
+
+    def roll_back(self) -> None:
+        if not self.lost:
+            with suppress(ComputeError):
+                self.simple("ROLLBACK")
+
+    # -- statements -----------------------------------------------------------------------------
+
+    def simple(self, statement: str) -> list[Any]:
+        return self._told(lambda: self.wire.execute_simple(statement).rows or [])
+
+    def run(self, sql: str, *values: Any) -> list[Any]:
+        return self._told(lambda: self._run(sql, values))
+
+    def _run(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        wire = self.wire
+        if not values:
+            return wire.execute_simple(sql).rows or []
+        if sql not in self._prepared:
+            self._prepared[sql] = wire.prepare_statement(sql, ())
+        name, columns, functions = self._prepared[sql]
+        params = _converters.make_params(wire.py_types, values)
+        return wire.execute_named(name, params, columns, functions, sql).rows or []
+
+    def insert(self, updates: Iterable[Stored]) -> None:
+        lines = (
+            b"%d\t%d\t%d\t%d\t\\\\x%b\n" % (place, time, weight, hash, row.hex().encode())
+            for place, time, weight, hash, row in updates
+        )
+        pieces = _pieces(lines)
+        first = next(pieces, None)
+        if first is not None:
+            stream = chain([first], pieces)
+            self._told(lambda: self.wire.execute_unnamed("COPY penstock_updates FROM STDIN", stream=stream))
+
+    def with_hashes(self, hashes: Collection[int]) -> Iterable[tuple[int, bytes]]:
+        return self.run(
+            "SELECT weight, row FROM penstock_updates WHERE hash = ANY ($1::bigint[])", list(hashes)
+        )
+
+    def remove(self, places: Sequence[int]) -> None:
+        if places:
+            self.run("DELETE FROM penstock_updates WHERE place = ANY ($1::bigint[])", list(places))
+
+    def weigh(self, weights: Sequence[tuple[int, int]]) -> None:
+        if weights:
+            self.run(
+                "UPDATE penstock_updates SET weight = new.weight "
+                "FROM unnest($1::bigint[], $2::bigint[]) AS new (weight, place) "
+                "WHERE penstock_updates.place = new.place",
+                *([*column] for column in zip(*weights)),
+            )
+
+    # -- errors ---------------------------------------------------------------------------------
+
+    def _told(self, do: Callable[[], T]) -> T:
+        """Its result. Hangs up where it cannot be known what the server will send next."""
+        try:
+            return do()
+        except DatabaseError as error:
+            state = sqlstate(error) or ""
+            if state.startswith(_LOST_STATES):
+                self.close()
+            if state.startswith(_DAMAGE_STATES):
+                raise damaged(str(self._location), reason(error)) from error
+            raise self._unavailable(reason(error)) from error
+        except _LOST as error:
+            self.close()
+            raise self._unavailable(reason(error)) from error
+        except ComputeError:
+            raise
+        except BaseException:
+            self.close()
+            raise
+
+    def _unavailable(self, why: str) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"the collections in {self._location} cannot be used now",
+            why=why,
+            fix="see to the server, to the network, and to the password",
+            undecided=False,
+        )
+
+
+def _pieces(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines in pieces of some size: each is sent by itself."""
+    piece = bytearray()
+    for line in lines:
+        piece += line
+        if len(piece) > 1 << 16:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
