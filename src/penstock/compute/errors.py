@@ -206,6 +206,13 @@ class Unconfirmed(ComputeError):
     code = "P738"
 
 
+class TooManyPeeks(ComputeError):
+    """More peeks wait for their answer than one connection may have. Facts: `limit`."""
+
+    code = "P739"
+    retryable = True
+
+
 class StoreDamaged(ComputeError):
     """A store holds what was not written by us."""
 

@@ -1,0 +1,93 @@
+"""gRPC channels and servers with our settings: sizes, signs of life, TLS.
+
+The settings of both sides must agree: a server counts pings that come more often than it allows as abuse
+and closes the connection.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.limits import Limits
+
+SERVICE = "penstock.compute.v1.Compute"
+STREAM = f"/{SERVICE}/CommandResponseStream"
+FETCH = f"/{SERVICE}/FetchStash"
+
+_grpc: Any = grpc
+METADATA = 64 * 1024
+"""Bytes of metadata that are taken: problems travel in it."""
+
+
+def _options(limits: Limits) -> list[tuple[str, int | str]]:
+    return [
+        # Room around the message for its tags and for a compression flag.
+        ("grpc.max_send_message_length", limits.message + 1024),
+        ("grpc.max_receive_message_length", limits.message + 1024),
+        ("grpc.max_metadata_size", METADATA),
+        ("grpc.absolute_max_metadata_size", 2 * METADATA),
+        ("grpc.keepalive_time_ms", int(limits.idle * 1000)),
+        ("grpc.keepalive_timeout_ms", int(limits.silence * 1000)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+def open_channel(address: str, security: Security, limits: Limits) -> Any:
+    """A channel of `grpc.aio`; nothing is sent before it is used. Raises `InsecureAddress`."""
+    security.check_connect(address)
+    options = [
+        *_options(limits),
+        # A channel of its own each: with a shared one, the credentials of the first would serve the next.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.enable_http_proxy", 0),
+    ]
+    if security.ca is None:
+        return _grpc.aio.insecure_channel(address, options)
+    if security.server_name is not None:
+        options.append(("grpc.ssl_target_name_override", security.server_name))
+    credentials = _grpc.ssl_channel_credentials(security.ca, security.key, security.certificate)
+    return _grpc.aio.secure_channel(address, credentials, options)
+
+
+def make_server(security: Security, limits: Limits) -> Any:
+    """A server of `grpc.aio` that listens nowhere yet."""
+    interval = max(1, int(limits.idle * 500))
+    options = [
+        *_options(limits),
+        ("grpc.so_reuseport", 0),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", interval),
+        ("grpc.http2.min_ping_interval_without_data_ms", interval),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+    return _grpc.aio.server(options=options, compression=None)
+
+
+def listen(server: Any, address: str, security: Security) -> str:
+    """Let a server listen. The address, with the port that port 0 became.
+
+    Raises `InsecureAddress`; `UnwritableFile`, `ConnectionBroken` where the address is taken.
+    """
+    security.check_listen(address)
+    if security.certificate is None:
+        port = server.add_insecure_port(address)
+    else:
+        pair = ((security.key, security.certificate),)
+        must = security.ca is not None
+        port = server.add_secure_port(address, _grpc.ssl_server_credentials(pair, security.ca, must))
+    if address.startswith("unix"):
+        return address
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+def names_of_peer(context: Any) -> set[str]:
+    """The names in the certificate of who called."""
+    found: dict[str, list[bytes]] = context.auth_context()
+    return {
+        name.decode("utf-8", "replace")
+        for kind in ("x509_common_name", "x509_subject_alternative_name")
+        for name in found.get(kind, ())
+    }

@@ -1,0 +1,133 @@
+"""Who may connect: certificates, a token, and the rule that without them only this machine may.
+
+TLS is used where there is a certificate (who listens) or a CA (who connects). What listens beyond this
+machine needs TLS, and a CA for the certificates of those who connect, or a token. A token is never sent
+in the clear over a network.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from penstock.compute.errors import InsecureAddress, NotAuthorized
+from penstock.compute.transport.addresses import is_loopback
+from penstock.errors import BadOption
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What one side shows and what it asks of the other. Nothing: both are on this machine.
+
+    ca:          PEM of the authorities that the other side's certificate must come from.
+    certificate: PEM of our own, with its chain.
+    key:         PEM of its private key.
+    token:       a secret of both sides.
+    server_name: the name that the certificate of who listens must have, where it is not the host.
+    clients:     names (SAN or CN) of which who connects must have one; empty: any that the CA vouches for.
+    """
+
+    ca: bytes | None = None
+    certificate: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    server_name: str | None = None
+    clients: tuple[str, ...] = ()
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        ca: str | Path | None = None,
+        certificate: str | Path | None = None,
+        key: str | Path | None = None,
+        token_file: str | Path | None = None,
+        token_variable: str = "PENSTOCK_TOKEN",
+        server_name: str | None = None,
+        clients: Iterable[str] = (),
+        environment: Mapping[str, str] = os.environ,
+    ) -> Security:
+        """From files; the token from a file or else an environment variable, never from a command line, which
+        everybody on the machine can read. Raises `BadOption`."""
+        if (certificate is None) != (key is None):
+            raise BadOption(
+                "a certificate and its key belong together", fix="give both", option="certificate"
+            )
+        token = environment.get(token_variable) or None
+        if token_file is not None:
+            token = _read(token_file, "token_file").decode("utf-8", "replace").strip()
+        if token is not None and (not token or not token.isascii() or not token.isprintable()):
+            raise BadOption(
+                "the token is empty or has characters that cannot travel",
+                fix="write one line of letters and digits, such as `openssl rand -hex 32` makes",
+                option="token",
+            )
+        return cls(
+            ca=None if ca is None else _read(ca, "ca"),
+            certificate=None if certificate is None else _read(certificate, "certificate"),
+            key=None if key is None else _read(key, "key"),
+            token=token,
+            server_name=server_name,
+            clients=tuple(clients),
+        )
+
+    def check_listen(self, address: str) -> None:
+        """Raises `InsecureAddress` where strangers could connect, or listen in."""
+        known = self.certificate is not None and (self.ca is not None or self.token is not None)
+        if known or is_loopback(address):
+            return
+        raise InsecureAddress(
+            f"listening at {address} would let strangers in",
+            why="Without credentials only this machine may connect. A token alone could be read on its way.",
+            fix="give a certificate with its key, and a CA or a token; or listen at 127.0.0.1",
+            address=address,
+        )
+
+    def check_connect(self, address: str) -> None:
+        """Raises `InsecureAddress` where what is sent could be read on its way; `ConnectionBroken` for a name
+        that means nothing."""
+        if self.ca is not None or is_loopback(address):
+            return
+        raise InsecureAddress(
+            f"what is sent to {address} could be read on its way",
+            why="Beyond this machine connections need TLS.",
+            fix="give the CA of the other side's certificate",
+            address=address,
+        )
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What is sent with each call, after `check_connect`."""
+        return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
+
+    def admit(self, metadata: Mapping[str, str | bytes], names: Iterable[str]) -> None:
+        """Raises `NotAuthorized` for who connects without the token, or under none of the allowed names.
+
+        names: of its certificate, which TLS has checked.
+        """
+        if self.token is not None:
+            sent = metadata.get("authorization", "")
+            given = sent.encode() if isinstance(sent, str) else sent
+            if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+                raise NotAuthorized(
+                    "no token was given" if not given else "the token is wrong",
+                    why="This side was started with a token.",
+                    fix="start the other side with the same token",
+                )
+        if self.clients and not set(self.clients) & set(names):
+            raise NotAuthorized(
+                f"the certificate is of {', '.join(sorted(names)) or 'nobody'}, who may not connect",
+                why=f"Allowed are {', '.join(self.clients)}.",
+                fix="use the certificate of one of them",
+            )
+
+
+def _read(path: str | Path, option: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadOption(
+            f"{path} cannot be read", why=str(error), fix="name a file that can be read", option=option
+        ) from error

@@ -1,0 +1,59 @@
+"""How large things may be on a connection. Both sides check; what is above is a typed error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.compute.errors import MessageTooLarge
+from penstock.compute.protocol.commands import Command, CreateDataflow, Peek
+from penstock.compute.protocol.dataflow import Plan
+
+MEGABYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """message: bytes of one message, of either direction.
+    plan:    bytes of the plan of one dataflow.
+    batch:   bytes of one batch of a subscription, which travels in parts.
+    keys:    rows that one peek may be looked up by.
+    peeks:   peeks of one connection that wait for their answer; those above it are answered with a problem.
+    connect: seconds until a connection stands.
+    idle:    seconds without a message after which the other side is asked for a sign of life.
+    silence: seconds without it after which the connection is over.
+    """
+
+    message: int = 64 * MEGABYTE
+    plan: int = 16 * MEGABYTE
+    batch: int = 1024 * MEGABYTE
+    keys: int = 100_000
+    peeks: int = 10_000
+    connect: float = 5.0
+    idle: float = 3.0
+    silence: float = 5.0
+
+    def check_plan(self, plan: Plan) -> None:
+        """Raises `MessageTooLarge` for a plan that no replica would take."""
+        size = len(plan.body) + len(plan.places)
+        if size > self.plan:
+            raise _too_large("plan", size, self.plan, "bytes", "divide the flow, or raise the limit of plans")
+
+    def check(self, command: Command) -> None:
+        """Raises `MessageTooLarge` for a command above one of the limits."""
+        match command:
+            case CreateDataflow(dataflow):
+                self.check_plan(dataflow.plan)
+            case Peek(keys=tuple() as keys) if len(keys) > self.keys:
+                raise _too_large("peek", len(keys), self.keys, "keys", "ask for fewer keys at a time")
+            case _:
+                pass
+
+
+def _too_large(what: str, size: int, limit: int, unit: str, fix: str) -> MessageTooLarge:
+    return MessageTooLarge(
+        f"a {what} of {size:,} {unit} is too large",
+        why=f"The limit is {limit:,} {unit}.",
+        fix=fix,
+        size=size,
+        limit=limit,
+    )

@@ -1,0 +1,225 @@
+"""A controller's connection to one replica, from its beginning to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol
+
+import grpc
+
+from penstock.compute.errors import ComputeError, ConnectionBroken
+from penstock.compute.protocol import rows, wire
+from penstock.compute.protocol import wire_fields as fields
+from penstock.compute.protocol.commands import Command, Epoch
+from penstock.compute.protocol.generated import compute_pb2 as pb
+from penstock.compute.protocol.responses import Counted, Response
+from penstock.compute.transport import channels
+from penstock.compute.transport.addresses import needs_lookup
+from penstock.compute.transport.bell import Bell
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.greeting import Greeting, Welcome, pairs, version
+from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.statuses import error_from
+from penstock.errors import PenstockError
+
+_grpc: Any = grpc
+_aio: Any = _grpc.aio
+
+
+class Connection(Protocol):
+    """What a controller knows of a connection (`penstock.compute.controller.connection`)."""
+
+    wake: Callable[[], None]
+
+    @property
+    def epoch(self) -> Epoch: ...
+    @property
+    def nonce(self) -> bytes: ...
+    @property
+    def over(self) -> bool: ...
+    def take(self, most: int = 100) -> Sequence[Command]: ...
+    def absorb(self, response: Response) -> None: ...
+    def failed(self, error: ComputeError | None) -> None: ...
+
+
+class Connecting(Protocol):
+    """What a link needs of a controller (`penstock.compute.controller.controller`)."""
+
+    def connected(self, name: str) -> Connection: ...
+    def unreachable(self, name: str, error: ComputeError) -> None: ...
+
+
+class Link:
+    """One connection to one replica. When it is over the controller decides when there is to be another.
+
+    error:   what it ended with: the first thing that went wrong; None: nothing did, or it is not over.
+    welcome: what the replica said of itself; None before.
+    """
+
+    def __init__(
+        self,
+        controller: Connecting,
+        name: str,
+        address: str,
+        security: Security = Security(),
+        limits: Limits = Limits(),
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.error: ComputeError | None = None
+        self.welcome: Welcome | None = None
+        self._controller = controller
+        self._security = security
+        self._limits = limits
+        self._channel: Any = None
+        self._bell = Bell()
+
+    async def run(self) -> ComputeError | None:
+        """Connect, carry commands and responses until it is over, tell the controller. What it ended with.
+
+        A cancellation ends it too: the controller is told that the connection is over, without an error.
+        """
+        try:
+            self._channel = await self._reached()
+            connection = self._controller.connected(self.name)
+        except ComputeError as error:
+            self._first(error)
+            self._controller.unreachable(self.name, error)
+            await self._close()
+            return error
+        except BaseException:
+            await self._close()
+            raise
+        try:
+            await self._converse(connection)
+        finally:
+            connection.wake = _nothing
+            connection.failed(self.error)
+            await self._close()
+        return self.error
+
+    async def fetch(self, token: bytes) -> AsyncIterator[tuple[Counted, ...]]:
+        """The rows that wait in the replica, in chunks. Raises `ResultGone`, `ConnectionBroken`."""
+        if self._channel is None:
+            raise ConnectionBroken(f"there is no connection to {self.address}", address=self.address)
+        call = self._channel.unary_stream(channels.FETCH)(
+            pb.StashToken(token=token).SerializeToString(), metadata=(*version(), *self._security.metadata())
+        )
+        try:
+            while (data := await call.read()) is not _aio.EOF:
+                yield rows.decode_counted(fields.parse(pb.RowsChunk, data).rows, "RowsChunk.rows")
+        except _aio.AioRpcError as error:
+            raise error_from(error, self.address) from error
+        finally:
+            call.cancel()
+
+    # --- connecting ------------------------------------------------------------------
+
+    async def _reached(self) -> Any:
+        """A channel that stands. Raises `ConnectionBroken`, `NotAuthorized`, `InsecureAddress`."""
+        if needs_lookup(self.address):
+            await asyncio.to_thread(self._security.check_connect, self.address)
+        channel = channels.open_channel(self.address, self._security, self._limits)
+        try:
+            await asyncio.wait_for(self._ready(channel), self._limits.connect)
+        except TimeoutError:
+            await channel.close()
+            raise ConnectionBroken(
+                f"{self.address} does not answer",
+                why=f"There was no connection within {self._limits.connect:g} seconds.",
+                fix="see that the replica runs, and that both sides use TLS or neither",
+                address=self.address,
+            ) from None
+        except BaseException:
+            await channel.close()
+            raise
+        return channel
+
+    async def _ready(self, channel: Any) -> None:
+        state = channel.get_state(try_to_connect=True)
+        while state != _grpc.ChannelConnectivity.READY:
+            if state == _grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                await self._ask_why(channel)
+            await channel.wait_for_state_change(state)
+            state = channel.get_state(try_to_connect=True)
+
+    async def _ask_why(self, channel: Any) -> None:
+        """Raises why the channel has failed: only a call is told."""
+        try:
+            await channel.unary_unary(channels.FETCH)(b"")
+        except _aio.AioRpcError as error:
+            if error.code() == _grpc.StatusCode.UNAVAILABLE:
+                raise error_from(error, self.address) from error
+
+    # --- the stream ------------------------------------------------------------------
+
+    async def _converse(self, connection: Connection) -> None:
+        greeting = Greeting(connection.epoch, connection.nonce, self.name)
+        metadata = (*greeting.metadata(), *self._security.metadata())
+        call = self._channel.stream_stream(channels.STREAM)(metadata=metadata)
+        self._bell.listen()
+        connection.wake = self._bell.ring
+        sending = asyncio.ensure_future(self._send(call, connection))
+        try:
+            async with asyncio.timeout(self._limits.connect):
+                self.welcome = await self._welcomed(call)
+            await self._receive(call, connection)
+        except _aio.AioRpcError as error:
+            self._first(error_from(error, self.address))
+        except TimeoutError:
+            self._first(ConnectionBroken(f"{self.address} does not answer", address=self.address))
+        except ComputeError as error:
+            self._first(error)
+        finally:
+            sending.cancel()
+            call.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    async def _welcomed(self, call: Any) -> Welcome:
+        metadata = pairs(await call.initial_metadata())
+        if not metadata:
+            await call.read()  # a call that is refused has none, and raises why here
+        return Welcome.read(metadata)
+
+    async def _receive(self, call: Any, connection: Connection) -> None:
+        reader = wire.ResponseReader(self._limits.message, self._limits.batch)
+        while (data := await call.read()) is not _aio.EOF:
+            for response in reader.read(data):
+                connection.absorb(response)
+        if connection.over:
+            return
+        raise ConnectionBroken(
+            f"replica {self.name!r} unexpectedly ended the connection", address=self.address
+        )
+
+    async def _send(self, call: Any, connection: Connection) -> None:
+        try:
+            while not connection.over:
+                commands = connection.take()
+                for message in wire.commands_to_messages(commands, self._limits.message):
+                    await call.write(message)
+                if not commands:
+                    await self._bell.heard(_LONG)
+            await call.done_writing()
+        except PenstockError as error:
+            self._first(error)
+            call.cancel()
+        except (_aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the receiving side learns the status and says it
+
+    def _first(self, error: PenstockError) -> None:
+        if self.error is None:
+            self.error = error if isinstance(error, ComputeError) else ComputeError(error.what, why=error.why)
+
+    async def _close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+
+_LONG = 3600.0
+
+
+def _nothing() -> None:
+    pass

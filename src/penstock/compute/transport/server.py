@@ -1,0 +1,211 @@
+"""The server of a replica: one loop that receives commands, lets the replica work, and sends what it says.
+
+A command that arrives while the replica is idle is received, worked on and answered by the task that read
+it, without another in between. While the replica is busy, one task works in slices and gives way between
+them, and what arrives is taken in between two slices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from penstock.compute.errors import ConnectionBroken, StaleEpoch
+from penstock.compute.protocol import rows
+from penstock.compute.protocol import wire_fields as fields
+from penstock.compute.protocol.commands import Command, CreateTimely, Epoch
+from penstock.compute.protocol.generated import compute_pb2 as pb
+from penstock.compute.replica.replica import Replica
+from penstock.compute.transport import channels
+from penstock.compute.transport.bell import Bell
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.greeting import Greeting, Welcome, check_version, pairs
+from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.session import Session
+from penstock.compute.transport.statuses import refuse
+
+_grpc: Any = grpc
+SLICE = 0.005
+"""Seconds of work after which what has arrived is looked at."""
+IDLE = 0.05
+"""Seconds after which a replica is asked to step though nobody woke it: for what comes due by its clock."""
+
+
+async def serve(
+    replica: Replica,
+    address: str,
+    security: Security = Security(),
+    limits: Limits = Limits(),
+    *,
+    bell: Bell,
+    name: str | None = None,
+    ready: Callable[[str], object] | None = None,
+) -> None:
+    """Serve a replica until the task is cancelled. One controller at a time: a greater epoch takes over.
+
+    bell:  whose `ring` and `halt` the replica was given as `wake` and `halt`.
+    name:  of the replica; a controller that means another one is refused. None: whatever it is called.
+    ready: called with the address once it listens, with the port that port 0 became.
+
+    Closes the replica. Raises `InsecureAddress`, `BadOption`, `ConnectionBroken` where it cannot listen, and
+    what the replica halts with.
+    """
+    serving = _Serving(replica, security, limits, bell, name)
+    server = channels.make_server(security, limits)
+    server.add_generic_rpc_handlers((serving,))
+    try:
+        bound = channels.listen(server, address, security)
+        await server.start()
+        if ready is not None:
+            ready(bound)
+        await serving.work()
+    finally:
+        serving.end(ConnectionBroken("the replica stops", address=address))
+        await server.stop(0.2)
+        replica.close()
+
+
+class _Serving(_grpc.GenericRpcHandler):
+    """A replica, the stream of its controller if there is one, and the task that works."""
+
+    def __init__(
+        self, replica: Replica, security: Security, limits: Limits, bell: Bell, name: str | None
+    ) -> None:
+        self._replica = replica
+        self._security = security
+        self._limits = limits
+        self._bell = bell
+        self._name = name
+        self._boot = uuid.uuid4().hex
+        self._runtime = ""
+        self._epoch: Epoch | None = None
+        self._session: Session | None = None
+        self._busy = False
+
+    def service(self, handler_call_details: Any) -> Any:
+        """The handler of a method; None where there is no such method. Messages stay bytes."""
+        match handler_call_details.method:
+            case channels.STREAM:
+                return _grpc.stream_stream_rpc_method_handler(self._stream)
+            case channels.FETCH:
+                return _grpc.unary_stream_rpc_method_handler(self._fetch)
+            case _:
+                return None
+
+    async def work(self) -> None:
+        """Let the replica work whenever there is something to do. Raises what it halts with."""
+        self._bell.listen()
+        while True:
+            await self._bell.heard(IDLE)
+            self._busy = True
+            while self._step():
+                await self._send()
+                await asyncio.sleep(0)
+            await self._send()
+            self._busy = False
+
+    def end(self, error: Exception) -> None:
+        """End the present stream, if there is one."""
+        if self._session is not None:
+            self._session.end(error)
+
+    def receive(self, command: Command) -> None:
+        if isinstance(command, CreateTimely):
+            self._runtime = command.config.runtime
+        self._replica.receive(command)
+
+    def _step(self) -> bool:
+        more = self._replica.step(SLICE)
+        if self._bell.error is not None:
+            self.end(self._bell.error)
+            raise self._bell.error
+        return more
+
+    async def _send(self) -> None:
+        responses = self._replica.responses()
+        if self._session is not None:
+            await self._session.send(responses)
+
+    async def _received(self) -> None:
+        if self._busy:
+            return
+        try:
+            more = self._step()
+        except Exception as error:
+            # The replica is what failed, not the stream that woke it.
+            self._bell.halt(error)
+            raise
+        await self._send()
+        if more:
+            self._bell.ring()
+
+    # --- calls -----------------------------------------------------------------------
+
+    async def _stream(self, _requests: Any, context: Any) -> None:
+        try:
+            greeting = self._greeted(context)
+        except Exception as error:
+            await refuse(context, error)
+        welcome = Welcome(self._boot, self._runtime, self._greatest_epoch())
+        session = self._take_over(context, greeting)
+        try:
+            await context.send_initial_metadata(welcome.metadata())
+            await session.run(self, self._received)
+        finally:
+            if self._session is session:
+                self._session = None
+                self._replica.disconnected()
+
+    def _greeted(self, context: Any) -> Greeting:
+        """Raises what the call is refused with."""
+        metadata = self._admitted(context)
+        greeting = Greeting.read(metadata)
+        greeting.check_name(self._name)
+        greatest = self._greatest_epoch()
+        if greatest is not None and greeting.epoch <= greatest:
+            raise _stale(greeting.epoch, greatest)
+        return greeting
+
+    def _admitted(self, context: Any) -> dict[str, str | bytes]:
+        metadata = pairs(context.invocation_metadata())
+        self._security.admit(metadata, channels.names_of_peer(context))
+        check_version(metadata)
+        return metadata
+
+    def _greatest_epoch(self) -> Epoch | None:
+        known = [epoch for epoch in (self._epoch, self._replica.greatest_epoch) if epoch is not None]
+        return max(known, default=None)
+
+    def _take_over(self, context: Any, greeting: Greeting) -> Session:
+        session = Session(context, greeting, self._limits)
+        if self._session is not None:
+            self._session.end(_stale(self._session.greeting.epoch, greeting.epoch))
+        self._session, self._epoch = session, greeting.epoch
+        self._replica.connected(greeting.nonce)
+        return session
+
+    async def _fetch(self, data: bytes, context: Any) -> None:
+        try:
+            self._admitted(context)
+            token = fields.key(fields.parse(pb.StashToken, data).token, "StashToken.token")
+            for chunk in self._replica.fetch(token):
+                await context.write(pb.RowsChunk(rows=rows.encode(chunk)).SerializeToString())
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            await refuse(context, error)
+
+
+def _stale(epoch: Epoch, current: Epoch) -> StaleEpoch:
+    older, newer = (f"{e.controller}.{e.replica}" for e in (epoch, current))
+    return StaleEpoch(
+        f"connection {older} is superseded by {newer}",
+        why="A replica follows the latest controller, and of that the latest connection.",
+        fix="nothing, if another controller has taken over; else connect with a greater epoch",
+        epoch=(epoch.controller, epoch.replica),
+        current=(current.controller, current.replica),
+    )

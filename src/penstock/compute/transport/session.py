@@ -1,0 +1,135 @@
+"""One stream, as the replica sees it: commands come in, responses go out, until one side ends it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import grpc
+
+from penstock.compute.errors import ConnectionBroken, ProtocolViolation, TooManyPeeks
+from penstock.compute.problems import problem_of
+from penstock.compute.protocol import wire
+from penstock.compute.protocol.commands import CancelPeek, Command, CreateTimely, Peek
+from penstock.compute.protocol.responses import PeekResponse, Response
+from penstock.compute.transport.greeting import Greeting
+from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.statuses import refuse
+
+_grpc: Any = grpc
+
+
+class Receiver(Protocol):
+    """Who takes the commands."""
+
+    def receive(self, command: Command) -> None: ...
+
+
+class Session:
+    """A stream of one controller. Used by one loop.
+
+    Writing waits until gRPC takes the message, and that waits for the other side to read: who writes here
+    does nothing else meanwhile, so what is unsent is at most what one step of the replica has made.
+    """
+
+    def __init__(self, context: Any, greeting: Greeting, limits: Limits) -> None:
+        self.greeting = greeting
+        self._context = context
+        self._limits = limits
+        self._task = asyncio.current_task()
+        self._writing = asyncio.Lock()
+        self._error: Exception | None = None
+        self._pending: set[bytes] = set()
+        self._refused: set[bytes] = set()
+        self._own: list[Response] = []
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is sent."""
+        return self._error is not None
+
+    def end(self, error: Exception) -> None:
+        """End the stream. The first error is what the controller is told."""
+        if self._error is None:
+            self._error = error
+            assert self._task is not None
+            self._task.cancel()
+
+    async def run(self, receiver: Receiver, received: Callable[[], Any]) -> None:
+        """Hand the commands over until the controller ends the stream, calling and awaiting `received` after
+        each message. Whatever goes wrong ends the stream with its error, and nothing else."""
+        try:
+            while (data := await self._context.read()) is not _grpc.aio.EOF:
+                for command in wire.commands_from_message(data, self._limits.message):
+                    self._receive(receiver, command)
+                await received()
+        except asyncio.CancelledError:
+            if self._error is None:
+                raise
+            # The cancellation was `end`, and is answered here.
+            assert self._task is not None
+            self._task.uncancel()
+        except Exception as error:
+            self._error = self._error or error
+        if self._error is not None:
+            await refuse(self._context, self._error)
+
+    async def send(self, responses: Iterable[Response]) -> None:
+        """Send responses after those of earlier calls. Does nothing once the stream is over."""
+        if self._own:
+            responses, self._own = [*self._own, *responses], []
+        if not responses or self.over:
+            return
+        self._answered(responses)
+        try:
+            async with self._writing:
+                for message in wire.responses_to_messages(responses, self._limits.message):
+                    await self._context.write(message)
+        except asyncio.CancelledError:
+            raise
+        except _BROKEN as error:
+            broken = ConnectionBroken("the controller is gone", why=str(error))
+            self.end(broken)
+        except Exception as error:
+            self.end(error)
+
+    def _receive(self, receiver: Receiver, command: Command) -> None:
+        self._limits.check(command)
+        match command:
+            case CreateTimely(epoch=epoch, nonce=nonce) if (epoch, nonce) != (
+                self.greeting.epoch,
+                self.greeting.nonce,
+            ):
+                raise ProtocolViolation(
+                    "CreateTimely tells another epoch or nonce than the stream",
+                    stage="creation",
+                    message="CreateTimely",
+                )
+            case Peek(uuid) if len(self._pending) >= self._limits.peeks:
+                self._refused.add(uuid)
+                self._own.append(PeekResponse(uuid, problem_of(self._too_many())))
+                return
+            case Peek(uuid):
+                self._pending.add(uuid)
+            case CancelPeek(uuid) if uuid in self._refused:
+                self._refused.remove(uuid)
+                return
+            case _:
+                pass
+        receiver.receive(command)
+
+    def _answered(self, responses: Iterable[Response]) -> None:
+        for response in responses:
+            if isinstance(response, PeekResponse):
+                self._pending.discard(response.uuid)
+
+    def _too_many(self) -> TooManyPeeks:
+        return TooManyPeeks(
+            f"{self._limits.peeks:,} peeks wait for their answer already",
+            fix="wait for some of them, or raise the limit",
+            limit=self._limits.peeks,
+        )
+
+
+_BROKEN = (_grpc.aio.UsageError, _grpc.aio.InternalError, _grpc.aio.AioRpcError, asyncio.InvalidStateError)

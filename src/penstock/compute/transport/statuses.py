@@ -1,0 +1,111 @@
+"""Errors as the status of a call and back: a code for anybody, the problem itself in the trailing metadata."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import grpc
+
+from penstock.compute import errors
+from penstock.compute.errors import BadMessage, ComputeError, ConnectionBroken, MessageTooLarge, NotAuthorized
+from penstock.compute.problems import error_of, problem_of_any
+from penstock.compute.protocol import wire
+from penstock.compute.protocol.responses import Problem
+
+_grpc: Any = grpc
+PROBLEM = "penstock-problem-bin"
+_MOST = 8 * 1024
+"""Bytes of a problem in metadata, which travels as text of four thirds the length."""
+
+_CODES: dict[str, str] = {
+    errors.ProtocolViolation.code: "FAILED_PRECONDITION",
+    errors.StaleEpoch.code: "FAILED_PRECONDITION",
+    errors.BadMessage.code: "INVALID_ARGUMENT",
+    errors.BadPlan.code: "INVALID_ARGUMENT",
+    errors.CallableRefused.code: "PERMISSION_DENIED",
+    errors.MessageTooLarge.code: "RESOURCE_EXHAUSTED",
+    errors.VersionMismatch.code: "PERMISSION_DENIED",
+    errors.NotAuthorized.code: "UNAUTHENTICATED",
+    errors.UnknownName.code: "NOT_FOUND",
+    errors.ResultGone.code: "NOT_FOUND",
+    errors.ConnectionBroken.code: "UNAVAILABLE",
+    errors.IncompatibleInstance.code: "ABORTED",
+    errors.ReplicaExpired.code: "ABORTED",
+}
+
+
+async def refuse(context: Any, error: BaseException) -> NoReturn:
+    """End a call with an error. Raises what `grpc.aio` wants raised for that."""
+    problem = problem_of_any(error)
+    code = getattr(_grpc.StatusCode, _CODES.get(problem.code, "INTERNAL"))
+    await context.abort(code, _short(problem.message), ((PROBLEM, _fitting(problem)),))
+    raise AssertionError("abort has raised")
+
+
+def error_from(error: Any, address: str) -> ComputeError:
+    """The error that a call to an address ended with.
+
+    error: a `grpc.aio.AioRpcError`.
+    """
+    for key, value in error.trailing_metadata() or ():
+        if key == PROBLEM:
+            return _told(value)
+    details = error.details() or error.code().name
+    match error.code():
+        case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
+            return NotAuthorized(f"{address} refuses the connection", why=details)
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return MessageTooLarge(f"a message is too large for {address}", why=details)
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return errors.VersionMismatch(
+                f"{address} is no replica of this version",
+                why=details,
+                fix="give the address of a replica, and use the same version of Penstock on both sides",
+            )
+        case _ if "CERTIFICATE_VERIFY_FAILED" in details or "Hostname Verification" in details:
+            return NotAuthorized(
+                f"the certificate of {address} is not to be trusted",
+                why=details,
+                fix="give the CA that it comes from, or the name that it has",
+            )
+        case _:
+            return ConnectionBroken(
+                f"there is no connection to {address}",
+                why=details,
+                fix="see that the replica runs, and that both sides use TLS or neither",
+                address=address,
+            )
+
+
+def _told(value: bytes) -> ComputeError:
+    try:
+        error = error_of(wire.problem_from_bytes(value))
+    except (BadMessage, MessageTooLarge) as bad:
+        return bad
+    if isinstance(error, ComputeError):
+        return error
+    return ComputeError(error.what, where=error.where, why=error.why, fix=error.fix, original=error)
+
+
+def _fitting(problem: Problem) -> bytes:
+    """The bytes of a problem, without its facts and the ends of its texts where they are too many."""
+    data = wire.problem_to_bytes(problem)
+    if len(data) <= _MOST:
+        return data
+    short = replace(
+        problem,
+        message=_short(problem.message),
+        why=_short(problem.why),
+        fix=_short(problem.fix),
+        facts=(),
+        where=problem.where[:1],
+    )
+    data = wire.problem_to_bytes(short)
+    return data if len(data) <= _MOST else wire.problem_to_bytes(replace(short, where=()))
+
+
+def _short(text: str) -> str:
+    """The beginning of a text, without what a status line cannot hold."""
+    line = " ".join(text.encode("utf-8", "backslashreplace").decode().split())
+    return line if len(line) <= 500 else f"{line[:500]} ..."
