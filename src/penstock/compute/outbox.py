@@ -47,6 +47,11 @@ class Outbox:
         """The number that the next command gets."""
         return self._first + len(self._log)
 
+    @property
+    def waiting(self) -> int:
+        """How many commands are kept for connections that have not read them."""
+        return len(self._log)
+
     def push(self, command: Command) -> None:
         """Add a command for all connections, present and to come."""
         self.history.push(command)

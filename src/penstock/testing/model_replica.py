@@ -52,9 +52,10 @@ class _Built:
             return STOPPED
         if not self.sound:
             return MISSING
-        if self.dataflow.until.passed(time):
-            return (self.dataflow.plan.body, export, *(_held(i, time) for i in self.inputs))
-        return NOT_COMPUTED
+        inputs = [_held(i, time) for i in self.inputs]
+        if NOT_COMPUTED in inputs or not self.dataflow.until.passed(time):
+            return NOT_COMPUTED
+        return (self.dataflow.plan.body, export, *inputs)
 
     def read(self, export: Id, time: int) -> Any:
         return GONE if self.since[export].passed(time) else self.holds(export, time)

@@ -1,0 +1,120 @@
+"""As-of selection: what must hold holds, wishes are kept as far as they can be."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.compute.as_of import Lag, ReadPolicy, ValidFrom, select
+from penstock.compute.collections.store import Bounds
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.protocol.dataflow import (
+    CollectionExport,
+    CollectionImport,
+    Dataflow,
+    Export,
+    IndexExport,
+    IndexImport,
+    Plan,
+)
+
+seeds = st.integers(0, 2**32).map(random.Random)
+
+
+def reading(export: Export, *ids: str) -> Dataflow:
+    collections = tuple(CollectionImport(f"in {id}", id) for id in ids if id.startswith("s"))
+    indexes = tuple(IndexImport(f"in {id}", id) for id in ids if not id.startswith("s"))
+    return Dataflow(Plan(b""), collections, indexes, (export,), Frontier(0))
+
+
+def bounds(since: int, upper: int | None) -> Bounds:
+    return Bounds(Frontier(since), Frontier(upper))
+
+
+def random_catalog(
+    chance: random.Random,
+) -> tuple[list[Dataflow], dict[str, Bounds], dict[str, ReadPolicy]]:
+    collections = {
+        f"s{n}": bounds(since := chance.randrange(10), since + chance.randrange(12)) for n in range(4)
+    }
+    flows, indexes = list[Dataflow](), list[str]()
+    for number in range(8):
+        reads = chance.sample([*collections, *indexes], k=chance.randrange(3))
+        if chance.random() < 0.6:
+            flows.append(reading(IndexExport(f"u{number}", "out"), *reads))
+            indexes.append(f"u{number}")
+        else:
+            written = f"s of u{number}"
+            since = chance.randrange(15)
+            upper = chance.choice((None, since, since + 1, since + 9))
+            collections[written] = bounds(since, upper)
+            flows.append(reading(CollectionExport(f"u{number}", "out", written), *reads))
+    policies: dict[str, ReadPolicy] = {
+        id: chance.choice((Lag(chance.randrange(9)), ValidFrom(Frontier(chance.randrange(20)))))
+        for id in indexes
+    }
+    return flows, collections, policies
+
+
+@given(seeds)
+def test_every_import_can_be_read_and_what_is_written_has_no_gap(chance: random.Random) -> None:
+    flows, collections, policies = random_catalog(chance)
+    found = select(flows, collections, policies, now=chance.randrange(30))
+    for flow in flows:
+        (export,) = flow.exports
+        as_of = found.as_of[export.id]
+        if as_of == END and isinstance(export, CollectionExport):
+            continue  # complete
+        assert all(collections[i.id].since <= as_of for i in flow.collections)
+        assert all(found.as_of[i.id] <= as_of for i in flow.indexes)
+        if isinstance(export, CollectionExport) and export.id not in found.broken:
+            written = collections[export.collection]
+            assert as_of <= max(written.since, written.upper.step_back())
+
+
+@given(seeds)
+def test_only_what_cannot_be_is_called_broken(chance: random.Random) -> None:
+    flows, collections, policies = random_catalog(chance)
+    least: dict[str, Frontier] = {}
+    for flow in flows:
+        (export,) = flow.exports
+        sinces = [collections[i.id].since for i in flow.collections] + [least[i.id] for i in flow.indexes]
+        least[export.id] = max(sinces, default=Frontier(0))
+    found = select(flows, collections, policies, now=99)
+    for flow in flows:
+        (export,) = flow.exports
+        if export.id in found.broken:
+            assert isinstance(export, CollectionExport)
+            written = collections[export.collection]
+            assert least[export.id] > max(written.since, written.upper.step_back())
+            assert found.as_of[export.id] == least[export.id]
+
+
+def test_what_a_materialization_reads_starts_no_later_than_it_must_go_on() -> None:
+    flows = [reading(IndexExport("u1", "out"), "s1"), reading(CollectionExport("u2", "out", "s2"), "u1")]
+    found = select(flows, {"s1": bounds(0, 100), "s2": bounds(0, 30)}, {}, now=100)
+    assert found.as_of == {"u1": Frontier(29), "u2": Frontier(29)}
+
+
+def test_a_materialization_that_has_written_nothing_starts_where_its_collection_does() -> None:
+    found = select(
+        [reading(CollectionExport("u1", "out", "s2"), "s1")],
+        {"s1": bounds(0, 100), "s2": bounds(7, 7)},
+        {},
+        100,
+    )
+    assert found.as_of == {"u1": Frontier(7)}
+
+
+def test_a_gap_is_told_and_does_not_stop_the_others() -> None:
+    flows = [reading(CollectionExport("u1", "out", "s2"), "s1"), reading(IndexExport("u2", "out"), "s1")]
+    found = select(flows, {"s1": bounds(50, 100), "s2": bounds(0, 30)}, {}, now=100)
+    assert found.broken == {"u1"}
+    assert found.as_of == {"u1": Frontier(50), "u2": Frontier(99)}
+
+
+def test_an_index_is_not_started_in_the_future() -> None:
+    found = select([reading(IndexExport("u1", "out"), "s1")], {"s1": bounds(0, 100)}, {}, now=40)
+    assert found.as_of == {"u1": Frontier(40)}
