@@ -213,6 +213,13 @@ class TooManyPeeks(ComputeError):
     retryable = True
 
 
+class RuntimeLost(ComputeError):
+    """What runs the dataflows of a replica has died; the process ends itself to start afresh."""
+
+    code = "P739"
+    retryable = True
+
+
 class StoreDamaged(ComputeError):
     """A store holds what was not written by us."""
 

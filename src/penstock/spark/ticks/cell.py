@@ -6,8 +6,7 @@ Cells are numbered stage x shards + shard; that is how a commit knows them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -34,7 +33,6 @@ class CellOutcome:
 
     chain:   the version that the tick would make. files: new ones of it.
     pending: deferred rows wait that start a tick; waiting: rows that come with the next one.
-    sinks:   rows with weights.
     clocks:  per operator that watches for late rows, by name, where its watermark stands, None
              before the first row, and how many rows were late so far.
     """
@@ -42,7 +40,6 @@ class CellOutcome:
     chain: Chain
     pending: bool
     waiting: bool
-    sinks: Mapping[str, Rows]
     files: tuple[Path, ...] = ()
     clocks: tuple[tuple[str, Any, int], ...] = ()
 
@@ -55,17 +52,29 @@ def run_stateless(
     return _pass_on(of, Machine(of.program, state, at_home=shard == 0).tick(inputs), send)
 
 
-def run_cell(
-    plan: Compiled, stage: int, shard: int, inputs: Mapping[str, Rows], chain: Chain, tick: int, version: int,
-    attempt: str, send: Send,
-) -> CellOutcome:  # fmt: skip
-    """Run a stage on a shard for one tick, from the state of `chain`. version: of what it makes."""
-    of = plan.stages[stage]
-    if not of.slots:
-        return CellOutcome(chain, False, False, run_stateless(of, inputs, send, shard))
-    with closing(OpenCell(plan, stage, shard, chain, tick)) as cell:
-        sinks = cell.run(inputs, send)
-        return replace(cell.finish(version, attempt), sinks=sinks)
+def open_cell(plan: Compiled, stage: int, shard: int, chain: Chain, tick: int) -> OpenCell | StatelessCell:
+    """A stage on a shard, to be run from the state of `chain`, and to be closed."""
+    if not plan.stages[stage].slots:
+        return StatelessCell(plan.stages[stage], shard, chain)
+    return OpenCell(plan, stage, shard, chain, tick)
+
+
+@dataclass(frozen=True, slots=True)
+class StatelessCell:
+    """A cell that keeps nothing."""
+
+    of: CompiledStage
+    shard: int
+    chain: Chain
+
+    def run(self, inputs: Mapping[str, Rows], send: Send) -> dict[str, Rows]:
+        return run_stateless(self.of, inputs, send, self.shard)
+
+    def finish(self, version: int, attempt: str) -> CellOutcome:
+        return CellOutcome(self.chain, False, False)
+
+    def close(self) -> None:
+        return
 
 
 class OpenCell:
@@ -91,7 +100,7 @@ class OpenCell:
         clocks = tuple((name, *_clock(state.slots[slot].get(()))) for name, slot in self._of.clocks)
         pending, waiting = machine.pending, machine.waiting
         chain = state.finish(self._tick, attempt, version)
-        return CellOutcome(chain, pending, waiting, {}, tuple(state.written), clocks)
+        return CellOutcome(chain, pending, waiting, tuple(state.written), clocks)
 
     def close(self) -> None:
         self._state.close()
@@ -120,3 +129,11 @@ def by_source(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[
     for number, _, rows in sorted(arrived, key=itemgetter(0, 1)):
         found.setdefault(plan.plan.stages.exchanges[number].name, []).extend(rows)
     return found
+
+
+def by_time(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[int, dict[str, Rows]]:
+    """Per place, which is the number of a time, the rows per source of a stage."""
+    places: dict[int, list[tuple[int, int, Rows]]] = {}
+    for piece in arrived:
+        places.setdefault(piece[1], []).append(piece)
+    return {place: by_source(plan, places[place]) for place in sorted(places)}

@@ -45,6 +45,11 @@ class Spooled:
 
 
 @dataclass(frozen=True, slots=True)
+class SpooledTimes:
+    """Python rows of several times that the driver wrote down: a file holds numbers of times, with rows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ticketed:
     """Files that the driver found; a path is of the ticket of one of them."""
 
@@ -83,10 +88,9 @@ def read_inputs(
                 yield Piece(path, 0, [(True,)])
             elif tag >= 0 and path is not None:
                 file = Path(path.removeprefix("file:"))
-                rows = read_file(inputs[tag].reading, file, inputs[tag], taken)
                 taken.arrivals[inputs[tag].name] = taken.arrivals.get(inputs[tag].name, 0) + 1
-                # Tickets and spooled rows are files whose names are numbers.
-                yield _counted(inputs[tag], int(file.name) if place is None else place, rows, taken)
+                for at, rows in _placed(inputs[tag], file, place, taken):
+                    yield _counted(inputs[tag], at, rows, taken)
         for tag in sorted(set(tags)):
             if tag < 0 or inputs[tag].reading is not None:
                 continue
@@ -107,6 +111,15 @@ def _grouped(source: Input, tables: list[pa.Table], taken: Taken) -> Piece:
     whole = pa.concat_tables(tables)
     taken.rows[source.name] = taken.rows.get(source.name, 0) + len(whole)
     return Piece(source.name, 0, source.grouping.groups(whole))
+
+
+def _placed(source: Input, file: Path, place: int | None, taken: Taken) -> Iterator[tuple[int, Rows]]:
+    if isinstance(source.reading, SpooledTimes):
+        yield from ((at, list(rows)) for at, rows in decode(file.read_bytes()))
+        return
+    rows = read_file(source.reading, file, source, taken)
+    # Tickets and spooled rows are files whose names are numbers.
+    yield (int(file.name) if place is None else place), rows
 
 
 def _counted(source: Input, place: int, rows: Rows, taken: Taken) -> Piece:

@@ -59,6 +59,11 @@ def messages_of(stage: int, shard: int, port: int, place: int, rows: Rows) -> It
         yield (stage, shard, port, place * _BLOBS_OF_ONE_PLACE + number, body)
 
 
+def place_of(message: Message) -> int:
+    """The place that `messages_of` was given for a message."""
+    return message[3] // _BLOBS_OF_ONE_PLACE
+
+
 def rows_of(body: bytes) -> Rows:
     return list(decode(body))
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.errors import PenstockError
-from penstock.spark.ticks.cell import by_source, cell_number, run_cell, run_stateless
+from penstock.spark.ticks.cell import by_source, by_time, cell_number, open_cell, run_stateless
 from penstock.spark.ticks.drain import write_changes
 from penstock.spark.ticks.intake import Taken, read_inputs
-from penstock.spark.ticks.messages import Message, Result, from_batches, rows_of, to_batches
+from penstock.spark.ticks.messages import Message, Result, from_batches, place_of, rows_of, to_batches
 from penstock.spark.ticks.outcome import bad_result, chain_result, error_result
 from penstock.spark.ticks.plan import Compiled, ShippedPlan
 from penstock.spark.ticks.round_files import fetched
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from penstock.spark.placing.round_plan import LoopStages
 
 Rows: TypeAlias = list[tuple[Any, ...]]
+Piece: TypeAlias = tuple[int, int, Rows]
+"""Exchange, place, rows."""
 _Address: TypeAlias = tuple[int, int, int, int]
 """Stage, shard, exchange, place."""
 Task: TypeAlias = "Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]"
@@ -41,6 +44,8 @@ class TickOrder:
     """What the tasks of a tick are told.
 
     due: cells that run though nothing reaches them. leg: of a tick that is several jobs.
+    times: of a tick that is several times, one after the other: a place is the number of one of these, and
+        the rows of sinks have the time as last field. Nothing of such a flow reads the order of rows.
     """
 
     shipped: ShippedPlan
@@ -48,18 +53,24 @@ class TickOrder:
     chains: Mapping[int, Chain]
     due: frozenset[int]
     leg: Leg | None = None
+    times: tuple[int, ...] | None = None
 
 
 @dataclass(slots=True)
 class Outbox:
-    """What cells send. place: of what is sent next among all that is sent through the same exchange."""
+    """What cells send. place: of what is sent next among all that is sent through the same exchange.
+
+    timed: places are kept apart in all exchanges, not only where order means something.
+    """
 
     plan: Compiled
+    timed: bool = False
     place: int = 0
     _rows: dict[_Address, Rows] = field(default_factory=dict[_Address, Rows])
 
     def send(self, stage: int, shard: int, exchange: int, rows: Rows) -> None:
-        place = self.place if self.plan.plan.stages.exchanges[exchange].ordered else 0
+        placed = self.timed or self.plan.plan.stages.exchanges[exchange].ordered
+        place = self.place if placed else 0
         self._rows.setdefault((stage, shard, exchange, place), []).extend(rows)
 
     def pieces(self) -> Iterable[tuple[_Address, Rows]]:
@@ -70,8 +81,8 @@ class Outbox:
         stage, shard, exchange, place, body = message
         self._rows.setdefault((stage, shard, exchange, place), []).extend(rows_of(body))
 
-    def take(self, stage: int, shard: int) -> list[tuple[int, int, Rows]]:
-        """What was sent to a cell: exchange, place, rows."""
+    def take(self, stage: int, shard: int) -> list[Piece]:
+        """What was sent to a cell."""
         keys = [key for key in self._rows if key[:2] == (stage, shard)]
         return [(key[2], key[3], self._rows.pop(key)) for key in keys]
 
@@ -138,25 +149,38 @@ class Attempt:
         order = self.order
         return version_number(order.tick, order.leg) if self.plan.plan.stages.loops else order.tick
 
-    def keep(self, sinks: Mapping[str, Rows]) -> None:
+    def outbox(self) -> Outbox:
+        return Outbox(self.plan, self.order.times is not None)
+
+    def keep(self, sinks: Mapping[str, Rows], place: int = 0) -> None:
+        times = self.order.times
         for name, rows in sinks.items():
             if name in self.plan.plan.outputs:
-                self.sinks[name].extend(rows)
+                self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
 
-    def cell(self, stage: int, shard: int, inputs: dict[str, Rows], out: Outbox) -> Iterator[Result]:
+    def cell(self, stage: int, shard: int, arrived: list[Piece], out: Outbox) -> Iterator[Result]:
         """Run a cell if there is anything for it to do."""
         number = cell_number(stage, shard, self.plan.plan.stages.shards)
-        if not inputs and number not in self.order.due:
+        is_due = number in self.order.due
+        if not arrived and not is_due:
             return
         chain = self.order.chains.get(number, Chain())
-        out.place = shard
-        done = run_cell(
-            self.plan, stage, shard, inputs, chain, self.order.tick, self.version, self.name, out.send
-        )
-        self.keep(done.sinks)
+        with closing(open_cell(self.plan, stage, shard, chain, self.order.tick)) as cell:
+            for place, inputs in self._turns(shard, arrived, is_due):
+                out.place = place
+                self.keep(cell.run(inputs, out.send), place)
+            done = cell.finish(self.version, self.name)
         self.files.extend(done.files)
         yield chain_result(number, done.chain, done.pending, done.waiting)
         yield from (Result("clock", clock) for clock in done.clocks)
+
+    def _turns(self, shard: int, arrived: list[Piece], is_due: bool) -> Iterable[tuple[int, dict[str, Rows]]]:
+        """What a cell does one after the other: inputs, with the place of what it sends."""
+        if self.order.times is None:
+            return [(shard, by_source(self.plan, arrived))]
+        turns = by_time(self.plan, arrived)
+        # What acts by itself does so at the first time.
+        return sorted(({0: {}} | turns if is_due else turns).items())
 
     def written(self) -> Iterator[Result]:
         """Put away what the task made. Its results count only when this is through."""
@@ -186,14 +210,14 @@ def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: Outbox) -> I
     for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition()):
         if piece.rows:
             out.place = piece.place
-            attempt.keep(run_stateless(of, {piece.name: piece.rows}, out.send))
+            attempt.keep(run_stateless(of, {piece.name: piece.rows}, out.send), piece.place)
     yield from (Result("taken", item) for item in taken.rows.items())
     yield from (Result("arrivals", item) for item in taken.arrivals.items())
     yield from (bad_result(source, record) for source, record in taken.bad)
 
 
 def _scatter(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
-    out = Outbox(attempt.plan)
+    out = attempt.outbox()
     yield from _read(attempt, batches, out)
     yield from posted(out, 0, attempt.order.leg, attempt.name)
     yield from attempt.written()
@@ -201,15 +225,17 @@ def _scatter(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Me
 
 def _stage(attempt: Attempt, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
     shard = _partition()
-    arrived: list[tuple[int, int, Rows]] = []
+    timed = attempt.order.times is not None
+    arrived: list[Piece] = []
     for message in fetched(from_batches(batches), number):
         if message[0] == number:
             assert message[1] == shard, "rows came to the wrong shard"
-            arrived.append((message[2], message[3], rows_of(message[4])))
+            place = place_of(message) if timed else message[3]
+            arrived.append((message[2], place, rows_of(message[4])))
         else:
             yield message
-    out = Outbox(attempt.plan)
-    yield from attempt.cell(number, shard, by_source(attempt.plan, arrived), out)
+    out = attempt.outbox()
+    yield from attempt.cell(number, shard, arrived, out)
     yield from posted(out, number, attempt.order.leg, attempt.name)
     yield from attempt.written()
 
@@ -222,7 +248,7 @@ def _partition() -> int:
 
 
 def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[Message | Result]:
-    out = Outbox(attempt.plan)
+    out = attempt.outbox()
     yield from _read(attempt, batches, out)
     stages = attempt.plan.plan.stages
     for span in stages.spans():
@@ -231,8 +257,7 @@ def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator
             continue
         for number in range(span.first, span.last + 1):
             for shard in range(stages.shards):
-                inputs = by_source(attempt.plan, out.take(number, shard))
-                yield from attempt.cell(number, shard, inputs, out)
+                yield from attempt.cell(number, shard, out.take(number, shard), out)
     yield from attempt.written()
 
 

@@ -1,0 +1,69 @@
+"""Threads of the Spark runtime: what waits for Spark or for a store does not hold up the replica."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from penstock.compute.collections.opening import open_collections
+from penstock.compute.collections.store import Collections
+
+Stores: TypeAlias = Callable[[], Collections]
+"""The thread's own connection to the collections, opened when it is first wanted."""
+Work: TypeAlias = Callable[[Stores], None]
+
+
+class Crew:
+    """A number of threads that do what they are given, in order as they become free."""
+
+    def __init__(self, name: str, size: int, uri: str) -> None:
+        self._uri = uri
+        self._waiting: deque[Work] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True) for number in range(size)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def do(self, work: Work) -> None:
+        """Have it done by one of the threads; not at all once the crew is closed. It must not raise."""
+        with self._changed:
+            if not self._closed:
+                self._waiting.append(work)
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Let the threads end what they do, and wait for them. What has not begun is not done."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _run(self) -> None:
+        opened: list[Collections] = []
+
+        def stores() -> Collections:
+            if not opened:
+                opened.append(open_collections(self._uri))
+            return opened[0]
+
+        while (work := self._next()) is not None:
+            try:
+                work(stores)
+            except Exception:
+                logging.getLogger(__name__).exception("work of the Spark runtime failed")
+        for store in opened:
+            store.close()
+
+    def _next(self) -> Work | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            return None if self._closed else self._waiting.popleft()

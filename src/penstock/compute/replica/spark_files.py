@@ -1,0 +1,223 @@
+"""Files of an index on Spark: changes, sorted by the hash of their key, which nobody alters once they are there.
+
+    <tick>-<attempt>-<first time>-<last time>-<changes>.arrow       hash, time, weight, row (encoded)
+
+Tasks write one per tick; merging makes one of several. What counts is what the commit of the last tick
+names. Since they are sorted, a key is found by bisection, and tasks share a scan by ranges of hashes.
+Files are mapped into memory, and a file that was removed is still there for those who had opened it.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias, cast
+
+import pyarrow as pa
+import pyarrow.ipc as ipc
+
+from penstock.compute.collections.rows import RowCodec, hash_of
+from penstock.io.guarantee import Guarantee
+from penstock.io.publish import sync_file, sync_folder
+from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink
+from penstock.spark.ticks.drain import task_target, write_changes
+from penstock.spark.ticks.messages import Result
+from penstock.spark.ticks.plan import Output
+from penstock.state.codec import value_encoder
+
+Entry: TypeAlias = tuple[int, bytes, int, int]
+"""Hash of the key, encoded row, time, weight."""
+
+ENDING = ".arrow"
+_CHANGES_OF_A_BATCH = 65_536
+_FORM = pa.schema([("hash", pa.int64()), ("time", pa.int64()), ("weight", pa.int64()), ("row", pa.binary())])
+LAST_HASH = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class ChangeFiles(SinkTarget):
+    """All changes of a timed run (`penstock.spark.driven`), filed by key.
+
+    key: positions of the columns that rows are filed by; empty: the whole row.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee("exactly once", "the commit of a tick names its files")
+    path: str
+    key: tuple[int, ...]
+
+
+class Hashing:
+    """From rows to the hashes of their keys. Used by one thread at a time."""
+
+    def __init__(self, key: Sequence[int]) -> None:
+        self._key = tuple(key)
+        self._codec = RowCodec()
+
+    def of_row(self, row: Sequence[Any]) -> int:
+        return self.of_values(tuple(row[at] for at in self._key) if self._key else tuple(row))
+
+    def of_values(self, values: tuple[Any, ...]) -> int:
+        return hash_of(self._codec.key(values))
+
+    def key_of_row(self, row: Sequence[Any]) -> bytes:
+        """What tells keys apart that share a hash."""
+        return self.key_of_values(tuple(row[at] for at in self._key) if self._key else tuple(row))
+
+    def key_of_values(self, values: tuple[Any, ...]) -> bytes:
+        return self._codec.key(values)
+
+
+# --- written ---------------------------------------------------------------------------------
+
+
+def write_entries(folder: Path, tick: int, attempt: str, entries: Iterable[Entry], *, durable: bool) -> str:
+    """Write sorted entries to a new file; its name, and "" where there are none."""
+    aside = folder / f".{attempt}"
+    count, first, last = 0, LAST_HASH, 0
+    with pa.OSFile(str(aside), "wb") as out, ipc.new_file(out, _FORM) as writer:
+        for batch in _batches(entries):
+            times = batch.column("time").to_pylist()
+            first, last, count = min(first, *times), max(last, *times), count + len(batch)
+            writer.write_batch(batch)
+    if not count:
+        aside.unlink()
+        return ""
+    if durable:
+        sync_file(aside)
+    name = f"{tick:012d}-{attempt}-{first}-{last}-{count}{ENDING}"
+    os.replace(aside, folder / name)
+    return name
+
+
+def _batches(entries: Iterable[Entry]) -> Iterator[pa.RecordBatch]:
+    waiting: list[Entry] = []
+    for entry in entries:
+        waiting.append(entry)
+        if len(waiting) >= _CHANGES_OF_A_BATCH:
+            yield _batch(waiting)
+            waiting = []
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(entries: list[Entry]) -> pa.RecordBatch:
+    hashes, rows, times, weights = zip(*entries, strict=True)
+    columns = [
+        pa.array(hashes, pa.int64()),
+        pa.array(times, pa.int64()),
+        pa.array(weights, pa.int64()),
+        pa.array(rows, pa.binary()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_FORM)
+
+
+def entries_of(changes: Iterable[Sequence[Any]], key: Sequence[int]) -> list[Entry]:
+    """Changes, weight and time last, as sorted entries without what cancels out."""
+    hashing, encode = Hashing(key), value_encoder()
+    total: dict[tuple[bytes, int], int] = {}
+    hashes: dict[bytes, int] = {}
+    for change in changes:
+        row = tuple(change[:-2])
+        encoded = encode(row)
+        if encoded not in hashes:
+            hashes[encoded] = hashing.of_row(row)
+        total[encoded, change[-1]] = total.get((encoded, change[-1]), 0) + change[-2]
+    return sorted((hashes[row], row, time, weight) for (row, time), weight in total.items() if weight)
+
+
+@write_changes.register
+def _(
+    target: ChangeFiles, output: Output, tick: int, attempt: str, rows: list[Any], durable: bool
+) -> Iterator[Result]:
+    folder = Path(target.path)
+    name = write_entries(folder, tick, attempt, entries_of(rows, target.key), durable=durable)
+    if name:
+        yield Result("file", (output.name, name, ChangeFile(folder, name).count))
+
+
+@task_target.register
+def _(target: ChangeFiles, sink: str, folder: Path) -> object | None:
+    return target
+
+
+class _NamedByCommits(PartsWriter):
+    """The driver's part of `ChangeFiles`: there is nothing to do, as the commit says it all."""
+
+    def __init__(self, folder: Path, durable: bool) -> None:
+        self._folder = folder
+        self._durable = durable
+
+    def recover(self, tick: int) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
+        assert not rows, "tasks write the changes"
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        if self._durable:
+            sync_folder(self._folder)
+
+    def publish(self, tick: int) -> None:
+        return
+
+
+@open_sink.register
+def _(sink: ChangeFiles, drain: Drain) -> Writer:
+    return _NamedByCommits(Path(sink.path), drain.durable)
+
+
+# --- read ------------------------------------------------------------------------------------
+
+
+class ChangeFile:
+    """One file, opened when it is first read. May be read by several threads."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
+        self.path = folder / name
+        _, _, first, last, count = name.removesuffix(ENDING).split("-")
+        self.first, self.last, self.count = int(first), int(last), int(count)
+
+    @cached_property
+    def _batches(self) -> list[pa.RecordBatch]:
+        with pa.memory_map(str(self.path)) as source:
+            reader = ipc.open_file(source)
+            return [reader.get_batch(at) for at in range(reader.num_record_batches)]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [_numbers(batch, 0)[0] for batch in self._batches]
+
+    def open(self) -> None:
+        """Map it, so that it can be read even after it was removed."""
+        _ = self._batches
+
+    def entries(self, low: int = 0, high: int = LAST_HASH) -> Iterator[Entry]:
+        """The entries with low <= hash <= high, sorted."""
+        batches = self._batches
+        for number in range(max(0, bisect_left(self._starts, low) - 1), len(batches)):
+            if self._starts[number] > high:
+                return
+            batch = batches[number]
+            hashes = _numbers(batch, 0)
+            begin, end = bisect_left(hashes, low), bisect_right(hashes, high)
+            if begin == end:
+                continue
+            rows = cast("list[bytes]", batch.column(3).slice(begin, end - begin).to_pylist())
+            yield from zip(
+                hashes[begin:end],
+                rows,
+                _numbers(batch, 1)[begin:end],
+                _numbers(batch, 2)[begin:end],
+                strict=True,
+            )
+
+
+def _numbers(batch: pa.RecordBatch, column: int) -> Sequence[int]:
+    array: Any = batch.column(column)
+    numbers = memoryview(array.buffers()[1]).cast("q")
+    return cast("Sequence[int]", numbers[array.offset : array.offset + len(array)])

@@ -1,0 +1,367 @@
+"""The Spark runtime of a replica: views kept by Spark, with state and versions in a folder.
+
+The replica's thread never waits here. Threads of a crew advance dataflows, each by one at a time; others
+read for peeks; one watches the collections. What they find is told by `answers` and `frontiers`, after a
+`wake`. Where Spark itself dies, the replica ends, and goes on from the folder when it is started again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.compute.collections.store import Collections
+from penstock.compute.errors import RuntimeLost, StoreUnavailable, UnknownName
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.plans import schema_from_bytes
+from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
+from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.runtime import Answer, Reached, Runtime
+from penstock.compute.replica.spark_building import Built, SparkBuilder, SparkIndex
+from penstock.compute.replica.spark_crew import Crew, Stores
+from penstock.compute.replica.spark_peeks import SparkPeeks
+from penstock.compute.replica.stash import Stash
+from penstock.compute.replica.writing import CollectionOutlet
+from penstock.errors import PenstockError
+from penstock.expr.types import Schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ADVANCING = 2
+"""Threads that advance dataflows: more would only wait for each other's jobs."""
+PEEKING = 4
+LOOK_EVERY = 0.2
+"""Seconds between two looks at the collections where nothing is heard of them."""
+KEPT = 600.0
+"""Seconds that the folder of a dataflow waits to be asked for after a start."""
+_ENDED = Reached(END, END, END, END)
+
+
+@dataclass(slots=True)
+class _Work:
+    """A dataflow at work. left: exports that are not dropped, and those not scheduled."""
+
+    built: Built
+    folder: Path
+    left: set[Id]
+    unscheduled: set[Id]
+    busy: bool = False
+    again: bool = False
+    closing: bool = False
+
+
+class OnSpark(Runtime):
+    """See the module's text.
+
+    state:  a folder that outlives the process; no other replica has it.
+    spark:  the session to use, which is then left as it is; without one a session is started, and ended.
+    copies: the folder that copies are written to; `state`/copies where none is given.
+    clock:  milliseconds. timer: seconds.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        wake: Callable[[], None],
+        *,
+        state: Path,
+        spark: SparkSession | None = None,
+        copies: Path | None = None,
+        allow_callables: bool = False,
+        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(config, wake)
+        self._lock = threading.RLock()
+        self._told: deque[Answer] = deque()
+        self._parameters = Parameters()
+        self._lost: PenstockError | None = None
+        self._closed = threading.Event()
+        self._indexes: dict[Id, SparkIndex] = {}
+        self._work: list[_Work] = []
+        self._by_id: dict[Id, _Work] = {}
+        self._ended: set[Id] = set()
+        self._session = _Session(spark)
+        self._stash = Stash(state / "stash", clock)
+        self._folder = state / "dataflows"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._found = {path for path in self._folder.iterdir()}
+        self._forget_found_at = timer() + KEPT
+        self._timer = timer
+        plans = Plans(allow_callables)
+        self._builder = SparkBuilder(
+            config, self._folder, copies or state / "copies", plans, self._indexes, self._settings,
+            self._tell, timer,
+        )  # fmt: skip
+        self._advancing = Crew("advance", ADVANCING, config.collections)
+        self._peeking = Crew("peek", PEEKING, config.collections)
+        self._watching = Crew("watch", 1, config.collections)
+        self._peeks = SparkPeeks(
+            self._peeking, self._indexes, _schema_of, plans, self._settings, self._stash, self._tell, self._spark
+        )
+        self._watching.do(self._watch)
+
+    # -- commands -------------------------------------------------------------------------------
+
+    def configure(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+
+    def create_dataflow(self, dataflow: Dataflow) -> None:
+        built = self._builder.build(dataflow)
+        work = _Work(built, built.running.folder, set(dataflow.export_ids), set(dataflow.export_ids))
+        with self._lock:
+            self._found.discard(work.folder)
+            self._indexes.update(built.indexes)
+            self._work.append(work)
+            self._by_id.update(dict.fromkeys(dataflow.export_ids, work))
+
+    def schedule(self, id: Id) -> None:
+        work = self._by_id[id]
+        work.unscheduled.discard(id)
+        if not work.unscheduled:
+            work.built.running.started = True
+            self._advance_soon(work)
+
+    def allow_writes(self, id: Id) -> None:
+        work = self._by_id[id]
+        outlet = work.built.outlets.get(id)
+        if isinstance(outlet, CollectionOutlet):
+            outlet.allow()
+            self._advance_soon(work)
+
+    def allow_compaction(self, id: Id, frontier: Frontier) -> None:
+        work = self._by_id.get(id)
+        if work is None or id not in work.left:
+            return
+        index = work.built.indexes.get(id)
+        if index is not None:
+            index.allow_compaction(frontier)
+        elif (hold := work.built.holds.get(id)) is not None and frontier.time is not None:
+            hold.move(frontier.time)
+        if frontier.ended:
+            self._drop(work, id)
+
+    def peek(self, peek: Peek) -> None:
+        self._peeks.ask(peek)
+
+    def cancel_peek(self, uuid: bytes) -> None:
+        self._peeks.cancel(uuid)
+
+    def forget_answers(self) -> None:
+        self._peeks.forget()
+        with self._lock:
+            self._told.clear()
+
+    def forget(self, id: Id) -> None:
+        self._ended.discard(id)
+
+    # -- what there is to tell ------------------------------------------------------------------
+
+    def step(self, seconds: float) -> bool:
+        self._check_not_lost()
+        return False
+
+    def frontiers(self) -> Mapping[Id, Reached]:
+        found: dict[Id, Reached] = dict.fromkeys(self._ended, _ENDED)
+        for work in list(self._work):
+            running = work.built.running
+            read = running.read_upper
+            for id in work.left:
+                index = work.built.indexes.get(id)
+                if index is not None:
+                    upper = index.versions.upper
+                    found[id] = Reached(upper, read, upper, index.since)
+                else:
+                    outlet = work.built.outlets[id]
+                    reached = outlet.reached(running.upper, read)
+                    if reached is not None:
+                        found[id] = reached
+        return found
+
+    def answers(self) -> list[Answer]:
+        with self._lock:
+            told = list(self._told)
+            self._told.clear()
+        return told
+
+    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+        """Stashed rows. Raises `ResultGone`."""
+        return self._stash.fetch(token)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._peeks.forget()
+        self._session.cancel_all()
+        for crew in (self._watching, self._advancing, self._peeking):
+            crew.close()
+        for work in self._work:
+            work.built.running.close(remove=False)
+            work.built.store.close()
+        self._stash.close()
+        self._session.close()
+
+    # -- dataflows ------------------------------------------------------------------------------
+
+    def _drop(self, work: _Work, id: Id) -> None:
+        outlet: Outlet | None = work.built.outlets.get(id)
+        with self._lock:
+            work.left.discard(id)
+            self._by_id.pop(id, None)
+            self._indexes.pop(id, None)
+            if id in work.built.indexes or id in work.built.holds:
+                self._ended.add(id)
+        if outlet is not None:
+            work.built.running.drop(outlet)
+            hold = work.built.holds.get(id)
+            if hold is not None:
+                hold.release()
+        self._peeks.dropped(id)
+        self._advance_soon(work)
+
+    def _advance_soon(self, work: _Work) -> None:
+        with self._lock:
+            if self._closed.is_set():
+                return
+            if work.busy:
+                work.again = True
+                return
+            work.busy = True
+        self._advancing.do(partial(self._advance, work))
+
+    def _advance(self, work: _Work, stores: Stores) -> None:
+        more, running = False, work.built.running
+        before = running.upper
+        try:
+            if not work.left and not running.versions_wanted:
+                self._close_work(work)
+            elif running.started and not running.ended:
+                more = running.advance(stores(), self._spark())
+        except StoreUnavailable:
+            pass
+        except PenstockError as error:
+            self._lose(error)
+        with self._lock:
+            work.busy = False
+            more, work.again = more or work.again, False
+        if running.upper != before or running.failed is not None:
+            self._news(work)
+        if more:
+            self._advance_soon(work)
+
+    def _news(self, work: _Work) -> None:
+        """It has advanced: who waited for that goes on."""
+        self._peeks.wake()
+        with self._lock:
+            others = [other for other in self._work if other is not work]
+        for other in others:
+            if other.built.running.reads(work.built.running):
+                self._advance_soon(other)
+        self.wake()
+
+    def _close_work(self, work: _Work) -> None:
+        with self._lock:
+            if work not in self._work:
+                return
+            self._work.remove(work)
+        work.built.running.close(remove=True)
+        work.built.store.close()
+
+    def _watch(self, stores: Stores) -> None:
+        while not self._closed.is_set():
+            try:
+                stores().wait(LOOK_EVERY)
+            except StoreUnavailable:
+                self._closed.wait(LOOK_EVERY)
+            with self._lock:
+                work = list(self._work)
+            for one in work:
+                if not one.built.running.ended or not one.left:
+                    self._advance_soon(one)
+            self._peeks.wake()
+            if self._timer() > self._forget_found_at:
+                self._forget_found()
+
+    def _forget_found(self) -> None:
+        """Nobody has asked for these dataflows since the start: they were dropped meanwhile."""
+        with self._lock:
+            found, self._found = self._found, set()
+        for folder in found:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    # -- for all threads ------------------------------------------------------------------------
+
+    def _tell(self, answer: Answer) -> None:
+        with self._lock:
+            self._told.append(answer)
+        self.wake()
+
+    def _settings(self) -> Parameters:
+        return self._parameters
+
+    def _spark(self) -> SparkSession:
+        return self._session.get()
+
+    def _lose(self, error: PenstockError) -> None:
+        self._lost = error
+        self.wake()
+
+    def _check_not_lost(self) -> None:
+        lost = self._lost
+        if lost is not None:
+            raise RuntimeLost(
+                "Spark is gone, and with it the runtime of this replica",
+                why=f"{lost.what}. {lost.why}",
+                fix="start the replica again with the same folder: it goes on from there",
+            ) from lost
+
+
+def _schema_of(store: Collections, id: Id) -> Schema:
+    """The schema of a collection. Raises `UnknownName` where there is none."""
+    description = store.all().get(id)
+    if description is None:
+        raise UnknownName(f"there is no collection {id}", name=id)
+    return schema_from_bytes(description)
+
+
+class _Session:
+    """The Spark session, started when it is first wanted, unless there is one."""
+
+    def __init__(self, given: SparkSession | None) -> None:
+        self._given = given
+        self._started: SparkSession | None = None
+        self._lock = threading.Lock()
+
+    def get(self) -> SparkSession:
+        """It. Raises `SparkUnavailable`."""
+        if self._given is not None:
+            return self._given
+        with self._lock:
+            if self._started is None:
+                from penstock.spark.session import session
+
+                self._started = session()
+            return self._started
+
+    def cancel_all(self) -> None:
+        """End the jobs of a session of our own."""
+        started: Any = self._started
+        if started is not None:
+            started.sparkContext.cancelAllJobs()
+
+    def close(self) -> None:
+        if self._started is not None:
+            self._started.stop()
+
+
+__all__ = ["OnSpark"]

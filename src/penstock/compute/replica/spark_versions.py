@@ -1,0 +1,244 @@
+"""What a sink was at any time that somebody may still ask for: files of changes.
+
+The rows at a time are the sum of the changes up to it. Every tick adds a file, so some are merged from time
+to time: their changes at times that nobody needs to tell apart count as being at the last of these. Who
+wants to read holds a time. One thread at a time adds and merges; any number read meanwhile.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from penstock.compute.frontier import Frontier, meet
+from penstock.compute.protocol.responses import Counted, Row, Update
+from penstock.compute.replica.failed import Failed
+from penstock.compute.replica.spark_files import (
+    LAST_HASH,
+    ChangeFile,
+    Entry,
+    Hashing,
+    write_entries,
+)
+from penstock.state.codec import decode
+
+_FILES = 8
+"""So many files there are at most before the youngest of them are merged."""
+_GROWTH = 4
+"""A file is merged with younger ones that together have this part of its changes."""
+
+
+class Hold:
+    """Keeps versions readable from `time` on. Move it forward, or release it."""
+
+    def __init__(self, versions: Versions, time: int) -> None:
+        self._versions = versions
+        self.time = time
+
+    def move(self, time: int) -> None:
+        self.time = max(self.time, time)
+
+    def release(self) -> None:
+        self._versions.give_back(self)
+
+
+class Versions:
+    """Changes in files of a folder, filed by the columns at `key`; by the whole row where it is empty.
+
+    upper:  times before it are settled; of what `failed` at a time, the next time.
+    failed: the error that its contents are from some time on.
+    merged_to: times before it cannot be told apart any more.
+    """
+
+    def __init__(self, folder: Path, key: Sequence[int], as_of: int, *, durable: bool = True) -> None:
+        self.folder = folder
+        self.key = tuple(key)
+        self.upper = Frontier(as_of)
+        self.failed: Failed | None = None
+        self.merged_to = as_of
+        self._durable = durable
+        self._pinned: Counter[str] = Counter()
+        self._unwanted: dict[str, Path] = {}
+        self._files: tuple[ChangeFile, ...] = ()
+        self._merged: list[ChangeFile] = []
+        self._holds: set[Hold] = set()
+        self._lock = threading.Lock()
+
+    # -- written by one thread --------------------------------------------------------------
+
+    @property
+    def names(self) -> list[str]:
+        """The files that count, for the commit that makes it so."""
+        return [file.name for file in self._files]
+
+    @property
+    def count(self) -> int:
+        """How many changes are kept."""
+        return sum(file.count for file in self._files)
+
+    def restore(self, names: Iterable[str]) -> None:
+        """These files count, and no others are wanted."""
+        kept = set(names)
+        files = tuple(ChangeFile(self.folder, name) for name in sorted(kept))
+        for file in files:
+            file.open()
+        self._files = files
+        self._merged.clear()
+        with self._lock:
+            others = (path for path in self.folder.iterdir() if path.name not in kept)
+            self._unwanted |= {path.name: path for path in others}
+        self._remove_unwanted()
+
+    def add(self, names: Iterable[str]) -> None:
+        """The files of a tick that was committed, together with `names` as they were."""
+        new = [ChangeFile(self.folder, name) for name in names]
+        for file in new:
+            # Readers that took it go on with it, also where it is merged and removed meanwhile.
+            file.open()
+        self._files = (*self._files, *new)
+        # Since this commit names the merged ones, nothing needs what they were made of.
+        with self._lock:
+            self._unwanted |= {file.name: file.path for file in self._merged}
+        self._merged.clear()
+        self._remove_unwanted()
+
+    def merge(self, tick: int) -> None:
+        """Merge some files if there are many. What is merged is there until `add` says that it was committed."""
+        files = self._files
+        if len(files) <= _FILES:
+            return
+        begin = len(files) - 1
+        size = files[begin].count
+        while begin and (files[begin - 1].count < size * _GROWTH or len(files) - begin < _FILES // 2):
+            begin -= 1
+            size += files[begin].count
+        least = self.least.time
+        if least is None:
+            self._files, self._merged = (), [*self._merged, *files]
+            return
+        self.merged_to = max(self.merged_to, least)
+        entries = _advanced(heapq.merge(*(file.entries() for file in files[begin:])), least)
+        name = write_entries(self.folder, tick, f"{uuid.uuid4().hex[:12]}m", entries, durable=self._durable)
+        made = [ChangeFile(self.folder, name)] if name else []
+        for file in made:
+            file.open()
+        self._files = (*files[:begin], *made)
+        self._merged += files[begin:]
+
+    def fail(self, failed: Failed) -> None:
+        """From its time on the contents are an error."""
+        self.failed = failed
+        self.upper = Frontier(failed.time + 1)
+
+    # -- read by many ---------------------------------------------------------------------------
+
+    def at(self, values: tuple[Any, ...], time: int) -> list[Counted]:
+        """The rows of a key at a time that is settled and held. Counts may be below zero."""
+        hashing = Hashing(self.key)
+        wanted = hashing.key_of_values(values)
+        found = self._sum(hashing.of_values(values), hashing.of_values(values), time)
+        return [(row, count) for row, count in found if hashing.key_of_row(row) == wanted]
+
+    def scan(self, time: int, low: int = 0, high: int = LAST_HASH) -> list[Counted]:
+        """All rows at a time that is settled and held, with hashes from `low` to `high`."""
+        return self._sum(low, high, time)
+
+    @contextmanager
+    def reading(self) -> Iterator[list[str]]:
+        """The paths of the files that count now; for other processes they stay meanwhile."""
+        with self._lock:
+            files = self._files
+            self._pinned.update(file.name for file in files)
+        try:
+            yield [str(file.path) for file in files]
+        finally:
+            with self._lock:
+                self._pinned.subtract(file.name for file in files)
+            self._remove_unwanted()
+
+    def _remove_unwanted(self) -> None:
+        with self._lock:
+            free = [name for name in self._unwanted if self._pinned[name] <= 0]
+            paths = [self._unwanted.pop(name) for name in free]
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+    def _sum(self, low: int, high: int, time: int) -> list[Counted]:
+        return summed(self._files, low, high, time)
+
+    def changes(self, lower: int, upper: Frontier) -> list[Update]:
+        """The changes with times from `lower` to before `upper`, by time. `lower` is above what is held."""
+        found: list[Update] = []
+        for file in self._files:
+            if file.last < lower or (upper.time is not None and file.first >= upper.time):
+                continue
+            found += [
+                (decode(row), time, weight)
+                for _, row, time, weight in file.entries()
+                if time >= lower and upper.passed(time)
+            ]
+        found.sort(key=lambda update: update[1])
+        return found
+
+    # -- compaction -----------------------------------------------------------------------------
+
+    @property
+    def least(self) -> Frontier:
+        """The earliest time that somebody may read; END where nobody does."""
+        with self._lock:
+            return meet(Frontier(hold.time) for hold in self._holds)
+
+    def hold(self, time: int) -> Hold:
+        """Keep it readable from `time` on, which somebody else holds already, or at the beginning."""
+        hold = Hold(self, time)
+        with self._lock:
+            self._holds.add(hold)
+        return hold
+
+    def give_back(self, hold: Hold) -> None:
+        with self._lock:
+            self._holds.discard(hold)
+
+
+def summed(files: Iterable[ChangeFile], low: int, high: int, time: int) -> list[Counted]:
+    """The rows at a time whose hashes are from `low` to `high`, with counts that are not zero."""
+    total: Counter[bytes] = Counter()
+    for file in files:
+        if file.first <= time:
+            whole = file.last <= time
+            for _, row, at, weight in file.entries(low, high):
+                if whole or at <= time:
+                    total[row] += weight
+    rows: dict[Row, int] = {}
+    for encoded, count in total.items():
+        if count:
+            row = decode(encoded)
+            rows[row] = rows.get(row, 0) + count
+    return [counted for counted in rows.items() if counted[1]]
+
+
+def _advanced(entries: Iterable[Entry], least: int) -> Iterator[Entry]:
+    """Sorted entries, those before `least` as being at it, without what cancels out."""
+    current: tuple[int, bytes] | None = None
+    weights: dict[int, int] = {}
+    for hashed, row, time, weight in entries:
+        if current != (hashed, row):
+            yield from _of_row(current, weights)
+            current, weights = (hashed, row), {}
+        at = max(time, least)
+        weights[at] = weights.get(at, 0) + weight
+    yield from _of_row(current, weights)
+
+
+def _of_row(of: tuple[int, bytes] | None, weights: dict[int, int]) -> Iterator[Entry]:
+    if of is not None:
+        yield from ((*of, time, weight) for time, weight in sorted(weights.items()) if weight)
+
+
+__all__ = ["Hold", "Versions", "summed"]

@@ -1,0 +1,165 @@
+"""A flow on Spark whose ticks are given: by a program that has the rows, and says which times they are of.
+
+A tick may be several times, one after the other: one job runs all of them, and each change that leaves says
+at which time. So a flow that is behind catches up in few jobs, and what it was at any time is still known.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock.engine.engine import Engine
+from penstock.io.sink import SinkTarget
+from penstock.spark.checkpoints.going_on import GoingOnSpark, Loops
+from penstock.spark.local.reach import is_local, tasks_at_a_time
+from penstock.spark.placing.combining import combined
+from penstock.spark.placing.stages import cut
+from penstock.spark.sources.opening import nothing
+from penstock.spark.ticks.deaths import told_deaths
+from penstock.spark.ticks.drain import task_target
+from penstock.spark.ticks.intake import SpooledTimes
+from penstock.spark.ticks.outlet import open_outlets
+from penstock.spark.ticks.plan import Compiled, Input, Output, Plan, compiled
+from penstock.spark.ticks.ticker import ROWS_OF_ONE_TASK, Ticker
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.codec import value_encoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.flow.flow import Flow
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Given: TypeAlias = tuple[str, int, Rows]
+"""Rows of a source at a time: the name, which of the tick's times it is, internal rows (a table's: weight last)."""
+
+_ROWS_OF_A_FILE = 20_000
+
+
+class Driven:
+    """A flow, its checkpoint and its sinks, between two ticks. One thread at a time.
+
+    sinks: targets whose changes tasks write; the rows that they get have weight and time as last fields.
+    append: by source whether its rows are only added, and so have no weight.
+    It must not read order, defer rows or wait for the ends of sources: see `penstock.compute.plans.servable`.
+    Raises what `penstock.spark.run` raises for the checkpoint.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        spark: SparkSession,
+        folder: Path,
+        sinks: Mapping[str, SinkTarget],
+        *,
+        durable: bool = True,
+    ) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._graph = flow.graph()
+        self._sinks = sinks
+        self._durable = durable
+        self._encode = value_encoder()
+        self.append = Engine(flow).program.source_append
+        self._closing = ExitStack()
+        try:
+            self._ticker = self._open()
+        except BaseException:
+            self._closing.close()
+            raise
+
+    @property
+    def tick(self) -> int:
+        """The last committed tick, 0 before the first."""
+        return self._ticker.checkpoint.tick
+
+    @property
+    def positions(self) -> Any:
+        """What the last tick was given as its positions; None before the first."""
+        last = self._ticker.checkpoint.last
+        return None if last is None else last.positions
+
+    @property
+    def outputs(self) -> dict[str, list[str]]:
+        """Per sink the files that tasks wrote in the last tick."""
+        last = self._ticker.checkpoint.last
+        return {} if last is None else dict(last.outputs or {})
+
+    @property
+    def state_bytes(self) -> int:
+        last = self._ticker.checkpoint.last
+        return 0 if last is None else last.state_bytes
+
+    def run(self, given: Iterable[Given], times: Sequence[int], positions: Any) -> int:
+        """Run and commit one tick; how many rows went in. Raises what fails in it, of which then nothing counts.
+
+        times: ascending. positions: plain data, which `positions` gives back, also after a restart.
+        """
+        spool = self._folder / "given"
+        shutil.rmtree(spool, ignore_errors=True)
+        spool.mkdir()
+        with told_deaths(self._spark, lambda: self.tick):
+            paths: list[tuple[int, str, None]] = []
+            count = 0
+            for number, (tag, rows, content) in enumerate(self._files(given)):
+                path = spool / str(number)
+                path.write_bytes(content)
+                paths.append((tag, str(path), None))
+                count += rows
+            one_task = self._ticker.local and count <= ROWS_OF_ONE_TASK
+            self._ticker.ways = "one task" if one_task else "stages"
+            self._ticker.run(self._frame(paths), positions, times=tuple(times))
+        shutil.rmtree(spool, ignore_errors=True)
+        return count
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def _open(self) -> Ticker:
+        default = tasks_at_a_time(self._spark)
+        going_on = GoingOnSpark(self._graph, self._plan, self._sinks, None, default)
+        checkpoint = Checkpoint.open(self._folder, going_on, keep_ticks=1, durable=self._durable)
+        self._closing.callback(checkpoint.close)
+        self._tags = {name: tag for tag, name in enumerate(checkpoint.manifest.layout["sources"])}
+        plan = going_on.plan
+        inputs = tuple(sorted(plan.inputs, key=lambda source: self._tags[source.name]))
+        ready: Compiled = compiled(replace(plan, inputs=inputs))
+        outlets = open_outlets(
+            self._graph, self._sinks, self._folder, checkpoint.tick, self._durable, self._closing
+        )
+        return Ticker(ready, checkpoint, outlets, {}, "auto", is_local(self._spark), None)
+
+    def _plan(self, shards: int, loops: Loops) -> Plan:
+        graph = self._graph
+        inputs = tuple(
+            Input(name, graph.nodes[node].schema, self.append[name], SpooledTimes())
+            for name, node in graph.sources.items()
+        )
+        outputs = {
+            name: Output(name, graph.nodes[graph.sinks[name]].schema, task_target(target, name, self._folder))
+            for name, target in self._sinks.items()
+        }
+        stages = cut(combined(graph), shards, {}, rounds=False)
+        return Plan(stages, inputs, outputs, str(self._folder), self._durable)
+
+    def _files(self, given: Iterable[Given]) -> Iterator[tuple[int, int, bytes]]:
+        """Contents of files, each of one source and of a bounded number of rows, with tag and number of rows."""
+        waiting: dict[str, list[tuple[int, Rows]]] = {}
+        counts: dict[str, int] = {}
+        for name, number, rows in given:
+            waiting.setdefault(name, []).append((number, rows))
+            counts[name] = counts.get(name, 0) + len(rows)
+            if counts[name] >= _ROWS_OF_A_FILE:
+                yield self._tags[name], counts.pop(name), self._encode(waiting.pop(name))
+        for name, pieces in waiting.items():
+            yield self._tags[name], counts[name], self._encode(pieces)
+
+    def _frame(self, paths: list[tuple[int, str, None]]) -> DataFrame:
+        if not paths:
+            return nothing(self._spark, {})
+        return self._spark.createDataFrame(paths, "tag int, path string, place long")
