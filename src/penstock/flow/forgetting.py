@@ -42,12 +42,19 @@ def add_distinct(
     stream: Stream[Any, Any, Any, Any], operator: Distinct, name: str | None, place: Place
 ) -> Stream[Any, Any, Any, Any]:
     """Add a distinct of all rows so far, which forgets what it may."""
+    forgetting = forgetting_distinct(stream, operator)
+    if forgetting is None:
+        return stream.flow.add(operator, stream.schema, (stream,), name, place)
+    watermark = watermark_of(stream, Column(forgetting.time), "distinct", place)
+    return stream.flow.add(forgetting, stream.schema, (stream, watermark), name, place)
+
+
+def forgetting_distinct(stream: Stream[Any, Any, Any, Any], operator: Distinct) -> DistinctOnTime | None:
+    """The distinct of the rows of `stream` that forgets what it may; None where it may forget nothing."""
     timed = timed_columns(stream) if operator.lifetime is Lifetime.STATIC else {}
     for column, type_ in timed.items():
-        watermark = watermark_of(stream, Column(column), "distinct", place)
-        forgetting = DistinctOnTime(operator.columns, column, _moment(type_))
-        return stream.flow.add(forgetting, stream.schema, (stream, watermark), name, place)
-    return stream.flow.add(operator, stream.schema, (stream,), name, place)
+        return DistinctOnTime(operator.columns, column, _moment(type_))
+    return None
 
 
 def add_first_within(
@@ -86,6 +93,20 @@ def add_inner_join(
     place: Place,
 ) -> Stream[Any, Any, Any, Any] | None:
     """Add a join of all rows so far, which forgets what it may; None where it may forget nothing."""
+    forgetting = forgetting_join(left, right, operator)
+    if forgetting is None:
+        return None
+    watermarks = (
+        watermark_of(side, Column(time), "join", place)
+        for side, time in zip((left, right), forgetting.times, strict=True)
+    )
+    return left.flow.add(forgetting, schema, (left, right, *watermarks), name, place)
+
+
+def forgetting_join(
+    left: Stream[Any, Any, Any, Any], right: Stream[Any, Any, Any, Any], operator: Join
+) -> JoinOnTime | None:
+    """The join of all rows so far that forgets what it may; None where it may forget nothing."""
     if operator.how is not How.INNER or Lifetime.TICK in operator.lifetimes:
         return None
     width = len(left.schema.fields)
@@ -98,14 +119,7 @@ def add_inner_join(
             if rights.get(own) == type_ and low is not None and high is not None:
                 moment: Any = _moment(type_)
                 span: Any = high - low
-                forgetting = JoinOnTime(operator, (column, own), low, high, max(span, moment))
-                read = (
-                    left,
-                    right,
-                    watermark_of(left, Column(column), "join", place),
-                    watermark_of(right, Column(own), "join", place),
-                )
-                return left.flow.add(forgetting, schema, read, name, place)
+                return JoinOnTime(operator, (column, own), low, high, max(span, moment))
     return None
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from penstock import lattice
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import DataType, Schema
-from penstock.flow import aggregates, clock, spans, windows
+from penstock.flow import aggregates, clock, windows
 from penstock.flow.claims import Claims
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
@@ -292,5 +292,5 @@ _HINTED: dict[str, Any] = {
     **_named((Ordering, Schema, timedelta)),
     "Callable": Callable,
     "Shape": windows.Shape,
-    "Span": spans.Span,
+    "Span": timedelta | int | float,
 }

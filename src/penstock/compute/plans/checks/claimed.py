@@ -105,22 +105,19 @@ class Claimed:
         return tuple(fields)
 
     def beside(self, kept: Sequence[int], may_lack: tuple[bool, bool] = (False, False)) -> tuple[Field, ...]:
-        """The columns of the first input, then those of the second at `kept`, called as is claimed.
+        """The columns of the first input, then those of the second at `kept`, all called as is claimed.
 
-        Users say what columns are called whose name the first input has, too.
+        Users say what columns are called whose name both inputs have, and outer joins call all by number.
         """
-        left, right = self.inputs
-        width = len(left.fields)
+        left, right = self.inputs[:2]
         self.need(all(0 <= at < len(right.fields) for at in kept), "there is no such column on the right")
         self.need(list(kept) == sorted(set(kept)), "columns of the right are not in order")
-        self.need(len(self.schema.fields) == width + len(kept), "the output has other columns than it can")
-        names = self.schema.names[width:]
-        lefts = (replace(f, nullable=f.nullable or may_lack[0]) for f in left.fields)
-        rights = (
-            Field(name, right.fields[at].type, right.fields[at].nullable or may_lack[1])
-            for name, at in zip(names, kept, strict=True)
-        )
-        return (*lefts, *rights)
+        fields = [replace(f, nullable=f.nullable or may_lack[0]) for f in left.fields]
+        fields += [
+            replace(f, nullable=f.nullable or may_lack[1]) for f in map(right.fields.__getitem__, kept)
+        ]
+        self.need(len(self.schema.fields) == len(fields), "the output has other columns than it can")
+        return tuple(replace(f, name=name) for f, name in zip(fields, self.schema.names, strict=True))
 
 
 @singledispatch

@@ -116,7 +116,6 @@ def _fold_keyed(operator: FoldKeyed, claimed: Claimed) -> Fields:
     if operator.item is not None:
         claimed.keys([operator.item])
     keys = claimed.computed(operator.keys)
-    claimed.need(bool(keys), "a fold per key has no key")
     claimed.need(len(claimed.schema.fields) == len(keys) + 1, "a fold per key has one value")
     # Of what type it is, the function decides.
     value = claimed.schema.fields[-1]
