@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol
 
 from penstock.compute.collections.store import Bounds
 from penstock.compute.frontier import END, START, Frontier, join, meet
@@ -44,7 +44,10 @@ class ValidFrom:
         return self.frontier
 
 
-ReadPolicy: TypeAlias = Lag | ValidFrom
+class ReadPolicy(Protocol):
+    """What stays readable: for an upper, the since that it allows."""
+
+    def since(self, upper: Frontier) -> Frontier: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,245 @@
-"""One connection to one replica, as the controller sees it."""
+"""One connection to one replica, as the controller sees it: what it is told, and what it says."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.tracking import Kept, Tracking
 from penstock.compute.errors import ComputeError
-from penstock.compute.protocol.commands import Command, Epoch
-from penstock.compute.protocol.responses import Response
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.hydration import SequentialHydration
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    CreateTimely,
+    Epoch,
+    InitializationComplete,
+    Parameters,
+    Peek,
+    Schedule,
+    TimelyConfig,
+    UpdateConfiguration,
+)
+from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.responses import (
+    CopyToResponse,
+    DroppedAt,
+    Frontiers,
+    PeekResponse,
+    Response,
+    Status,
+    SubscribeResponse,
+)
+
+
+class Events(Protocol):
+    """Who is told of what replicas say. `replica` is the name of the one that said it."""
+
+    def advanced(self, replica: str, id: Id, write: Frontier) -> None: ...
+    def answered(self, replica: str, response: PeekResponse) -> None: ...
+    def changed(self, replica: str, response: SubscribeResponse) -> None: ...
+    def copied(self, replica: str, response: CopyToResponse) -> None: ...
+    def target_of(self, command: Peek | CreateDataflow) -> str | None: ...
+    @property
+    def note(self) -> Callable[[str, str], None]: ...
+    @property
+    def lost(self) -> Callable[[ReplicaConnection, ComputeError | None], None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Specifics:
+    """What this connection is told otherwise than others.
+
+    overrides: settings of its own.
+    """
+
+    replica: str
+    timely: TimelyConfig
+    epoch: Epoch
+    nonce: bytes
+    overrides: Parameters
 
 
 class ReplicaConnection:
     """What a transport has to do for a replica: send what is taken, hand in what comes, say when it is over.
 
-    epoch, nonce: of this connection, told in its first command.
-    wake:         called when there may be something to take; set by the transport.
+    wake: called when there may be something to take, or the connection is `over`; set by the transport.
     """
 
-    epoch: Epoch
-    nonce: bytes
-    wake: Callable[[], None]
+    def __init__(self, specifics: Specifics, instance: Instance, kept: Kept, events: Events) -> None:
+        self.wake: Callable[[], None] = _nothing
+        self.tracking = Tracking(instance.holds, kept, self._note)
+        self.status: dict[Id | None, Status] = {}
+        self.initialized = False
+        self._specifics = specifics
+        self._instance = instance
+        self._events = events
+        self._reader = instance.outbox.reader(uppers=instance.uppers)
+        self._hydration = SequentialHydration()
+        self._ready: deque[Command] = deque()
+        self._peeks: set[bytes] = set()
+        self._closed = False
 
-    def take(self, most: int = 100) -> list[Command]:
-        """The next commands, to be sent in this order; none where there are none now, or it is `over`."""
-        raise NotImplementedError
+    @property
+    def replica(self) -> str:
+        """The name of the replica."""
+        return self._specifics.replica
+
+    @property
+    def epoch(self) -> Epoch:
+        return self._specifics.epoch
+
+    @property
+    def nonce(self) -> bytes:
+        return self._specifics.nonce
 
     @property
     def over(self) -> bool:
-        """Whether the connection is to be ended: it was superseded, its replica dropped, or it fell too far
+        """Whether the connection is to be ended: it was superseded, its replica was dropped, or it is too far
         behind. The transport ends the stream, and calls `failed(None)`."""
-        raise NotImplementedError
+        return self._closed or self._reader.cut
+
+    @property
+    def fell_behind(self) -> bool:
+        """Whether it was too slow in taking commands."""
+        return self._reader.cut
+
+    def take(self, most: int = 100) -> list[Command]:
+        """The next commands, to be sent in this order; none where there are none now, or it is `over`."""
+        taken: list[Command] = []
+        while not self.over and len(taken) < most:
+            if self._ready:
+                taken.append(self._ready.popleft())
+            elif not self._fill(most - len(taken)):
+                break
+        return taken
 
     def absorb(self, response: Response) -> None:
         """What the replica said. Ignored where the connection is over."""
-        raise NotImplementedError
+        if self._closed:
+            return
+        match response:
+            case Frontiers():
+                self._absorb_frontiers(response)
+            case PeekResponse():
+                self._events.answered(self.replica, response)
+            case SubscribeResponse(id, event):
+                if self._knows(id, isinstance(event, DroppedAt) or event.upper == END):
+                    self._events.changed(self.replica, response)
+            case CopyToResponse(id):
+                if self._knows(id, True):
+                    self._events.copied(self.replica, response)
+            case Status():
+                self.status[response.id] = response
 
     def failed(self, error: ComputeError | None) -> None:
         """The stream has ended. A second call does nothing."""
-        raise NotImplementedError
+        if not self._closed:
+            self.close()
+            self._events.lost(self, error)
+
+    def close(self) -> None:
+        """It is over for the controller: nothing is taken or absorbed any more."""
+        self._closed = True
+        self._reader.close()
+        self._ready.clear()
+        self.wake()
+
+    def _fill(self, most: int) -> bool:
+        """Make the next commands ready; False where there are none."""
+        commands = self._reader.take(most)
+        for command in commands:
+            for specialised in self._specialised(command):
+                for sent in self._hydration.command(specialised):
+                    self._send(sent)
+        return bool(commands)
+
+    def _send(self, command: Command) -> None:
+        if isinstance(command, Schedule):
+            self.tracking.scheduled(command.id)
+        self._ready.append(command)
+
+    def _specialised(self, command: Command) -> list[Command]:
+        """What this replica is told in place of a command, if anything."""
+        known = self.tracking.exports
+        match command:
+            case CreateTimely():
+                s = self._specifics
+                return [CreateTimely(s.timely, s.epoch, s.nonce)]
+            case UpdateConfiguration(parameters):
+                return [UpdateConfiguration(parameters.updated(self._specifics.overrides))]
+            case CreateDataflow(dataflow):
+                return self._create(command, dataflow)
+            case Schedule(id) | AllowWrites(id):
+                return [command] if id in known else []
+            case AllowCompaction(id, frontier):
+                return [command] if self.tracking.compacts(id, frontier) else []
+            case Peek(uuid):
+                return self._peek(command, uuid)
+            case CancelPeek(uuid):
+                return self._cancel(command, uuid)
+            case InitializationComplete():
+                self.initialized = True
+                self.tracking.initialized()
+                return [command]
+            case CreateInstance():
+                return [command]
+
+    def _create(self, command: CreateDataflow, dataflow: Dataflow) -> list[Command]:
+        # It may have waited here for long: inputs are kept only for what can still be read of its exports.
+        since = self._instance.since(dataflow)
+        if since == END or self._events.target_of(command) not in (None, self.replica):
+            return []
+        uppers = self._instance.uppers
+        imports = tuple(replace(i, upper=uppers.get(i.id, i.upper)) for i in dataflow.collections)
+        dataflow = replace(dataflow, collections=imports, as_of=max(since, dataflow.as_of))
+        self.tracking.create(dataflow)
+        return [CreateDataflow(dataflow)]
+
+    def _peek(self, command: Peek, uuid: bytes) -> list[Command]:
+        if self._events.target_of(command) not in (None, self.replica):
+            return []
+        self._peeks.add(uuid)
+        return [command]
+
+    def _cancel(self, command: CancelPeek, uuid: bytes) -> list[Command]:
+        if uuid not in self._peeks:
+            return []
+        self._peeks.remove(uuid)
+        return [command]
+
+    def _absorb_frontiers(self, report: Frontiers) -> None:
+        if not self.tracking.absorb(report):
+            return
+        if report.write is not None:
+            self._events.advanced(self.replica, report.id, report.write)
+        released = self._hydration.response(report)
+        for command in released:
+            self._send(command)
+        if released:
+            self.wake()
+
+    def _knows(self, id: Id, done: bool) -> bool:
+        """Whether the replica owes answers for it. `done`: this is the last of them."""
+        tracked = self.tracking.exports.get(id)
+        if tracked is None or tracked.reports or tracked.done:
+            self._note(f"it answers for {id}, for which it owes nothing")
+            return False
+        if done:
+            self.tracking.done(id)
+        return True
+
+    def _note(self, text: str) -> None:
+        self._events.note(self.replica, text)
+
+
+def _nothing() -> None:
+    pass

@@ -7,22 +7,58 @@ and everything that follows is a function of that. Not for several threads at on
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.compute.collections.store import Collections
+from penstock.compute.controller.building import check_name
+from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, taken
 from penstock.compute.controller.connection import ReplicaConnection
+from penstock.compute.controller.copies import Copies, Copy, check_file
 from penstock.compute.controller.durable import ControllerState
+from penstock.compute.controller.hearing import Hearing
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.maintenance import Maintenance
+from penstock.compute.controller.names import Asked, Names
+from penstock.compute.controller.oracle import Oracle
+from penstock.compute.controller.passing import Passing
+from penstock.compute.controller.peeks import Peeks, PendingPeek
+from penstock.compute.controller.reading import Reading, check_request, has_no_rows, target_of
+from penstock.compute.controller.replicas import Replicas
+from penstock.compute.controller.reporting import report
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, Write
+from penstock.compute.controller.restart import create_views, start
 from penstock.compute.controller.settings import Settings
-from penstock.compute.controller.status import ControllerStatus
-from penstock.compute.errors import ComputeError
-from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
+from penstock.compute.controller.status import ControllerStatus, ProblemNote
+from penstock.compute.controller.subscriptions import Subscription, Subscriptions
+from penstock.compute.controller.targets import target_lost
+from penstock.compute.controller.transient import TransientIds
+from penstock.compute.controller.writes import Writes
+from penstock.compute.errors import ComputeError, StaleEpoch
+from penstock.compute.frontier import Frontier, join
+from penstock.compute.protocol.commands import (
+    InstanceConfig,
+    Parameters,
+    Peek,
+    TimelyConfig,
+    UpdateConfiguration,
+)
 from penstock.compute.protocol.dataflow import Id, Plan
-from penstock.compute.protocol.responses import Batch, Counted, Dropped, DroppedAt, Problem, RowCount
+from penstock.compute.protocol.responses import (
+    Batch,
+    Counted,
+    Dropped,
+    DroppedAt,
+    Problem,
+    RowCount,
+    Rows,
+)
 from penstock.expr.types import Schema
 
 DEFAULT_KEEP = 10_000
 """Milliseconds of the past of a view that stay readable, where nothing else is asked for."""
+_PROBLEMS = 100
+_PARAMETERS = Parameters(hydration_concurrency=4)
 
 
 class Controller:
@@ -32,6 +68,7 @@ class Controller:
     collections: where the rows are. Used by the thread that calls the controller.
     clock:       milliseconds since 1970.
     parameters:  what replicas are told of limits and intervals.
+    allow_callables: whether plans may carry Python functions.
     instance:    what all dataflows of a replica have in common; its `collections` is the URI of the store.
 
     Raises `StoreDamaged`, `StoreUnavailable`. Every method that changes something raises `StaleEpoch` once a
@@ -50,8 +87,62 @@ class Controller:
         parameters: Parameters = Parameters(),
         instance: InstanceConfig = InstanceConfig(""),
         settings: Settings = Settings(),
+        allow_callables: bool = False,
     ) -> None:
-        raise NotImplementedError
+        self._clock = clock
+        self._random = random
+        self._state = state
+        started = start(state, collections)
+        self.epoch = started.epoch
+        self._catalog = started.catalog
+        self._problems: deque[ProblemNote] = deque(maxlen=_PROBLEMS)
+        self._instance = asked = Instance(instance, _PARAMETERS.updated(parameters), settings.most_behind)
+        self._oracle = oracle = Oracle(clock, started.last)
+        self._names = Names(
+            state, self.epoch, self._catalog, collections, asked, oracle, allow_callables=allow_callables
+        )
+        for entry in self._catalog.collections.values():
+            bounds = started.bounds[entry.id]
+            self._names.restore(entry, bounds.since, bounds.upper)
+        self._writes = Writes(
+            self._catalog,
+            asked,
+            collections,
+            oracle,
+            ids=started.write_ids,
+            remembered=settings.remembered_ids,
+        )
+        self._writes.load()
+        for gap in create_views(started, asked, oracle.read):
+            self._note(None, gap)
+        asked.initialized()
+        self._ids = TransientIds(state, self.epoch)
+        self._passing = Passing()
+        self._peeks = Peeks(asked)
+        self._subscriptions = Subscriptions(asked, self._note)
+        self._copies = Copies(asked)
+        self._replicas = Replicas(
+            asked,
+            Hearing(asked, self._peeks, self._subscriptions, self._copies, self._note, self._lost),
+            epoch=self.epoch,
+            clock=clock,
+            random=random,
+            settings=settings,
+        )
+        for entry in self._catalog.replicas.values():
+            self._replicas.add(entry)
+        self._reading = Reading(asked, oracle, self._fence, self._settled)
+        self._maintenance = Maintenance(
+            self._names,
+            asked,
+            oracle,
+            collections,
+            self._replicas,
+            self._subscriptions,
+            clock=clock,
+            settings=settings,
+            note=self._note,
+        )
 
     # --- names ----------------------------------------------------------------------
 
@@ -60,7 +151,7 @@ class Controller:
 
         Raises `AlreadyThere`.
         """
-        raise NotImplementedError
+        return self._names.create_collection(name, schema, append_only)
 
     def create_view(
         self,
@@ -80,18 +171,21 @@ class Controller:
 
         Raises `AlreadyThere`, `NotServable`, `BadPlan`, `CallableRefused`, `UnknownColumn`.
         """
-        raise NotImplementedError
+        return self._names.create_view(Asked(name, plan, tuple(key), keep, into))
 
     def drop(self, name: str) -> None:
         """Forget a view, with the collection that it is written into, or a collection.
 
         Its subscriptions end; peeks that were accepted are answered. Raises `UnknownName`, `StillInUse`.
         """
-        raise NotImplementedError
+        self._names.drop(name, self._stop_readers)
 
     def describe(self, name: str) -> Described:
         """What a name stands for. Raises `UnknownName`."""
-        raise NotImplementedError
+        entry = self._catalog.named(name)
+        key = entry.key if isinstance(entry, ViewEntry) else ()
+        is_view = isinstance(entry, ViewEntry)
+        return Described(name, entry.id, is_view, entry.schema, entry.append_only, key)
 
     # --- writing --------------------------------------------------------------------
 
@@ -101,18 +195,40 @@ class Controller:
 
         Raises `UnknownName`, and `BadRow` for rows that do not fit.
         """
-        raise NotImplementedError
+        self._fence()
+        return self._writes.begin(writes, ids)
 
     def end_write(self, write: Write) -> None:
         """It is durable: from now on strict reads see it, and it may be acknowledged.
 
         Raises `StaleEpoch` where it may not be, because a later controller has started meanwhile.
         """
-        raise NotImplementedError
+        try:
+            self._fence()
+        except StaleEpoch:
+            self._writes.abandon(write)
+            raise
+        self._writes.end(write)
 
     def fail_write(self, write: Write, error: ComputeError) -> bool:
-        """The append raised. Whether it is durable all the same: then it is as after `end_write`."""
-        raise NotImplementedError
+        """The append raised. Whether it is durable all the same: then it is as after `end_write`.
+
+        Raises `StaleEpoch`, and `StoreUnavailable` where that cannot be known now; then whoever repeats the
+        write should give it the same id.
+        """
+        try:
+            self._fence()
+        except StaleEpoch:
+            self._writes.abandon(write)
+            raise
+        return self._writes.fail(write)
+
+    def written(self, id: bytes) -> int | None:
+        """The time of the write of that id; None where it did not happen, or long ago.
+
+        Raises `StoreUnavailable` where that cannot be known now.
+        """
+        return self._writes.written(id)
 
     # --- reading --------------------------------------------------------------------
 
@@ -121,11 +237,24 @@ class Controller:
 
         Raises `UnknownName`, `SinceViolation`, `TargetReplicaLost`, `BadMessage`.
         """
-        raise NotImplementedError
+        entry = self._catalog.named(request.view)
+        check_request(request, entry)
+        self._check_target(request.replica)
+        time = self._reading.time_of(request, entry.id)
+        uuid = self._random.randbytes(16)
+        if has_no_rows(request):
+            answer(Rows(()))
+            return uuid
+        keys = None if request.keys is None else tuple(request.keys)
+        peek = Peek(uuid, target_of(entry), time, keys, request.predicate, request.finishing)
+        hold = self._reading.hold(entry.id, time)
+        self._peeks.ask(PendingPeek(peek, request.view, request.replica, self._clock(), hold, answer))
+        return uuid
 
     def cancel_peek(self, uuid: bytes) -> None:
         """`Canceled` is answered at once; does nothing where it is answered already."""
-        raise NotImplementedError
+        if not self._peeks.cancel(uuid):
+            self._note(None, f"a peek was to be cancelled that does not wait: {uuid.hex()}")
 
     def subscribe(
         self,
@@ -143,11 +272,19 @@ class Controller:
         Ends with `DroppedAt`, or with a batch that is a `Problem`. Raises `UnknownName`, `SinceViolation`,
         `TargetReplicaLost`.
         """
-        raise NotImplementedError
+        entry = self._catalog.named(view)
+        self._check_target(replica)
+        if as_of is None:
+            as_of = self._reading.strict(entry.id)
+        self._reading.given(as_of, entry.id)
+        id = self._ids.next()
+        dataflow = self._passing.subscription(id, entry, as_of, snapshot)
+        self._subscriptions.start(dataflow, Subscription(id, view, replica, deliver))
+        return id
 
     def unsubscribe(self, id: Id) -> None:
         """Stop it: delivers `DroppedAt`; does nothing where it has ended."""
-        raise NotImplementedError
+        self._subscriptions.stop(id)
 
     def copy(
         self,
@@ -159,53 +296,134 @@ class Controller:
         replica: str | None = None,
     ) -> Id:
         """Write the rows at a time (None: of the last acknowledged write) to a file at the replicas."""
-        raise NotImplementedError
+        entry = self._catalog.named(view)
+        check_file(file)
+        self._check_target(replica)
+        if at is None:
+            at = self._reading.strict(entry.id)
+        self._reading.given(at, entry.id)
+        id = self._ids.next()
+        self._copies.start(self._passing.copy(id, entry, at, file), Copy(id, view, replica, answer))
+        return id
 
     def cancel_copy(self, id: Id) -> None:
         """`Dropped` is answered at once; does nothing where it is answered already."""
-        raise NotImplementedError
+        self._copies.cancel(id)
 
     # --- replicas -------------------------------------------------------------------
 
     def add_replica(self, name: str, address: str, timely: TimelyConfig = TimelyConfig()) -> None:
         """Use a replica. Does nothing where an equal one is there. Raises `AlreadyThere`."""
-        raise NotImplementedError
+        entry = ReplicaEntry(name, address, timely)
+        found = self._catalog.replicas.get(name)
+        if found == entry:
+            return
+        if found is not None:
+            raise taken(name, f"A replica of that name is at {found.address}.")
+        check_name(name)
+        with self._state.change(self.epoch) as change:
+            change.add_replica(entry)
+        self._catalog.replicas[name] = entry
+        self._replicas.add(entry)
 
     def drop_replica(self, name: str) -> None:
         """Use it no more; its connection ends. Raises `UnknownName`."""
-        raise NotImplementedError
+        self._catalog.replica(name)
+        with self._state.change(self.epoch) as change:
+            change.remove_replica(name)
+        del self._catalog.replicas[name]
+        self._replicas.remove(name)
+        self._fail_targets(name)
 
     def release_replica(self, name: str) -> None:
         """End its quarantine, forget its deaths, try it at once. Raises `UnknownName`."""
-        raise NotImplementedError
+        self._catalog.replica(name)
+        self._replicas.release(name)
 
     def due(self) -> list[tuple[str, str]]:
         """Name and address of the replicas that are not connected and should be tried now."""
-        raise NotImplementedError
+        return [(r.name, r.entry.address) for r in self._replicas if self._replicas.retry_in(r.name) == 0]
 
     def retry_in(self, name: str) -> int | None:
         """Milliseconds until a replica should be tried; None: it is connected, quarantined, or dropped."""
-        raise NotImplementedError
+        return self._replicas.retry_in(name)
 
     def connected(self, name: str) -> ReplicaConnection:
         """A stream to it stands. An earlier connection of it is over. Raises `UnknownName`."""
-        raise NotImplementedError
+        self._catalog.replica(name)
+        self._fence()
+        if self._replicas.connected(name) is not None:
+            self._fail_targets(name)
+        return self._replicas.connect(name)
 
     def unreachable(self, name: str, error: ComputeError) -> None:
         """No stream could be had: it is tried again later, see `retry_in`."""
-        raise NotImplementedError
+        self._replicas.unreachable(name, error)
+
+    def configure(self, parameters: Parameters) -> None:
+        """Tell replicas of other limits and intervals, for as long as this controller lives."""
+        self._fence()
+        self._instance.send(UpdateConfiguration(parameters))
 
     # --- time passes ----------------------------------------------------------------
 
     def maintain(self) -> int:
         """What becomes due: history given up, dataflows scheduled, replicas to try. Milliseconds until it
         wants to be called again; earlier does no harm."""
-        raise NotImplementedError
+        self._fence()
+        under_way = self._writes.under_way
+        return self._maintenance.run({a.id for a in under_way.appends} if under_way else set())
 
     def status(self) -> ControllerStatus:
         """What there is, and how far it is."""
-        raise NotImplementedError
+        return report(
+            self.epoch,
+            self._clock(),
+            self._catalog,
+            self._instance,
+            self._oracle,
+            self._replicas,
+            self._peeks,
+            self._subscriptions,
+            self._problems,
+        )
 
     def check(self) -> None:
         """Assert the invariants: no hold below a since, no since above a hold, inputs readable."""
-        raise NotImplementedError
+        self._instance.check()
+        for view in self._catalog.views.values():
+            running = self._instance.running.get(view.id)
+            assert running is None or Frontier(view.valid_from) <= self._instance.holds.since(view.id)
+
+    def _fence(self) -> None:
+        """Raises `StaleEpoch` where a later controller has started: it may know what this one does not."""
+        self._state.check(self.epoch)
+
+    def _settled(self, id: Id) -> Frontier:
+        """The latest upper of something on connected replicas."""
+        if self._instance.is_collection(id):
+            return self._instance.upper(id)
+        exports = (c.tracking.exports.get(id) for c in self._replicas.connections())
+        return join(tracked.write for tracked in exports if tracked is not None)
+
+    def _check_target(self, replica: str | None) -> None:
+        if replica is not None:
+            self._catalog.replica(replica)
+            if self._replicas.connected(replica) is None:
+                raise target_lost(replica)
+
+    def _stop_readers(self, name: str) -> None:
+        self._subscriptions.stop_reading(name)
+        self._copies.cancel_reading(name)
+
+    def _lost(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
+        if self._replicas.lost(connection, error):
+            self._fail_targets(connection.replica)
+
+    def _fail_targets(self, replica: str) -> None:
+        self._peeks.lost(replica)
+        self._subscriptions.lost(replica)
+        self._copies.lost(replica)
+
+    def _note(self, replica: str | None, text: str) -> None:
+        self._problems.append(ProblemNote(self._clock(), replica, text))

@@ -1,12 +1,47 @@
-"""What a controller must not forget, in one SQLite file."""
+"""What a controller must not forget, in one SQLite file: the catalog, the ids given, the epoch.
+
+Each change is one transaction, on the disk when it returns, and is refused once a later controller has
+started. So a controller may be killed at any step: what is in the file is what has happened.
+"""
 
 from __future__ import annotations
 
 import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from penstock.compute.controller import records
+from penstock.compute.controller.catalog import Catalog, CollectionEntry, ReplicaEntry, ViewEntry
+from penstock.compute.errors import StaleEpoch, StoreDamaged, StoreUnavailable
+from penstock.compute.protocol.dataflow import Id
+from penstock.errors import PenstockError
+
+_APPLICATION = 0x5053434E
+_VERSION = 1
+_BUSY_SECONDS = 20.0
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
+_TABLES = f"""
+    CREATE TABLE numbers (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE collections (place INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT UNIQUE, entry BLOB);
+    CREATE TABLE views (place INTEGER PRIMARY KEY, id TEXT UNIQUE, name TEXT UNIQUE, entry BLOB);
+    CREATE TABLE replicas (place INTEGER PRIMARY KEY, name TEXT UNIQUE, entry BLOB);
+    CREATE TABLE strays (id TEXT PRIMARY KEY) WITHOUT ROWID;
+    INSERT INTO numbers VALUES ('epoch', 0), ('s', 0), ('u', 0), ('t', 0), ('time', 0);
+    PRAGMA application_id = {_APPLICATION};
+    PRAGMA user_version = {_VERSION}
+"""
 
 
 class ControllerState:
-    """The catalog of names, and the epoch. Every change is durable when its method returns."""
+    """The catalog of names, and the epoch. Used by one thread."""
+
+    def __init__(self, connection: sqlite3.Connection, place: str) -> None:
+        self.place = place
+        self._connection = connection
+        self._epoch = 0
+        self._seen = -1
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ControllerState:
@@ -14,8 +49,198 @@ class ControllerState:
 
         Raises `StoreDamaged` for a file of something else, `StoreUnavailable` where it cannot be opened.
         """
-        raise NotImplementedError
+        place = os.fspath(path)
+        with _told(place):
+            connection = sqlite3.connect(place, timeout=_BUSY_SECONDS, isolation_level=None)
+            try:
+                state = cls(connection, place)
+                state._prepare()
+            except BaseException:
+                connection.close()
+                raise
+        return state
 
     def close(self) -> None:
         """Give back the file."""
-        raise NotImplementedError
+        self._connection.close()
+
+    def start(self) -> tuple[int, Catalog]:
+        """A new controller starts: its epoch, which no other has had, and what it must know.
+
+        Raises `StoreDamaged` where the file holds what was not written by this class.
+        """
+        with _told(self.place), self._transaction():
+            epoch = self._number("epoch") + 1
+            self._set_number("epoch", epoch)
+            return epoch, self._catalog()
+
+    def check(self, epoch: int) -> None:
+        """Raises `StaleEpoch` where a later controller has started. Fast where nobody wrote."""
+        with _told(self.place):
+            (seen,) = self._connection.execute("PRAGMA data_version").fetchone()
+            if seen != self._seen:
+                self._epoch, self._seen = self._number("epoch"), seen
+            _check(epoch, self._epoch)
+
+    @contextmanager
+    def change(self, epoch: int) -> Generator[Change]:
+        """One change of a controller: durable at the end, undone by an exception.
+
+        Raises `StaleEpoch` where a later controller has started.
+        """
+        with _told(self.place), self._transaction():
+            _check(epoch, self._number("epoch"))
+            yield Change(self._connection)
+
+    def _prepare(self) -> None:
+        connection = self._connection
+        connection.execute("PRAGMA synchronous = FULL")
+        if self._is_ours():
+            return
+        connection.execute("PRAGMA journal_mode = WAL")
+        with self._transaction():
+            if not self._is_ours():
+                for statement in _TABLES.split(";"):
+                    connection.execute(statement)
+
+    def _is_ours(self) -> bool:
+        """Whether it is a controller's; False where it is empty. Raises `StoreDamaged` for anything else."""
+        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if (application, version) == (_APPLICATION, _VERSION):
+            return True
+        if application == _APPLICATION:
+            raise _damaged(self.place, f"it has version {version} of its layout; we know version {_VERSION}")
+        if application or version or self._connection.execute("SELECT 1 FROM sqlite_schema").fetchone():
+            raise _damaged(self.place, "it is the database of another program")
+        return False
+
+    @contextmanager
+    def _transaction(self) -> Generator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._commit()
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise
+        self._seen = -1
+
+    def _commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def _number(self, name: str) -> int:
+        found = self._connection.execute("SELECT value FROM numbers WHERE name = ?", (name,)).fetchone()
+        if found is None or not isinstance(found[0], int):
+            raise _damaged(self.place, f"its number {name!r} is missing")
+        return found[0]
+
+    def _set_number(self, name: str, value: int) -> None:
+        self._connection.execute("UPDATE numbers SET value = ? WHERE name = ?", (value, name))
+
+    def _catalog(self) -> Catalog:
+        catalog = Catalog(last_time=self._number("time"))
+        try:
+            for entry in self._entries("collections"):
+                catalog.add(records.collection_from_bytes(entry))
+            for entry in self._entries("views"):
+                catalog.add(records.view_from_bytes(entry))
+            for entry in self._entries("replicas"):
+                replica = records.replica_from_bytes(entry)
+                catalog.replicas[replica.name] = replica
+        except (ValueError, TypeError, PenstockError) as error:
+            raise _damaged(self.place, f"an entry cannot be read: {error}") from error
+        catalog.strays.update(id for (id,) in self._connection.execute("SELECT id FROM strays"))
+        return catalog
+
+    def _entries(self, table: str) -> list[Any]:
+        return [entry for (entry,) in self._connection.execute(f"SELECT entry FROM {table} ORDER BY place")]
+
+
+class Change:
+    """What a change may do. Only within `ControllerState.change`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._run = connection.execute
+
+    def new_ids(self, kind: str, count: int = 1) -> list[Id]:
+        """Ids that were never given: "s" for collections, "u" for exports of views, "t" for what passes."""
+        ((last,),) = self._run(
+            "UPDATE numbers SET value = value + ? WHERE name = ? RETURNING value", (count, kind)
+        ).fetchall()
+        return [f"{kind}{number}" for number in range(last - count + 1, last + 1)]
+
+    def reach(self, time: int) -> None:
+        """No later write gets a time up to this one."""
+        self._run("UPDATE numbers SET value = max(value, ?) WHERE name = 'time'", (time,))
+
+    def add_stray(self, id: Id) -> None:
+        """A collection may from now on be in the store without being in the catalog."""
+        self._run("INSERT OR IGNORE INTO strays VALUES (?)", (id,))
+
+    def remove_stray(self, id: Id) -> None:
+        """It is in the catalog, or not in the store."""
+        self._run("DELETE FROM strays WHERE id = ?", (id,))
+
+    def add_collection(self, entry: CollectionEntry) -> None:
+        self._run(
+            "INSERT INTO collections (id, name, entry) VALUES (?, ?, ?)",
+            (entry.id, entry.name, records.collection_to_bytes(entry)),
+        )
+
+    def remove_collection(self, id: Id) -> None:
+        self._run("DELETE FROM collections WHERE id = ?", (id,))
+
+    def add_view(self, entry: ViewEntry) -> None:
+        self._run(
+            "INSERT INTO views (id, name, entry) VALUES (?, ?, ?)",
+            (entry.id, entry.name, records.view_to_bytes(entry)),
+        )
+
+    def remove_view(self, id: Id) -> None:
+        self._run("DELETE FROM views WHERE id = ?", (id,))
+
+    def add_replica(self, entry: ReplicaEntry) -> None:
+        self._run(
+            "INSERT INTO replicas (name, entry) VALUES (?, ?)",
+            (entry.name, records.replica_to_bytes(entry)),
+        )
+
+    def remove_replica(self, name: str) -> None:
+        self._run("DELETE FROM replicas WHERE name = ?", (name,))
+
+
+def _check(epoch: int, current: int) -> None:
+    if epoch != current:
+        raise StaleEpoch(
+            "another controller has started on the same state",
+            why=f"This one has epoch {epoch}, the later one {current}.",
+            fix="end this one; clients find the other one at its address",
+            epoch=epoch,
+            current=current,
+        )
+
+
+def _damaged(place: str, why: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"{place} is no state of a controller that can be used",
+        why=why,
+        fix="name another file, or restore this one from a copy",
+    )
+
+
+@contextmanager
+def _told(place: str) -> Generator[None]:
+    """Errors of SQLite as ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        if isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGE:
+            raise _damaged(place, str(error)) from error
+        raise StoreUnavailable(
+            f"the state of the controller in {place} cannot be used now",
+            why=str(error),
+            fix="see to its folder, its disk, and to other processes that keep it locked",
+        ) from error

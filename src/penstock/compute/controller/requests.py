@@ -12,6 +12,9 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Problem, Rows, Stashed
 from penstock.expr.types import Schema
 
+AS_THEY_ARE = Finishing()
+"""All rows, with all columns, in no order."""
+
 
 @dataclass(frozen=True, slots=True)
 class PeekRequest:
@@ -31,7 +34,7 @@ class PeekRequest:
     keys: Sequence[tuple[Any, ...]] | None = None
     at: int | None = None
     predicate: bytes | None = None
-    finishing: Finishing = Finishing()
+    finishing: Finishing = AS_THEY_ARE
     replica: str | None = None
     staleness: int | None = None
 

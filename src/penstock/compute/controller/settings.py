@@ -10,6 +10,8 @@ class Settings:
     """All in milliseconds, but for counts.
 
     interval:         longest time between two looks at what is due (`maintain`).
+    keep:             of the past of collections that stays readable.
+    compaction:       between two times that the store is told what may be merged.
     first_retry:      before a replica is tried again that could not be reached; doubled each time.
     longest_retry:    the most of that.
     first_rest:       before a replica is tried again that was lost; doubled with each loss in the window.
@@ -25,6 +27,8 @@ class Settings:
     """
 
     interval: int = 1_000
+    keep: int = 10_000
+    compaction: int = 5_000
     first_retry: int = 50
     longest_retry: int = 1_000
     first_rest: int = 100

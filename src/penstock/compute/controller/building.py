@@ -1,0 +1,110 @@
+"""From a plan to a view: what it reads, what of it can be looked up, from when on it can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry, taken
+from penstock.compute.errors import BadMessage, NotServable
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.plans import FlowSink, FlowSource, decode, servable, sinks_of, sources_of
+from penstock.compute.protocol.dataflow import (
+    CollectionExport,
+    CollectionImport,
+    Dataflow,
+    Export,
+    Id,
+    IndexExport,
+    IndexImport,
+    Plan,
+)
+from penstock.errors import UnknownColumn
+from penstock.expr.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a plan reads and gives, checked."""
+
+    sources: tuple[FlowSource, ...]
+    sink: FlowSink
+
+
+def check_name(name: str) -> None:
+    """Raises `BadMessage` for what cannot be a name."""
+    if not name or name != name.strip() or not name.isprintable() or len(name) > 200:
+        raise BadMessage(
+            f"{name!r} is no name", fix="letters, digits, and what is easy to type", field="name"
+        )
+    if name.startswith("penstock."):
+        raise BadMessage(
+            f"{name!r} cannot be a name", why="Names that begin with penstock. are ours.", field="name"
+        )
+
+
+def shape_of(plan: Plan, *, allow_callables: bool) -> Shape:
+    """What a plan reads and gives.
+
+    Raises `BadPlan`, `CallableRefused`, `MessageTooLarge`, and `NotServable` also for more sinks than one.
+    """
+    flow = decode(plan, allow_callables=allow_callables)
+    servable(flow)
+    sinks = sinks_of(flow)
+    if len(sinks) != 1:
+        raise NotServable(
+            f"flow {flow.name!r} cannot be a view: it has {len(sinks)} sinks",
+            why="A view is the rows of one sink.",
+            fix="make a flow for each of them; they can read each other's views",
+            operator="",
+        )
+    return Shape(sources_of(flow), sinks[0])
+
+
+def found_source(catalog: Catalog, source: FlowSource) -> CollectionEntry | ViewEntry | None:
+    """What a source reads; None: nothing has its name. Raises `AlreadyThere` where that does not fit."""
+    found = catalog.find(source.name)
+    if found is None:
+        return None
+    if found.schema != source.schema:
+        raise taken(
+            source.name,
+            f"The source has the columns {source.schema}, what has its name has {found.schema}.",
+        )
+    if source.append and not found.append_only:
+        raise taken(
+            source.name,
+            f"The source is one of rows that are only ever added; rows of {source.name!r} may go.\n"
+            "Read it as flow.table(...).",
+        )
+    return found
+
+
+def check_key(key: Sequence[str], schema: Schema) -> None:
+    """Raises `UnknownColumn` for a key column that is not there, `BadMessage` for one that is there twice."""
+    for name in key:
+        if schema.position(name) is None:
+            raise UnknownColumn(
+                f"the view has no column {name!r} to be its key",
+                why=f"Its columns are {schema}.",
+                fix="name columns of the sink",
+                column=name,
+            )
+    if len(set(key)) != len(key):
+        raise BadMessage(f"the key {', '.join(key)} names a column twice", field="key")
+
+
+def dataflow_of(view: ViewEntry, collections: Iterable[Id], as_of: Frontier = START) -> Dataflow:
+    """What replicas are asked to build for a view. collections: the ids of all that are collections."""
+    known = set(collections)
+    exports: list[Export] = [IndexExport(view.id, view.sink, view.key)]
+    if view.into is not None:
+        exports.append(CollectionExport(view.into.export, view.sink, view.into.collection))
+    return Dataflow(
+        view.plan,
+        tuple(CollectionImport(source, id) for source, id in view.imports if id in known),
+        tuple(IndexImport(source, id) for source, id in view.imports if id not in known),
+        tuple(exports),
+        as_of,
+        name=view.name,
+    )

@@ -1,0 +1,208 @@
+"""What is asked of every replica: exports, what holds them, and the one history that all replicas are told.
+
+All changes go through here, so that what the history says and what is held never differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from penstock.compute.controller.holds import ReadHold, ReadHolds
+from penstock.compute.frontier import END, START, Frontier, join, meet
+from penstock.compute.hydration import may_be_scheduled
+from penstock.compute.outbox import Outbox
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    CreateTimely,
+    InitializationComplete,
+    InstanceConfig,
+    Parameters,
+    Schedule,
+    UpdateConfiguration,
+)
+from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Export, Id, is_transient
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """An export that replicas have, or will have.
+
+    implied: the hold that follows what was promised to readers; released when it is dropped.
+    warmup:  the hold that follows the uppers of the inputs.
+    write:   before it, contents are settled on some replica.
+    target:  the only replica that has it; None: all.
+    """
+
+    export: Export
+    dataflow: Dataflow
+    implied: ReadHold
+    warmup: ReadHold
+    write: Frontier
+    target: str | None = None
+    scheduled: bool = False
+
+    @property
+    def id(self) -> Id:
+        return self.export.id
+
+
+class Instance:
+    """The exports of one controller, and the collections that they read.
+
+    outbox:      the history, and what each connection has still to be told.
+    holds:       the sinces of exports and collections.
+    running:     the exports that are not dropped, or still held.
+    uppers:      of the collections.
+    compactions: collections whose since has risen, which their store has not been told.
+    pushed:      called when there is something new to be told.
+    """
+
+    def __init__(self, config: InstanceConfig, parameters: Parameters, most_behind: int) -> None:
+        start = (CreateTimely(), CreateInstance(config), UpdateConfiguration(parameters))
+        self.outbox = Outbox(start, most_behind=most_behind)
+        self.holds = ReadHolds(self._advanced)
+        self.running: dict[Id, Running] = {}
+        self.uppers: dict[Id, Frontier] = {}
+        self.compactions: dict[Id, Frontier] = {}
+        self.pushed: Callable[[], None] = _nothing
+        self._unscheduled: dict[Id, Running] = {}
+
+    def send(self, command: Command) -> None:
+        """Tell all replicas, now and whenever they come."""
+        self.outbox.push(command)
+        self.pushed()
+
+    def initialized(self) -> None:
+        """What there was before is all asked for."""
+        self.send(InitializationComplete())
+
+    # --- collections ----------------------------------------------------------------
+
+    def add_collection(self, id: Id, since: Frontier, upper: Frontier) -> ReadHold:
+        """A collection that may be read; its implied hold."""
+        self.uppers[id] = upper
+        return self.holds.add(id, since)
+
+    def is_collection(self, id: Id) -> bool:
+        return id in self.uppers
+
+    def reached(self, id: Id, upper: Frontier) -> None:
+        """The upper of a collection has risen."""
+        self.uppers[id] = max(self.uppers[id], upper)
+
+    def forget_collection(self, id: Id) -> None:
+        """It is gone from the store."""
+        self.uppers.pop(id, None)
+        self.compactions.pop(id, None)
+
+    # --- exports --------------------------------------------------------------------
+
+    def create(self, dataflow: Dataflow, target: str | None = None) -> None:
+        """Ask for a dataflow. Its imports are there, and readable at its as-of; its as-of is not END."""
+        self.send(CreateDataflow(dataflow))
+        for export in dataflow.exports:
+            inputs = [self.holds.acquire(id) for id in sorted(dataflow.import_ids)]
+            implied = self.holds.add(export.id, dataflow.as_of, inputs)
+            warmup = self.holds.acquire(export.id)
+            running = Running(export, dataflow, implied, warmup, dataflow.as_of, target)
+            self.running[export.id] = self._unscheduled[export.id] = running
+            if is_transient(export.id):
+                warmup.release()
+        for export in dataflow.exports:
+            if isinstance(export, CollectionExport):
+                self.send(AllowWrites(export.id))
+        self.schedule()
+
+    def drop(self, ids: Iterable[Id]) -> None:
+        """Exports are no longer wanted; they go when nobody holds them any more."""
+        for id in ids:
+            running = self.running.get(id)
+            if running is not None:
+                self._unscheduled.pop(id, None)
+                running.warmup.release()
+                running.implied.release()
+
+    def since(self, dataflow: Dataflow) -> Frontier:
+        """From when on any export of it must be readable; END: all are dropped."""
+        return meet(self.holds.since(export.id) for export in dataflow.exports)
+
+    def readable(self, ids: Iterable[Id]) -> Frontier:
+        """The earliest frontier at which all of them can be read."""
+        return join(self.holds.since(id) for id in ids)
+
+    def upper(self, id: Id) -> Frontier:
+        """Before it, a collection or an index is settled."""
+        running = self.running.get(id)
+        return running.write if running else self.uppers.get(id, START)
+
+    def settled(self, ids: Iterable[Id]) -> Frontier:
+        """The last time at which all of them are settled; START where there is none yet, END of none."""
+        return meet(self.upper(id).step_back() for id in ids)
+
+    def available(self, dataflow: Dataflow) -> Frontier:
+        """Before it, what a dataflow reads is settled, through whatever indexes: it depends on collections
+        alone."""
+        frontiers = [self.uppers[i.id] for i in dataflow.collections]
+        for index in dataflow.indexes:
+            running = self.running.get(index.id)
+            frontiers.append(self.available(running.dataflow) if running else END)
+        return meet(frontiers)
+
+    def reported(self, id: Id, write: Frontier) -> None:
+        """Some replica has settled it before `write`."""
+        running = self.running.get(id)
+        if running is not None and write > running.write:
+            running.write = write
+            if self._unscheduled:
+                self.schedule()
+
+    def schedule(self) -> None:
+        """Let begin what can begin."""
+        for running in list(self._unscheduled.values()):
+            if self._may_begin(running):
+                running.scheduled = True
+                del self._unscheduled[running.id]
+                self.send(Schedule(running.id))
+
+    def _may_begin(self, running: Running) -> bool:
+        dataflow = running.dataflow
+        indexes: Sequence[Running | None] = [self.running.get(i.id) for i in dataflow.indexes]
+        return may_be_scheduled(
+            running.id,
+            dataflow.as_of,
+            (self.upper(id) for id in dataflow.import_ids),
+            all(index is None or index.scheduled for index in indexes),
+        )
+
+    def warm_up(self) -> None:
+        """Let the warm-up holds follow the uppers of the inputs."""
+        for running in list(self.running.values()):
+            if not is_transient(running.id):
+                running.warmup.advance(self.settled(running.dataflow.import_ids))
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.holds.check()
+        for id, running in self.running.items():
+            assert running.dataflow.as_of <= self.holds.since(id)
+            for read in running.dataflow.import_ids:
+                assert self.holds.since(read) <= self.holds.since(id), f"{id} cannot read {read}"
+        assert set(self._unscheduled) <= set(self.running)
+
+    def _advanced(self, id: Id, since: Frontier) -> None:
+        if id in self.uppers:
+            self.compactions[id] = since
+            return
+        if since == END:
+            self.running.pop(id, None)
+            self._unscheduled.pop(id, None)
+        self.send(AllowCompaction(id, since))
+
+
+def _nothing() -> None:
+    pass

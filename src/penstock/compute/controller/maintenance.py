@@ -1,0 +1,132 @@
+"""What becomes due by the passing of time: history that may be given up, dataflows that may begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.compute.collections.store import Collections
+from penstock.compute.controller.catalog import Catalog, ViewEntry
+from penstock.compute.controller.holds import ReadHold
+from penstock.compute.controller.instance import Instance, Running
+from penstock.compute.controller.names import Names
+from penstock.compute.controller.oracle import Oracle
+from penstock.compute.controller.policy import KeepPast
+from penstock.compute.controller.replicas import Replicas
+from penstock.compute.controller.settings import Settings
+from penstock.compute.controller.subscriptions import Subscriptions
+from penstock.compute.errors import StoreUnavailable
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.protocol.dataflow import Id
+
+
+class Maintenance:
+    """Lets holds follow what was promised, and the store follow the holds.
+
+    at_start: holds on everything that was there at the start, for replicas that still read it.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        instance: Instance,
+        oracle: Oracle,
+        collections: Collections,
+        replicas: Replicas,
+        subscriptions: Subscriptions,
+        *,
+        clock: Callable[[], int],
+        settings: Settings,
+        note: Callable[[str | None, str], None],
+    ) -> None:
+        self._names = names
+        self._instance = instance
+        self._oracle = oracle
+        self._collections = collections
+        self._replicas = replicas
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._settings = settings
+        self._note = note
+        self._started = clock()
+        self._compacted = clock()
+        self._at_start: list[ReadHold] = [instance.holds.acquire(id) for id in instance.uppers]
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._names.catalog
+
+    def run(self, spared: set[Id]) -> int:
+        """Do what is due. Milliseconds until it should be done again.
+
+        spared: collections that are being written, not to be dropped now.
+        """
+        try:
+            self._read_uppers()
+            self._move_holds()
+            self._tell_store(spared)
+        except StoreUnavailable as error:
+            self._note(None, error.what)
+        self._replicas.maintain()
+        self._instance.schedule()
+        retry = self._replicas.next_retry()
+        return min(self._settings.interval, max(retry, 1) if retry is not None else self._settings.interval)
+
+    def _read_uppers(self) -> None:
+        """Replicas write collections, too."""
+        written = [entry for entry in self._catalog.collections.values() if entry.written_by]
+        ids = [entry.id for entry in written]
+        bounds = self._collections.bounds(ids) if ids else []
+        for entry, bound in zip(written, bounds, strict=True):
+            self._instance.reached(entry.id, bound.upper)
+            writer = self._catalog.views.get(entry.written_by or "")
+            if writer is not None and writer.into is not None:
+                self._instance.reported(writer.into.export, bound.upper)
+
+    def _move_holds(self) -> None:
+        now = self._clock()
+        if self._at_start and now - self._started >= self._settings.patience:
+            for hold in self._at_start:
+                hold.release()
+            self._at_start.clear()
+        self._subscriptions.maintain()
+        # Readers were made after what they read: theirs first, then what they read can follow at once.
+        for view in reversed(self._catalog.views.values()):
+            self._follow(view)
+        for id, hold in self._names.policies.items():
+            hold.advance(KeepPast(self._settings.keep).since(self._seen(self._instance.uppers[id])))
+        self._instance.warm_up()
+
+    def _follow(self, view: ViewEntry) -> None:
+        """Let a view give up what was not promised."""
+        index = self._instance.running.get(view.id)
+        if index is None:
+            return
+        since = KeepPast(view.keep, view.valid_from).since(self._seen(self._upper(index)))
+        if view.into is not None and (sink := self._instance.running.get(view.into.export)) is not None:
+            # What is written must go on where it ended: never from a later time.
+            sink.implied.advance(sink.write.step_back())
+            since = min(since, sink.implied.frontier)
+        index.implied.advance(since)
+
+    def _upper(self, index: Running) -> Frontier:
+        """Where no replica is there to compute it, it is as far as its inputs: who comes need not read
+        again all that has happened meanwhile."""
+        if self._replicas.connections():
+            return index.write
+        return max(index.write, self._instance.available(index.dataflow))
+
+    def _seen(self, upper: Frontier) -> Frontier:
+        """The upper as far as reads are: one may be under way at the time of the last acknowledged write."""
+        return upper if upper == END else min(upper, Frontier(self._oracle.read + 1))
+
+    def _tell_store(self, spared: set[Id]) -> None:
+        self._names.clear_strays(spared)
+        now = self._clock()
+        if now - self._compacted < self._settings.compaction:
+            return
+        self._compacted = now
+        compactions = self._instance.compactions
+        for id, since in list(compactions.items()):
+            if since != END:
+                self._collections.compact(id, since)
+                del compactions[id]

@@ -1,0 +1,266 @@
+"""Making and dropping what has a name: first durably, in the state and in the store, then for replicas.
+
+The order is such that a crash at any point loses nothing and leaves nothing: what may come to be in the store
+is noted as a stray first; it is in the catalog in the same step in which it is a stray no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from penstock.compute.collections.store import Collections
+from penstock.compute.controller.building import (
+    Shape,
+    check_key,
+    check_name,
+    dataflow_of,
+    found_source,
+    shape_of,
+)
+from penstock.compute.controller.catalog import Catalog, CollectionEntry, Into, ViewEntry, taken
+from penstock.compute.controller.durable import ControllerState
+from penstock.compute.controller.holds import ReadHold
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.oracle import Oracle
+from penstock.compute.controller.records import description_of
+from penstock.compute.errors import BadMessage, SinceViolation, StillInUse
+from penstock.compute.frontier import END, START, Frontier
+from penstock.compute.plans import FlowSource
+from penstock.compute.protocol.dataflow import Id, Plan
+from penstock.expr.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A view as somebody asks for it."""
+
+    name: str
+    plan: Plan
+    key: tuple[str, ...]
+    keep: int
+    into: str | None
+
+
+_Read: TypeAlias = tuple[FlowSource, CollectionEntry | ViewEntry | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """What is about to be made. made: for clients to write. written: by the view, from `as_of` on."""
+
+    made: list[CollectionEntry]
+    written: list[CollectionEntry]
+    view: ViewEntry | None
+    as_of: Frontier
+
+
+class Names:
+    """The catalog of one controller, with what has to happen when it changes.
+
+    policies: the implied holds on collections.
+    """
+
+    def __init__(
+        self,
+        state: ControllerState,
+        epoch: int,
+        catalog: Catalog,
+        collections: Collections,
+        instance: Instance,
+        oracle: Oracle,
+        *,
+        allow_callables: bool,
+    ) -> None:
+        self.catalog = catalog
+        self.policies: dict[Id, ReadHold] = {}
+        self._state = state
+        self._epoch = epoch
+        self._collections = collections
+        self._instance = instance
+        self._oracle = oracle
+        self._allow_callables = allow_callables
+
+    def create_collection(self, name: str, schema: Schema, append_only: bool) -> Id:
+        """See `Controller.create_collection`."""
+        check_name(name)
+        found = self.catalog.find(name)
+        if found is not None:
+            if isinstance(found, CollectionEntry) and found == replace(
+                found, schema=schema, append_only=append_only, written_by=None
+            ):
+                return found.id
+            raise taken(name, "What has it is not a collection with these columns that clients write.")
+        (id,) = self._new_ids(0, 1)[1]
+        entry = CollectionEntry(id, name, schema, append_only)
+        self._carry_out(_Making([entry], [], None, self._fresh_upper()))
+        return id
+
+    def create_view(self, asked: Asked) -> Id:
+        """See `Controller.create_view`."""
+        check_name(asked.name)
+        if asked.keep < 0:
+            raise BadMessage(f"a view cannot keep {asked.keep} ms", field="keep")
+        found = self.catalog.find(asked.name)
+        if found is not None:
+            if isinstance(found, ViewEntry) and self._as_asked(found) == asked:
+                return found.id
+            raise taken(asked.name, "What has it is not a view with this plan, key, and past.")
+        shape = shape_of(asked.plan, allow_callables=self._allow_callables)
+        check_key(asked.key, shape.sink.schema)
+        reads = [(source, found_source(self.catalog, source)) for source in shape.sources]
+        self._check_new_names(asked, [source.name for source, found in reads if found is None])
+        making = self._making(asked, shape, reads)
+        self._carry_out(making)
+        assert making.view is not None
+        return making.view.id
+
+    def drop(self, name: str, stop_readers: Callable[[str], None]) -> None:
+        """See `Controller.drop`. stop_readers: ends the subscriptions and copies of a name."""
+        found = self.catalog.named(name)
+        gone = [found]
+        if isinstance(found, ViewEntry) and found.into is not None:
+            gone.append(self.catalog.collections[found.into.collection])
+        self._check_unused(found, gone)
+        with self._state.change(self._epoch) as change:
+            change.reach(self._oracle.last)
+            for entry in gone:
+                match entry:
+                    case ViewEntry():
+                        change.remove_view(entry.id)
+                    case CollectionEntry():
+                        change.remove_collection(entry.id)
+                        change.add_stray(entry.id)
+        for entry in gone:
+            self.catalog.remove(entry)
+            stop_readers(entry.name)
+            match entry:
+                case ViewEntry():
+                    self._instance.drop([entry.id, *([entry.into.export] if entry.into else [])])
+                case CollectionEntry():
+                    self.catalog.strays.add(entry.id)
+                    self.policies.pop(entry.id).release()
+
+    def clear_strays(self, spared: set[Id]) -> None:
+        """Drop from the store what is no longer in the catalog and no longer read. spared: not now."""
+        for id in sorted(self.catalog.strays - spared):
+            if id in self._instance.holds:
+                continue
+            self._collections.drop(id)
+            with self._state.change(self._epoch) as change:
+                change.remove_stray(id)
+            self.catalog.strays.discard(id)
+            self._instance.forget_collection(id)
+
+    def restore(self, entry: CollectionEntry, since: Frontier, upper: Frontier) -> None:
+        """A collection that is in the catalog already."""
+        self.policies[entry.id] = self._instance.add_collection(entry.id, since, upper)
+
+    def _as_asked(self, view: ViewEntry) -> Asked:
+        into = view.into and self.catalog.collections[view.into.collection].name
+        return Asked(view.name, view.plan, view.key, view.keep, into)
+
+    def _check_new_names(self, asked: Asked, missing: Sequence[str]) -> None:
+        if asked.into is not None and self.catalog.find(asked.into) is not None:
+            raise taken(asked.into, "A view is written into a collection of its own.")
+        names = [asked.name, *missing, *([asked.into] if asked.into is not None else [])]
+        for name in names:
+            check_name(name)
+            if names.count(name) > 1:
+                raise taken(name, "The view, its sources, and what it is written into are different things.")
+
+    def _check_unused(
+        self, found: CollectionEntry | ViewEntry, gone: Sequence[CollectionEntry | ViewEntry]
+    ) -> None:
+        readers = [view.name for entry in gone for view in self.catalog.readers(entry.id)]
+        if isinstance(found, CollectionEntry) and found.written_by is not None:
+            writer = self.catalog.views.get(found.written_by)
+            readers = [writer.name if writer else "penstock", *readers]
+        if readers:
+            raise StillInUse(
+                f"{found.name!r} cannot be dropped: {', '.join(map(repr, readers))} would be left without it",
+                fix="drop that first",
+                name=found.name,
+                readers=tuple(readers),
+            )
+
+    def _making(self, asked: Asked, shape: Shape, reads: Sequence[_Read]) -> _Making:
+        """The entries of a view and of the collections that it needs, with new ids."""
+        as_of = self._as_of([found.id for _, found in reads if found])
+        missing = [source for source, found in reads if found is None]
+        view_ids, ids = self._new_ids(2 if asked.into else 1, len(missing) + bool(asked.into))
+        made = [CollectionEntry(id, s.name, s.schema, s.append) for id, s in zip(ids, missing, strict=False)]
+        into = Into(view_ids[1], ids[-1]) if asked.into else None
+        by_source = {s.name: found.id for s, found in reads if found} | {c.name: c.id for c in made}
+        sink = shape.sink
+        view = ViewEntry(
+            id=view_ids[0],
+            name=asked.name,
+            plan=asked.plan,
+            sink=sink.name,
+            schema=sink.schema,
+            append_only=sink.append,
+            imports=tuple((source.name, by_source[source.name]) for source in shape.sources),
+            key=asked.key,
+            keep=asked.keep,
+            valid_from=as_of.time or 0,
+            into=into,
+        )
+        written: list[CollectionEntry] = []
+        if asked.into and into:
+            written = [CollectionEntry(into.collection, asked.into, sink.schema, sink.append, view.id)]
+        return _Making(made, written, view, as_of)
+
+    def _as_of(self, ids: Sequence[Id]) -> Frontier:
+        """The latest time at which all of them can be read now, and no later than reads are."""
+        readable = self._instance.readable(ids)
+        if readable == END:
+            raise SinceViolation(
+                "what the view reads is complete, and can no longer be read",
+                fix="drop it, and make it anew",
+                since=readable,
+            )
+        return max(readable, min(self._instance.settled(ids), Frontier(self._oracle.read)))
+
+    def _new_ids(self, views: int, collections: int) -> tuple[list[Id], list[Id]]:
+        """Ids for exports of views, and for collections that are about to be made: strays, until they are in
+        the catalog."""
+        with self._state.change(self._epoch) as change:
+            change.reach(self._oracle.last)
+            ids = change.new_ids("s", collections)
+            for id in ids:
+                change.add_stray(id)
+            view_ids = change.new_ids("u", views)
+        self.catalog.strays.update(ids)
+        return view_ids, ids
+
+    def _carry_out(self, making: _Making) -> None:
+        for entry in making.made:
+            self._collections.create(entry.id, description_of(entry), self._fresh_upper())
+        for entry in making.written:
+            self._collections.create(entry.id, description_of(entry), making.as_of)
+            self._collections.compact(entry.id, making.as_of)
+        with self._state.change(self._epoch) as change:
+            for entry in (*making.made, *making.written):
+                change.add_collection(entry)
+                change.remove_stray(entry.id)
+            if making.view is not None:
+                change.add_view(making.view)
+        self._take_up(making)
+
+    def _take_up(self, making: _Making) -> None:
+        for entry in (*making.made, *making.written):
+            self.catalog.strays.discard(entry.id)
+            self.catalog.add(entry)
+        for entry in making.made:
+            self.restore(entry, START, self._fresh_upper())
+        for entry in making.written:
+            self.restore(entry, making.as_of, making.as_of)
+        if making.view is not None:
+            self.catalog.add(making.view)
+            self._instance.create(dataflow_of(making.view, self.catalog.collections, making.as_of))
+
+    def _fresh_upper(self) -> Frontier:
+        """New collections are empty up to the last time that was given, so that nobody waits for them."""
+        return Frontier(self._oracle.last + 1)

@@ -1,0 +1,84 @@
+"""Peeks that wait for an answer. The first answer of any replica is the answer, an error too.
+
+Then all replicas are told to cancel it, and only then its hold is released: a replica that still works on it
+has what it reads until it has been told to stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from penstock.compute.controller.holds import ReadHold
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.requests import PeekAnswer, StashedAt
+from penstock.compute.controller.targets import lost_target
+from penstock.compute.protocol.commands import CancelPeek, Peek
+from penstock.compute.protocol.responses import Canceled, PeekResponse, Stashed
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPeek:
+    """A peek without an answer.
+
+    view:   the name that was asked for.
+    target: the only replica that may answer; None: any.
+    since:  ms of the clock when it was asked.
+    """
+
+    peek: Peek
+    view: str
+    target: str | None
+    since: int
+    hold: ReadHold
+    answer: Callable[[PeekAnswer], None]
+
+
+class Peeks:
+    """The pending peeks of a controller, by uuid."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._pending: dict[bytes, PendingPeek] = {}
+
+    def __iter__(self) -> Iterator[PendingPeek]:
+        return iter(self._pending.values())
+
+    def target_of(self, uuid: bytes) -> str | None:
+        """The only replica that may answer it, if there is one."""
+        pending = self._pending.get(uuid)
+        return pending.target if pending else None
+
+    def ask(self, pending: PendingPeek) -> None:
+        """Ask the replicas."""
+        self._pending[pending.peek.uuid] = pending
+        self._instance.send(pending.peek)
+
+    def answered(self, replica: str, response: PeekResponse) -> None:
+        """A replica has answered. Only the first answer to a peek counts, and `Canceled` is none."""
+        pending = self._pending.get(response.uuid)
+        if pending is None or pending.target not in (None, replica) or isinstance(response.answer, Canceled):
+            return
+        answer = response.answer
+        if isinstance(answer, Stashed):
+            answer = StashedAt(answer.token, answer.rows, answer.size, answer.inline, replica)
+        self._finish(pending, answer)
+
+    def cancel(self, uuid: bytes) -> bool:
+        """Answer `Canceled` at once; False where nothing of that uuid waits."""
+        pending = self._pending.get(uuid)
+        if pending is None:
+            return False
+        self._finish(pending, Canceled())
+        return True
+
+    def lost(self, replica: str) -> None:
+        """A replica is gone: what only it could answer is answered with that."""
+        for pending in [p for p in self._pending.values() if p.target == replica]:
+            self._finish(pending, lost_target(replica))
+
+    def _finish(self, pending: PendingPeek, answer: PeekAnswer) -> None:
+        del self._pending[pending.peek.uuid]
+        self._instance.send(CancelPeek(pending.peek.uuid))
+        pending.hold.release()
+        pending.answer(answer)

@@ -1,0 +1,207 @@
+"""The replicas: which are connected, which are to be tried when, which are left alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from penstock.compute.controller.backoff import pause
+from penstock.compute.controller.catalog import ReplicaEntry
+from penstock.compute.controller.connection import Events, ReplicaConnection, Specifics
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.quarantine import CrashRecord
+from penstock.compute.controller.settings import Settings
+from penstock.compute.controller.status import ReplicaState
+from penstock.compute.controller.tracking import Kept, release_all
+from penstock.compute.errors import (
+    ComputeError,
+    IncompatibleInstance,
+    InsecureAddress,
+    NotAuthorized,
+    StaleEpoch,
+    VersionMismatch,
+)
+from penstock.compute.protocol.commands import Epoch, Parameters
+
+_REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress)
+"""Ends of a connection by which a replica says no: it lives, and will say no again for a while."""
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One replica, connected or not.
+
+    number:   of its last connection; its part of the epoch.
+    since:    ms of the clock when it came into its state.
+    tries:    how often it could not be reached since it was last connected.
+    retry_at: when it is to be tried.
+    problem:  why it is not connected.
+    whole_since: since when all that it has is hydrated; None: it is not, or not connected.
+    kept:     the inputs that it may still read.
+    """
+
+    entry: ReplicaEntry
+    since: int
+    retry_at: int
+    connection: ReplicaConnection | None = None
+    number: int = 0
+    tries: int = 0
+    problem: str = ""
+    whole_since: int | None = None
+    crashes: CrashRecord = field(default_factory=CrashRecord)
+    kept: Kept = field(default_factory=Kept)
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    def state(self, now: int) -> ReplicaState:
+        if self.connection is not None:
+            return ReplicaState.CONNECTED
+        return ReplicaState.QUARANTINED if self.crashes.quarantined(now) else ReplicaState.WAITING
+
+
+class Replicas:
+    """All replicas of a controller, by name."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        events: Events,
+        *,
+        epoch: int,
+        clock: Callable[[], int],
+        random: random.Random,
+        settings: Settings,
+    ) -> None:
+        self._instance = instance
+        self._events = events
+        self._epoch = epoch
+        self._clock = clock
+        self._random = random
+        self._settings = settings
+        self._replicas: dict[str, Replica] = {}
+        instance.pushed = self.wake
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(self._replicas.values())
+
+    def __getitem__(self, name: str) -> Replica:
+        return self._replicas[name]
+
+    def add(self, entry: ReplicaEntry) -> None:
+        now = self._clock()
+        self._replicas[entry.name] = Replica(entry, since=now, retry_at=now)
+
+    def remove(self, name: str) -> None:
+        replica = self._replicas.pop(name)
+        if replica.connection is not None:
+            replica.connection.close()
+        release_all(replica.kept)
+
+    def connections(self) -> list[ReplicaConnection]:
+        return [r.connection for r in self._replicas.values() if r.connection is not None]
+
+    def connected(self, name: str) -> ReplicaConnection | None:
+        """The connection of a replica, if it is there."""
+        replica = self._replicas.get(name)
+        return replica.connection if replica else None
+
+    def wake(self) -> None:
+        """There may be something to take."""
+        for replica in self._replicas.values():
+            if replica.connection is not None:
+                replica.connection.wake()
+
+    def retry_in(self, name: str) -> int | None:
+        """Milliseconds until it should be tried; None: it is connected, quarantined, or not there."""
+        replica = self._replicas.get(name)
+        now = self._clock()
+        if replica is None or replica.state(now) is not ReplicaState.WAITING:
+            return None
+        return max(replica.retry_at - now, 0)
+
+    def connect(self, name: str) -> ReplicaConnection:
+        """A new connection to it stands; one that it has is over."""
+        replica = self._replicas[name]
+        if replica.connection is not None:
+            replica.connection.close()
+        now = self._clock()
+        careful = replica.crashes.careful(now, self._settings)
+        replica.number += 1
+        specifics = Specifics(
+            name,
+            replica.entry.timely,
+            Epoch(self._epoch, replica.number),
+            self._random.randbytes(16),
+            Parameters(hydration_concurrency=1) if careful else Parameters(),
+        )
+        replica.connection = ReplicaConnection(specifics, self._instance, replica.kept, self._events)
+        replica.since, replica.tries, replica.problem, replica.whole_since = now, 0, "", None
+        return replica.connection
+
+    def unreachable(self, name: str, error: ComputeError) -> None:
+        """No connection could be had."""
+        replica = self._replicas.get(name)
+        if replica is not None and replica.connection is None:
+            replica.problem = error.what
+            self._wait_after_refusal(replica)
+
+    def lost(self, connection: ReplicaConnection, error: ComputeError | None) -> bool:
+        """A connection has ended; whether it was the present one of its replica."""
+        replica = self._replicas.get(connection.replica)
+        if replica is None or replica.connection is not connection:
+            return False
+        now = self._clock()
+        replica.connection, replica.whole_since, replica.since = None, None, now
+        replica.problem = error.what if error else "the connection ended"
+        if connection.fell_behind:
+            replica.retry_at = now
+            replica.problem = "it was too slow in taking commands"
+        elif isinstance(error, _REFUSALS):
+            replica.tries = max(replica.tries, 8)
+            self._wait_after_refusal(replica)
+        elif isinstance(error, IncompatibleInstance):
+            replica.retry_at = now + self._settings.first_retry
+        else:
+            replica.crashes.died(now, connection.tracking.building(), self._settings)
+            self._rest(replica)
+        return True
+
+    def release(self, name: str) -> None:
+        """End its quarantine, forget its deaths, try it at once."""
+        replica = self._replicas[name]
+        replica.crashes.forgive()
+        replica.retry_at, replica.tries = self._clock(), 0
+
+    def maintain(self) -> None:
+        """What becomes due by the passing of time."""
+        now, settings = self._clock(), self._settings
+        for replica in self._replicas.values():
+            connection = replica.connection
+            if connection is None:
+                if now - replica.since >= settings.patience:
+                    release_all(replica.kept)
+            elif not connection.initialized or not connection.tracking.whole():
+                replica.whole_since = None
+            elif replica.whole_since is None:
+                replica.whole_since = now
+            elif now - replica.whole_since >= settings.steady:
+                replica.crashes.forgive()
+
+    def next_retry(self) -> int | None:
+        """Milliseconds until some replica should be tried; None: none."""
+        waits = [wait for name in self._replicas if (wait := self.retry_in(name)) is not None]
+        return min(waits, default=None)
+
+    def _wait_after_refusal(self, replica: Replica) -> None:
+        replica.tries += 1
+        settings = self._settings
+        wait = pause(self._random, replica.tries, settings.first_retry, settings.longest_retry)
+        replica.retry_at = self._clock() + wait
+
+    def _rest(self, replica: Replica) -> None:
+        deaths, settings = len(replica.crashes.deaths), self._settings
+        wait = pause(self._random, deaths, settings.first_rest, settings.longest_rest)
+        replica.retry_at = self._clock() + wait

@@ -1,0 +1,111 @@
+"""What a controller tells about itself, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.oracle import Oracle
+from penstock.compute.controller.peeks import Peeks
+from penstock.compute.controller.replicas import Replica, Replicas
+from penstock.compute.controller.status import (
+    CollectionStatus,
+    ControllerStatus,
+    OnReplica,
+    PeekStatus,
+    ProblemNote,
+    ReplicaStatus,
+    SubscriptionStatus,
+    ViewStatus,
+)
+from penstock.compute.controller.subscriptions import Subscriptions
+from penstock.compute.controller.tracking import Tracked
+from penstock.compute.frontier import END
+from penstock.compute.hydration import is_hydrated_somewhere
+
+
+def report(
+    epoch: int,
+    now: int,
+    catalog: Catalog,
+    instance: Instance,
+    oracle: Oracle,
+    replicas: Replicas,
+    peeks: Peeks,
+    subscriptions: Subscriptions,
+    problems: Iterable[ProblemNote],
+) -> ControllerStatus:
+    """The status of a controller at `now`, ms of its clock."""
+    return ControllerStatus(
+        epoch=epoch,
+        read_time=oracle.read,
+        commands=len(instance.outbox.history),
+        replicas=tuple(_replica(r, now) for r in replicas),
+        views=tuple(_view(v, catalog, instance, oracle, replicas) for v in catalog.views.values()),
+        collections=tuple(
+            _collection(c, catalog, instance) for c in catalog.collections.values() if c.written_by != ""
+        ),
+        peeks=tuple(PeekStatus(p.peek.uuid, p.view, p.peek.time, p.target, p.since) for p in peeks),
+        subscriptions=tuple(SubscriptionStatus(s.id, s.view, s.upper, s.target) for s in subscriptions),
+        problems=tuple(problems),
+    )
+
+
+def _replica(replica: Replica, now: int) -> ReplicaStatus:
+    connection = replica.connection
+    return ReplicaStatus(
+        name=replica.name,
+        address=replica.entry.address,
+        timely=replica.entry.timely,
+        state=replica.state(now),
+        since=replica.since,
+        epoch=replica.number,
+        deaths=len(replica.crashes.deaths),
+        hydrating=connection.tracking.building() if connection else replica.crashes.hydrating,
+        problem=replica.problem,
+    )
+
+
+def _view(
+    view: ViewEntry, catalog: Catalog, instance: Instance, oracle: Oracle, replicas: Replicas
+) -> ViewStatus:
+    running = instance.running.get(view.id)
+    tracked = [
+        (connection.replica, connection.tracking.exports[view.id])
+        for connection in replicas.connections()
+        if view.id in connection.tracking.exports
+    ]
+    names = {entry.id: entry.name for entry in (*catalog.collections.values(), *catalog.views.values())}
+    return ViewStatus(
+        name=view.name,
+        id=view.id,
+        since=instance.holds.since(view.id),
+        upper=running.write if running else END,
+        key=view.key,
+        keep=view.keep,
+        reads=tuple(names[id] for _, id in view.imports),
+        into=names[view.into.collection] if view.into else None,
+        scheduled=running is None or running.scheduled,
+        hydrated=running is None or is_hydrated_somewhere(t.hydrated for _, t in tracked),
+        replicas=tuple(_on_replica(name, t, oracle) for name, t in tracked),
+    )
+
+
+def _on_replica(name: str, tracked: Tracked, oracle: Oracle) -> OnReplica:
+    settled = tracked.output.time
+    lag = 0 if settled is None else max(oracle.read + 1 - settled, 0)
+    return OnReplica(name, tracked.hydrated, tracked.write, tracked.output, lag)
+
+
+def _collection(entry: CollectionEntry, catalog: Catalog, instance: Instance) -> CollectionStatus:
+    writer = catalog.views.get(entry.written_by) if entry.written_by else None
+    return CollectionStatus(
+        name=entry.name,
+        id=entry.id,
+        since=instance.holds.since(entry.id),
+        upper=instance.uppers[entry.id],
+        append_only=entry.append_only,
+        columns=str(entry.schema),
+        written_by=writer.name if writer else None,
+    )

@@ -1,0 +1,120 @@
+"""A controller starts: from what is durable to where the last one was.
+
+Dataflows start from times chosen so that replicas that still run can keep what they have: as late as what was
+promised to readers allows, which is never before what the last controller let them compact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.compute.as_of import select
+from penstock.compute.collections.store import Append, Bounds, Collections
+from penstock.compute.controller.building import dataflow_of
+from penstock.compute.controller.catalog import Catalog, CollectionEntry
+from penstock.compute.controller.durable import ControllerState
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.policy import KeepPast
+from penstock.compute.controller.records import description_of
+from penstock.compute.controller.writes import WRITTEN, WRITTEN_SCHEMA
+from penstock.compute.errors import StoreDamaged, UnknownName
+from penstock.compute.frontier import END, START, Frontier, join
+from penstock.compute.protocol.dataflow import Dataflow, Id
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What a controller starts with. last: no write had a greater time."""
+
+    epoch: int
+    catalog: Catalog
+    bounds: dict[Id, Bounds]
+    last: int
+
+    @property
+    def write_ids(self) -> Id:
+        """The collection of the ids of writes."""
+        entry = self.catalog.named(WRITTEN)
+        return entry.id
+
+
+def start(state: ControllerState, collections: Collections) -> Started:
+    """Supersede earlier controllers, then see what is there.
+
+    In this order: what an earlier one acknowledged before it was superseded is there by then.
+    """
+    epoch, catalog = state.start()
+    _forget_strays(state, epoch, catalog, collections)
+    if catalog.find(WRITTEN) is None:
+        _make_written(state, epoch, catalog, collections)
+    bounds = _bounds(catalog, collections)
+    clients = [entry.id for entry in catalog.written_by_clients()]
+    upper = join([Frontier(catalog.last_time + 1), *(bounds[id].upper for id in clients)])
+    assert upper.time is not None, "collections of clients are never complete"
+    behind = [Append(id, bounds[id].upper, upper) for id in clients if bounds[id].upper < upper]
+    if behind:
+        # All are settled up to one time, so that no read waits for one to which nothing is written.
+        collections.append(behind)
+        bounds |= {append.id: Bounds(bounds[append.id].since, upper) for append in behind}
+    return Started(epoch, catalog, bounds, upper.time - 1)
+
+
+def create_views(started: Started, instance: Instance, now: int) -> list[str]:
+    """Ask for all views; what had to be given up, in words."""
+    catalog = started.catalog
+    dataflows = {view.id: dataflow_of(view, catalog.collections) for view in catalog.views.values()}
+    policies = {view.id: KeepPast(view.keep, view.valid_from) for view in catalog.views.values()}
+    selected = select(list(dataflows.values()), started.bounds, policies, now)
+    complete: set[Id] = set()
+    for id, dataflow in dataflows.items():
+        as_of = join([selected.as_of[id], *(END for i in dataflow.indexes if i.id in complete)])
+        if as_of == END:
+            complete.add(id)
+        else:
+            instance.create(dataflow.at(as_of))
+    return [
+        f"{catalog.views[id].name!r} starts anew, with a gap"
+        for id in sorted(_views(dataflows, selected.broken))
+    ]
+
+
+def _views(dataflows: dict[Id, Dataflow], exports: frozenset[Id]) -> set[Id]:
+    return {id for id, dataflow in dataflows.items() if dataflow.export_ids & exports}
+
+
+def _forget_strays(state: ControllerState, epoch: int, catalog: Catalog, collections: Collections) -> None:
+    for id in sorted(catalog.strays):
+        collections.drop(id)
+    if catalog.strays:
+        with state.change(epoch) as change:
+            for id in catalog.strays:
+                change.remove_stray(id)
+        catalog.strays.clear()
+
+
+def _make_written(state: ControllerState, epoch: int, catalog: Catalog, collections: Collections) -> None:
+    with state.change(epoch) as change:
+        (id,) = change.new_ids("s")
+        change.add_stray(id)
+    entry = CollectionEntry(id, WRITTEN, WRITTEN_SCHEMA, append_only=False, written_by="")
+    collections.create(id, description_of(entry), START)
+    with state.change(epoch) as change:
+        change.add_collection(entry)
+        change.remove_stray(id)
+    catalog.add(entry)
+
+
+def _bounds(catalog: Catalog, collections: Collections) -> dict[Id, Bounds]:
+    ids = list(catalog.collections)
+    there = collections.all()
+    for entry in catalog.collections.values():
+        if there.get(entry.id) != description_of(entry):
+            raise StoreDamaged(
+                f"the store has not the collection {entry.name!r} that the controller made",
+                why=f"It should be there under the id {entry.id}.",
+                fix="start the controller with the store that belongs to its state",
+            )
+    try:
+        return dict(zip(ids, collections.bounds(ids), strict=True))
+    except UnknownName as error:
+        raise StoreDamaged(f"the store has lost a collection: {error.what}") from error

@@ -1,0 +1,102 @@
+"""Subscriptions: what replicas say of changes, delivered once, in order.
+
+Each is a dataflow of its own that passes on what it reads, on all replicas (or on the one asked for). Each of
+them says all changes; what was delivered already is taken away. It goes with the last word to the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.targets import lost_target
+from penstock.compute.frontier import END, START, Frontier
+from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, SubscribeResponse
+from penstock.compute.subscription import undelivered
+
+Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """One client that sees changes. upper: all changes before it were delivered."""
+
+    id: Id
+    view: str
+    target: str | None
+    deliver: Deliver
+    upper: Frontier = START
+
+
+class Subscriptions:
+    """The subscriptions of a controller, by id."""
+
+    def __init__(self, instance: Instance, note: Callable[[str, str], None]) -> None:
+        self._instance = instance
+        self._note = note
+        self._there: dict[Id, Subscription] = {}
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._there.values())
+
+    def start(self, dataflow: Dataflow, subscription: Subscription) -> None:
+        """Ask the replicas for the changes."""
+        self._there[subscription.id] = subscription
+        self._instance.create(dataflow, subscription.target)
+
+    def changed(self, replica: str, response: SubscribeResponse) -> None:
+        """A replica tells changes."""
+        subscription = self._there.get(response.id)
+        if subscription is None:
+            return  # it has ended, and the replica did not know yet
+        if subscription.target not in (None, replica):
+            self._note(replica, f"it tells changes of {response.id}, which another replica was asked for")
+            return
+        if isinstance(response.event, DroppedAt):
+            self._note(replica, f"it dropped {response.id}, which it was not told to")
+            return
+        batch = undelivered(subscription.upper, response.event)
+        if batch is not None:
+            self._deliver(subscription, batch)
+
+    def stop(self, id: Id) -> bool:
+        """End it with `DroppedAt`; False where it is not there."""
+        subscription = self._there.get(id)
+        if subscription is None:
+            return False
+        self._finish(subscription, DroppedAt(subscription.upper))
+        return True
+
+    def stop_reading(self, name: str) -> None:
+        """What they read is dropped."""
+        for id in [s.id for s in self._there.values() if s.view == name]:
+            self.stop(id)
+
+    def lost(self, replica: str) -> None:
+        """A replica is gone: what only it could tell ends with that."""
+        for subscription in [s for s in self._there.values() if s.target == replica]:
+            upper = subscription.upper
+            self._finish(subscription, Batch(upper, upper, lost_target(replica)))
+
+    def maintain(self) -> None:
+        """What was delivered need not be told again by replicas that come later."""
+        for subscription in self._there.values():
+            running = self._instance.running.get(subscription.id)
+            if running is not None:
+                running.implied.advance(subscription.upper.step_back())
+
+    def _deliver(self, subscription: Subscription, batch: Batch) -> None:
+        if batch.upper == END or isinstance(batch.updates, Problem):
+            self._finish(subscription, batch)
+            return
+        subscription.upper = batch.upper
+        self._instance.reported(subscription.id, batch.upper)
+        subscription.deliver(batch)
+
+    def _finish(self, subscription: Subscription, last: Batch | DroppedAt) -> None:
+        del self._there[subscription.id]
+        self._instance.drop([subscription.id])
+        subscription.deliver(last)

@@ -1,0 +1,200 @@
+"""Writes of clients: grouped by who calls, given a time, made durable by who calls, then acknowledged.
+
+All collections that clients write are advanced together: after a write every one of them is settled up to
+its time, so a read at that time never waits for a collection to which nothing was written.
+
+Who repeats a write because its answer was lost gives it the same id: ids are kept in a collection of their
+own, in the same append as the rows, so an id is known exactly if its rows are there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice, takewhile
+from typing import Any
+
+from penstock.compute.collections.store import Append, Collections
+from penstock.compute.controller.catalog import Catalog, CollectionEntry
+from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.oracle import Oracle
+from penstock.compute.controller.requests import Write
+from penstock.compute.errors import NotWritable
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Counted, Row, Update
+from penstock.expr.from_user import from_user
+from penstock.expr.types import BYTES, Field, Schema
+
+WRITTEN = "penstock.written"
+"""The collection of the ids of writes."""
+WRITTEN_SCHEMA = Schema((Field("id", BYTES),))
+_FORGOTTEN_AT_ONCE = 1_000
+
+
+class Writes:
+    """The writes of one controller: one group at a time is under way.
+
+    remembered: for how many ms ids are known.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        instance: Instance,
+        collections: Collections,
+        oracle: Oracle,
+        *,
+        ids: Id,
+        remembered: int,
+    ) -> None:
+        self.under_way: Write | None = None
+        self._catalog = catalog
+        self._instance = instance
+        self._collections = collections
+        self._oracle = oracle
+        self._ids = ids
+        self._remembered = remembered
+        self._written: dict[bytes, int] = {}
+        self._oldest: deque[bytes] = deque()
+        self._converters: dict[Id, Callable[[Iterable[object]], list[Row]]] = {}
+        self._in_doubt: Write | None = None
+
+    def load(self) -> None:
+        """Learn the ids that are known, from their collection."""
+        upper = self._instance.uppers[self._ids].time
+        if upper:
+            for rows in self._collections.snapshot(self._ids, upper - 1):
+                for (id,), _ in rows:
+                    self._remember(id, upper - 1)
+
+    def written(self, id: bytes) -> int | None:
+        """When a write of that id happened; None where it did not, or is forgotten.
+
+        Raises `StoreUnavailable` where that cannot be known now.
+        """
+        self._settle_doubt()
+        return self._written.get(id)
+
+    def begin(self, writes: Mapping[str, Sequence[Counted]], ids: Sequence[bytes]) -> Write:
+        """Give a group a time. Raises what `Controller.begin_write` raises."""
+        if self.under_way is not None:
+            raise RuntimeError("a write is under way: end it first, and group what comes meanwhile")
+        self._settle_doubt()
+        rows = {(entry := self._writable(name)).id: self._checked(entry, writes[name]) for name in writes}
+        time = self._oracle.next()
+        after = Frontier(time + 1)
+        appends = [
+            Append(id, upper, after, tuple((row, time, w) for row, w in rows.get(id, ()) if w))
+            for id, upper in self._uppers().items()
+        ]
+        if noted := self._noted(ids, time):
+            appends.append(Append(self._ids, self._instance.uppers[self._ids], after, noted))
+        self.under_way = Write(time, tuple(appends), tuple(ids))
+        return self.under_way
+
+    def end(self, write: Write) -> None:
+        """It is durable, and nobody has superseded this controller: reads see it."""
+        self._take_back(write)
+        self._complete(write)
+
+    def fail(self, write: Write) -> bool:
+        """The append raised: whether it is durable all the same, which the uppers tell.
+
+        Raises `StoreUnavailable` where they cannot be read: then it is in doubt until they can.
+        """
+        self._take_back(write)
+        self._in_doubt = write
+        return self._settle_doubt()
+
+    def abandon(self, write: Write) -> None:
+        """This controller is superseded, whatever became of the write."""
+        self._take_back(write)
+
+    def forget_collection(self, id: Id) -> None:
+        self._converters.pop(id, None)
+
+    def _take_back(self, write: Write) -> None:
+        if self.under_way is not write:
+            raise RuntimeError("this write is not under way")
+        self.under_way = None
+
+    def _complete(self, write: Write) -> None:
+        for append in write.appends:
+            if append.id in self._instance.uppers:
+                self._instance.reached(append.id, append.upper)
+        for id in self._expired(write.time):
+            self._oldest.popleft()
+            del self._written[id]
+        for id in write.ids:
+            self._remember(id, write.time)
+        self._oracle.acknowledge(write.time)
+        self._instance.schedule()
+
+    def _settle_doubt(self) -> bool:
+        """Find out what became of a write that failed: whether it is durable."""
+        write = self._in_doubt
+        if write is None:
+            return False
+        ids = [*self._uppers(), self._ids]
+        found = dict(zip(ids, (b.upper for b in self._collections.bounds(ids)), strict=True))
+        self._in_doubt = None
+        for id, upper in found.items():
+            self._instance.reached(id, upper)
+            self._oracle.skip(upper)
+        there = [append for append in write.appends if append.id in found]
+        # Times are given once, so an upper just behind it was made by this write; appends are whole.
+        durable = bool(there) and all(found[append.id] == append.upper for append in there)
+        if durable:
+            self._complete(write)
+        return durable
+
+    def _writable(self, name: str) -> CollectionEntry:
+        entry = self._catalog.named(name)
+        if isinstance(entry, CollectionEntry) and entry.written_by is None:
+            return entry
+        raise NotWritable(
+            f"{name!r} cannot be written by clients",
+            why="It is a view, or the collection that one is written into.",
+            fix="write to the collections that the view reads",
+            name=name,
+        )
+
+    def _checked(self, entry: CollectionEntry, rows: Sequence[Counted]) -> list[Counted]:
+        if entry.append_only and any(weight < 0 for _, weight in rows):
+            raise NotWritable(
+                f"no row of {entry.name!r} can be taken back",
+                why="It was made for rows that are only ever added: views over it rely on that.",
+                fix="read it as flow.table(...) where rows go, and make the collection anew",
+                name=entry.name,
+            )
+        given: list[Any] = [row for row, _ in rows]
+        if entry.schema.scalar:
+            given = [row[0] if len(row) == 1 else row for row in given]
+        return list(zip(self._converter(entry)(given), (weight for _, weight in rows), strict=True))
+
+    def _converter(self, entry: CollectionEntry) -> Callable[[Iterable[object]], list[Row]]:
+        convert = self._converters.get(entry.id)
+        if convert is None:
+            convert = from_user(entry.schema, what=f"collection {entry.name!r}")
+            self._converters[entry.id] = convert
+        return convert
+
+    def _noted(self, ids: Sequence[bytes], time: int) -> tuple[Update, ...]:
+        """What becomes of the collection of ids."""
+        if len(set(ids)) != len(ids) or any(id in self._written for id in ids):
+            raise ValueError("a write is repeated: look it up with `written` first")
+        return (*(((id,), time, 1) for id in ids), *(((id,), time, -1) for id in self._expired(time)))
+
+    def _expired(self, time: int) -> list[bytes]:
+        """The ids to be forgotten with a write: the oldest, not too many at once."""
+        oldest = islice(self._oldest, _FORGOTTEN_AT_ONCE)
+        return list(takewhile(lambda id: self._written[id] <= time - self._remembered, oldest))
+
+    def _uppers(self) -> dict[Id, Frontier]:
+        """Of all collections that clients write."""
+        return {entry.id: self._instance.uppers[entry.id] for entry in self._catalog.written_by_clients()}
+
+    def _remember(self, id: bytes, time: int) -> None:
+        self._written[id] = time
+        self._oldest.append(id)
