@@ -1,47 +1,331 @@
-"""The shell of a replica: stages, epochs, history, reconciliation; around any runtime."""
+"""The shell of a replica: connections, stages, epochs, reconciliation, and which frontiers are told.
+
+It knows no sockets, threads or clocks of its own, and not what runs the dataflows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import singledispatchmethod
 
-from penstock.compute.errors import ComputeError
-from penstock.compute.protocol.commands import Command, Epoch, InstanceConfig, TimelyConfig
+from penstock.compute.errors import (
+    ComputeError,
+    IncompatibleInstance,
+    ProtocolViolation,
+    ReplicaExpired,
+    ResultGone,
+    StaleEpoch,
+)
+from penstock.compute.history import History
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    CreateTimely,
+    Epoch,
+    InitializationComplete,
+    InstanceConfig,
+    Parameters,
+    Peek,
+    Schedule,
+    TimelyConfig,
+    UpdateConfiguration,
+)
+from penstock.compute.frontier import END
+from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Response
+from penstock.compute.reconciliation import Reconciliation, reconcile
 from penstock.compute.replica.runtime import Runtime
+from penstock.compute.replica.telling import Telling
+
+MakeRuntime = Callable[[TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
 
 
 class Replica:
-    """A replica without sockets, threads or a clock of its own."""
+    """What a controller talks to. Used by one thread.
 
-    greatest_epoch: Epoch | None
+    clock: milliseconds. wake: called, from any thread, when there is something to `step` for without a
+        command. halt: called once, when the process has to end, to be started afresh.
+    greatest_epoch: of all connections so far; a later one has a greater one.
+    """
 
     def __init__(
         self,
-        make_runtime: Callable[[TimelyConfig, InstanceConfig, Callable[[], None]], Runtime],
+        make_runtime: MakeRuntime,
         *,
         clock: Callable[[], int],
         wake: Callable[[], None],
         halt: Callable[[ComputeError], None],
     ) -> None:
-        raise NotImplementedError
+        self.greatest_epoch: Epoch | None = None
+        self._make_runtime = make_runtime
+        self._clock = clock
+        self._wake = wake
+        self._halt = halt
+        self._halted = False
+        self._nonce: bytes | None = None
+        self._told: list[Command] | None = None
+        self._timely: TimelyConfig | None = None
+        self._runtime: Runtime | None = None
+        self._runs: TimelyConfig | None = None
+        self._began = 0
+        self._expires: int | None = None
+        self._history: History | None = None
+        self._parameters = Parameters()
+        self._exports: set[Id] = set()
+        self._telling = Telling(clock)
+
+    # -- connections ----------------------------------------------------------------------------
 
     def connected(self, nonce: bytes) -> None:
-        raise NotImplementedError
+        """There is a connection; it takes the place of an earlier one. It begins with `CreateTimely`.
 
-    def receive(self, command: Command) -> None:
-        raise NotImplementedError
-
-    def step(self, seconds: float) -> bool:
-        raise NotImplementedError
-
-    def responses(self) -> list[Response]:
-        raise NotImplementedError
+        nonce: of the connection. What was made for another one is not told to it.
+        """
+        self.disconnected()
+        self._nonce = nonce
+        self._told = []
 
     def disconnected(self) -> None:
-        raise NotImplementedError
+        """The connection is over. Dataflows go on, and wait for the next one."""
+        self._nonce = None
+        self._told = None
+        self._timely = None
+        self._telling.silence()
+        if self._runtime is not None:
+            self._runtime.forget_answers()
+
+    def receive(self, command: Command) -> None:
+        """Take a command of the present connection.
+
+        Raises `ProtocolViolation`, `StaleEpoch`: then the connection is to be ended, and nothing of the
+        command was done.
+        """
+        if self._halted:
+            return
+        if self._told is not None:
+            self._initialize(command, self._told)
+            return
+        if self._nonce is None:
+            raise ProtocolViolation("a command without a connection", stage="none", message=_name(command))
+        if isinstance(command, CreateTimely | CreateInstance | InitializationComplete):
+            raise _violation("computation", command)
+        self._check(command, self._exports)
+        assert self._history is not None
+        self._history.push(command)
+        self._apply(command)
+
+    def _initialize(self, command: Command, told: list[Command]) -> None:
+        if isinstance(command, CreateTimely):
+            self._create(command, told)
+            return
+        if self._timely is None or isinstance(command, CreateInstance) != (len(told) == 1):
+            raise _violation("creation" if len(told) < 2 else "initialization", command)
+        self._check(
+            command, {id for c in told if isinstance(c, CreateDataflow) for id in c.dataflow.export_ids}
+        )
+        told.append(command)
+        if isinstance(command, InitializationComplete):
+            self._told = None
+            self._begin(told)
+
+    def _create(self, command: CreateTimely, told: list[Command]) -> None:
+        if told:
+            raise _violation("creation" if len(told) < 2 else "initialization", command)
+        if command.nonce != self._nonce:
+            raise ProtocolViolation(
+                "CreateTimely has another nonce than its connection", stage="creation", message="CreateTimely"
+            )
+        if self.greatest_epoch is not None and command.epoch <= self.greatest_epoch:
+            raise StaleEpoch(
+                f"the epoch {command.epoch.controller}.{command.epoch.replica} is not above "
+                f"{self.greatest_epoch.controller}.{self.greatest_epoch.replica}, which the replica has seen",
+                why="a later connection or a later controller has taken over",
+                epoch=command.epoch,
+                current=self.greatest_epoch,
+            )
+        self.greatest_epoch = command.epoch
+        self._timely = command.config
+        told.append(command)
+
+    def _check(self, command: Command, exports: set[Id]) -> None:
+        """That a command depends on nothing that is not there."""
+        match command:
+            case CreateDataflow(dataflow):
+                if dataflow.export_ids & exports or len(dataflow.export_ids) < len(dataflow.exports):
+                    raise _refused(command, "an export of that id is there")
+                if not dataflow.exports or dataflow.as_of.ended:
+                    raise _refused(command, "a dataflow has exports, and a time from which it runs")
+            case Schedule(id) | AllowWrites(id) | AllowCompaction(id):
+                if id not in exports:
+                    raise _refused(command, f"there is no {id}")
+            case _:
+                pass
+
+    # -- agreeing with a controller -------------------------------------------------------------
+
+    def _begin(self, told: list[Command]) -> None:
+        """All that is wanted has been told: become it."""
+        assert self._timely is not None
+        instance = next(c.config for c in told if isinstance(c, CreateInstance))
+        if self._runtime is None:
+            self._runtime = self._make_runtime(self._timely, instance, self._wake)
+            self._runs = self._timely
+            self._began = self._clock()
+        elif self._runs != self._timely:
+            self._end(_other_runtime(self._runs, self._timely))
+            return
+        if self._history is not None:
+            self._drop_broken(self._runtime, self._history)
+        agreed = reconcile(None if self._history is None else self._history.commands, told)
+        if agreed.halt is not None:
+            self._end(agreed.halt)
+            return
+        self._expires = instance.expiration_offset
+        self._become(agreed, self._runtime)
+
+    def _drop_broken(self, runtime: Runtime, history: History) -> None:
+        """Dataflows that cannot go on here, where a fresh replica could, are not to be kept."""
+        for id in runtime.broken():
+            runtime.allow_compaction(id, END)
+            runtime.forget(id)
+            history.push(AllowCompaction(id, END))
+
+    def _become(self, agreed: Reconciliation, runtime: Runtime) -> None:
+        for compaction in agreed.first:
+            runtime.allow_compaction(compaction.id, compaction.frontier)
+        runtime.forget_answers()
+        for id in self._telling.begin().union(agreed.drop):
+            runtime.forget(id)
+        self._history = History(agreed.history)
+        self._exports = set()
+        for dataflow in agreed.keep:
+            self._exports |= dataflow.export_ids
+            self._telling.exported(dataflow)
+        self._parameters = Parameters()
+        runtime.configure(self._parameters)
+        for command in agreed.then:
+            self._apply(command)
+
+    # -- commands -------------------------------------------------------------------------------
+
+    @singledispatchmethod
+    def _apply(self, command: Command) -> None:
+        raise AssertionError(f"no command to apply: {command!r}")
+
+    @property
+    def _running(self) -> Runtime:
+        assert self._runtime is not None
+        return self._runtime
+
+    @_apply.register
+    def _(self, command: CreateInstance) -> None:
+        pass  # the runtime is made with it
+
+    @_apply.register
+    def _(self, command: UpdateConfiguration) -> None:
+        self._parameters = self._parameters.updated(command.parameters)
+        self._running.configure(self._parameters)
+
+    @_apply.register
+    def _(self, command: CreateDataflow) -> None:
+        self._exports |= command.dataflow.export_ids
+        self._telling.exported(command.dataflow)
+        self._running.create_dataflow(command.dataflow)
+
+    @_apply.register
+    def _(self, command: Schedule) -> None:
+        self._running.schedule(command.id)
+
+    @_apply.register
+    def _(self, command: AllowWrites) -> None:
+        self._running.allow_writes(command.id)
+
+    @_apply.register
+    def _(self, command: AllowCompaction) -> None:
+        self._running.allow_compaction(command.id, command.frontier)
+        if command.frontier.ended:
+            self._exports.discard(command.id)
+            if not self._telling.dropped(command.id):
+                self._running.forget(command.id)
+
+    @_apply.register
+    def _(self, command: Peek) -> None:
+        self._running.peek(command)
+
+    @_apply.register
+    def _(self, command: CancelPeek) -> None:
+        self._running.cancel_peek(command.uuid)
+
+    # -- work -----------------------------------------------------------------------------------
+
+    def step(self, seconds: float) -> bool:
+        """Work for about so long; whether there is more to do at once."""
+        runtime = self._runtime
+        if runtime is None or self._halted:
+            return False
+        if self._expires is not None and self._clock() - self._began >= self._expires:
+            self._end(_expired(self._expires))
+            return False
+        busy = runtime.step(seconds)
+        self._telling.answer(runtime.answers())
+        if self._telling.due(busy, self._parameters.maintenance_interval) and runtime.moved():
+            for id in self._telling.report(runtime.frontiers()):
+                runtime.forget(id)
+        return busy
+
+    def responses(self) -> list[Response]:
+        """What there is to be sent on the present connection, in order."""
+        return self._telling.take()
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        raise NotImplementedError
+        """The rows of a stashed result, in parts; then it is gone. Raises `ResultGone`."""
+        if self._runtime is None:
+            raise ResultGone("there is no result of that token", fix="ask again")
+        return self._runtime.fetch(token)
 
     def close(self) -> None:
-        raise NotImplementedError
+        """Stop everything."""
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            runtime.close()
+
+    def _end(self, error: ComputeError) -> None:
+        self._halted = True
+        self._telling.silence()
+        self._halt(error)
+
+
+def _name(command: Command) -> str:
+    return type(command).__name__
+
+
+def _violation(stage: str, command: Command) -> ProtocolViolation:
+    return ProtocolViolation(
+        f"{_name(command)} may not come in the {stage} stage", stage=stage, message=_name(command)
+    )
+
+
+def _refused(command: Command, why: str) -> ProtocolViolation:
+    return ProtocolViolation(
+        f"{_name(command)} depends on what is not so: {why}", why=why, stage="", message=_name(command)
+    )
+
+
+def _other_runtime(running: TimelyConfig | None, asked: TimelyConfig) -> IncompatibleInstance:
+    return IncompatibleInstance(
+        f"the replica runs with {running} and is asked to run with {asked}",
+        why="a runtime cannot change while it runs",
+        fix="the process ends; start it again, and it begins with what is asked",
+        running=running,
+        asked=asked,
+    )
+
+
+def _expired(offset: int) -> ReplicaExpired:
+    return ReplicaExpired(
+        f"the replica has reached its age of {offset} ms", fix="start it again; its controller connects to it"
+    )

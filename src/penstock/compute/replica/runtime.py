@@ -9,13 +9,20 @@ its other answers once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.compute.errors import ResultGone
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
 from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.protocol.responses import CopyToResponse, PeekResponse, Status, SubscribeResponse
+from penstock.compute.protocol.responses import (
+    CopyToResponse,
+    Counted,
+    PeekResponse,
+    Status,
+    SubscribeResponse,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,19 @@ class Runtime(ABC):
     @abstractmethod
     def answers(self) -> list[Answer]:
         """What there is to tell since the last time, in order."""
+
+    def moved(self) -> bool:
+        """Whether `frontiers` may differ from what they were when they were last asked for."""
+        return True
+
+    def broken(self) -> Sequence[Id]:
+        """Exports that have failed by something around them, such as a collection that went on without them,
+        where a fresh replica may succeed."""
+        return ()
+
+    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+        """The rows of a stashed result, in parts; then it is gone. Raises `ResultGone`."""
+        raise ResultGone("the rows of this result are not here any more", fix="ask again")
 
     @abstractmethod
     def close(self) -> None:

@@ -1,0 +1,320 @@
+"""An index in memory: rows by key, right at all times from `since` to before `upper`.
+
+What is kept is the latest state and a way back. `_rows` files every row under its key, as after the last
+change; `_undo` tells per key what changed and when, so that a reader at an earlier time takes back what came
+later. Readers mostly read near the upper, so there is little to take back; and moving the since needs no
+merging: the way back is cut off at its far end, a slice at a time. `_log` has the same changes by time, for
+dataflows that read the index.
+
+Invariant: after the changes of a time are applied, and for every time t with least <= t < upper,
+    rows at t  =  _rows  -  the changes in _undo with times after t
+where `least` is the least time that somebody may read: the since, or an earlier one that is held.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.protocol.responses import Counted, Row
+from penstock.compute.replica.failed import Failed
+from penstock.compute.replica.keying import Keying
+from penstock.compute.replica.pieces import Pieces
+from penstock.expr.types import Schema
+
+_Key: TypeAlias = Hashable
+_There: TypeAlias = Row | dict[Row, int]
+"""What is there of a key: one row once, which is what most keys have; or any rows with counts."""
+_GONE: dict[Row, int] = {}
+"""Nothing is there of a key, but was at a time that may be read. Never changed."""
+
+SCANNED = 1024
+"""About how many rows a scan gives at a time."""
+
+
+class Version(NamedTuple):
+    """All changes of one time, each row once."""
+
+    time: int
+    changes: Sequence[Counted]
+
+
+class Hold:
+    """Keeps an arrangement readable from `time` on. Move it forward, or release it."""
+
+    __slots__ = ("_arrangement", "time")
+
+    def __init__(self, arrangement: Arrangement, time: int) -> None:
+        self._arrangement: Arrangement | None = arrangement
+        self.time = time
+
+    def move(self, time: int) -> None:
+        self.time = max(self.time, time)
+        if self._arrangement is not None:
+            self._arrangement.holds_moved()
+
+    def release(self) -> None:
+        if self._arrangement is not None:
+            self._arrangement.give_back(self)
+            self._arrangement = None
+
+
+class Arrangement:
+    """Rows by key columns, and their changes since some time.
+
+    upper:  times before it are settled; of an arrangement that `failed` at a time, the next time.
+    since:  nobody may ask for times before it, whatever is still there. END: dropped.
+    failed: the error that its contents are from some time on.
+    weight: how many rows there are, with their counts, as after the last change.
+    """
+
+    def __init__(self, schema: Schema, key: Sequence[str], as_of: int) -> None:
+        self.schema = schema
+        self.key = tuple(key)
+        self.keying = Keying(schema, key)
+        self.upper = Frontier(as_of)
+        self.since = Frontier(as_of)
+        self.failed: Failed | None = None
+        self.weight = 0
+        self._rows: Pieces[_Key, _There] = Pieces()
+        self._undo: Pieces[_Key, list[Any]] = Pieces()
+        self._log: deque[Version] = deque()
+        self._forgotten = 0
+        self._open: list[Sequence[Counted]] = []
+        self._last = as_of
+        self._holds: set[Hold] = set()
+        self._least: Frontier | None = self.since
+
+    # -- written by one dataflow ----------------------------------------------------------------
+
+    def add(self, changes: Sequence[Counted], time: int) -> None:
+        """Apply some of the changes of a time, which is not before the upper. Readers do not see them yet."""
+        if not changes:
+            return
+        self._last = time
+        way_back = self.least < Frontier(time)
+        if way_back:
+            self._open.append(changes)
+        key_of, rows = self.keying.of_row, self._rows
+        for row, weight in changes:
+            key = key_of(row)
+            piece = rows.piece(key)
+            there = piece.get(key)
+            if there is None or there is _GONE:
+                piece[key] = row if weight == 1 else {row: weight}
+            elif there.__class__ is dict:
+                _change(piece, key, there, row, weight, way_back)  # type: ignore[arg-type]
+            elif there != row:
+                piece[key] = {there: 1, row: weight}  # type: ignore[dict-item]
+            elif weight != -1:
+                piece[key] = {row: 1 + weight}
+            elif way_back:
+                piece[key] = _GONE
+            else:
+                del piece[key]
+            self.weight += weight
+            if way_back:
+                self._remember(key, time, row, weight)
+        rows.divide()
+        self._undo.divide()
+
+    def advance(self, upper: Frontier) -> None:
+        """Everything before `upper` has been added."""
+        if self._open:
+            self._close(self._last)
+        self.upper = upper
+
+    def fail(self, failed: Failed) -> None:
+        """From its time on the contents are an error."""
+        self._open.clear()
+        self.failed = failed
+        self.upper = Frontier(failed.time + 1)
+
+    def clear(self) -> None:
+        """Start again. Only where no time is settled yet."""
+        self._rows, self._undo, self._open, self.weight = Pieces(), Pieces(), [], 0
+
+    def _remember(self, key: _Key, time: int, row: Row, weight: int) -> None:
+        piece = self._undo.piece(key)
+        entries = piece.get(key)
+        if entries is None:
+            piece[key] = [time, row, weight]
+        else:
+            entries += (time, row, weight)
+
+    def _close(self, time: int) -> None:
+        parts, self._open = self._open, []
+        if len(parts) == 1:
+            self._log.append(Version(time, parts[0]))
+            return
+        total: dict[Row, int] = {}
+        for changes in parts:
+            for row, weight in changes:
+                total[row] = total.get(row, 0) + weight
+        self._log.append(Version(time, [change for change in total.items() if change[1]]))
+        for row, weight in total.items():
+            if not weight:
+                self._take_back(self.keying.of_row(row), time, row)
+
+    def _take_back(self, key: _Key, time: int, row: Row) -> None:
+        """What cancelled out within a time is no part of the way back: the log does not tell it either."""
+        piece = self._undo.piece(key)
+        entries = piece[key]
+        kept = [
+            part
+            for at in range(0, len(entries), 3)
+            if entries[at] != time or entries[at + 1] != row
+            for part in entries[at : at + 3]
+        ]
+        if kept:
+            piece[key] = kept
+        else:
+            self._without_way_back(key)
+
+    # -- read by many ---------------------------------------------------------------------------
+
+    def at(self, key: _Key, time: int) -> Iterable[Counted]:
+        """The rows of a key at a time that is settled and held, in no order. Counts may be below zero."""
+        there = self._rows.get(key)
+        if there is None:
+            return ()
+        if self._last > time and (entries := self._undo.get(key)) is not None and entries[-3] > time:
+            return _undone(there, entries, time)
+        return there.items() if there.__class__ is dict else ((there, 1),)  # type: ignore[union-attr, return-value]
+
+    def scan(self, time: int) -> Iterator[list[Counted]]:
+        """All rows at a time that is settled and held, in no order, in lists of about `SCANNED`.
+
+        Changes may be applied between two lists, and are not seen.
+        """
+        out: list[Counted] = []
+        for keys in self._rows.keys_by_piece():
+            for start in range(0, len(keys), SCANNED):
+                for key in keys[start : start + SCANNED]:
+                    out += self.at(key, time)
+                if len(out) >= SCANNED:
+                    yield out
+                    out = []
+        yield out
+
+    def versions(self, after: int) -> list[Version]:
+        """The changes of the settled times after `after`, which is held, in order of time."""
+        found: list[Version] = []
+        for version in reversed(self._log):
+            if version.time <= after:
+                break
+            found.append(version)
+        found.reverse()
+        return found
+
+    # -- compaction -----------------------------------------------------------------------------
+
+    @property
+    def least(self) -> Frontier:
+        """The earliest time that somebody may read."""
+        if self._least is None:
+            self._least = min((Frontier(hold.time) for hold in self._holds), default=END)
+            self._least = min(self._least, self.since)
+        return self._least
+
+    def hold(self, time: int) -> Hold:
+        """Keep it readable from `time` on, which is not before `least`."""
+        hold = Hold(self, time)
+        self._holds.add(hold)
+        self._least = None
+        return hold
+
+    def give_back(self, hold: Hold) -> None:
+        self._holds.discard(hold)
+        self._least = None
+
+    def holds_moved(self) -> None:
+        self._least = None
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody reads it."""
+        return bool(self._holds)
+
+    def allow_compaction(self, since: Frontier) -> None:
+        """Nobody else will ask for times before `since`."""
+        self.since = max(self.since, since)
+        self._least = None
+
+    def compact(self, most: int = 2000) -> bool:
+        """Forget about `most` changes that nobody needs to tell apart any more; whether there are more."""
+        least, log = self.least, self._log
+        while log and least >= Frontier(log[0].time):
+            changes = log[0].changes
+            part = changes[self._forgotten : self._forgotten + most]
+            for row, _ in part:
+                self._forget(self.keying.of_row(row), least)
+            most -= len(part)
+            self._forgotten += len(part)
+            if self._forgotten == len(changes):
+                log.popleft()
+                self._forgotten = 0
+            if most <= 0:
+                return bool(log) and least >= Frontier(log[0].time)
+        return False
+
+    def free(self) -> bool:
+        """Give back a part of the memory of one that nobody reads any more; whether there is more."""
+        self._log.clear()
+        for pieces in (self._rows.pieces, self._undo.pieces):
+            if pieces:
+                pieces.pop()
+                return True
+        return False
+
+    def _forget(self, key: _Key, least: Frontier) -> None:
+        """Cut off the way back of a key at what nobody needs."""
+        piece = self._undo.piece(key)
+        entries = piece.get(key)
+        if entries is None:
+            return
+        at = 0
+        while at < len(entries) and least >= Frontier(entries[at]):
+            at += 3
+        if at < len(entries):
+            del entries[:at]
+        else:
+            self._without_way_back(key)
+
+    def _without_way_back(self, key: _Key) -> None:
+        self._undo.piece(key).pop(key, None)
+        piece = self._rows.piece(key)
+        if piece.get(key) is _GONE:
+            del piece[key]
+
+
+def _change(
+    piece: dict[_Key, _There], key: _Key, there: dict[Row, int], row: Row, weight: int, way_back: bool
+) -> None:
+    """Change the count of a row among those of a key."""
+    count = there.get(row, 0) + weight
+    if count:
+        there[row] = count
+        return
+    del there[row]
+    if len(there) == 1:
+        ((other, count),) = there.items()
+        if count == 1:
+            piece[key] = other
+    elif not there and way_back:
+        piece[key] = _GONE
+    elif not there:
+        del piece[key]
+
+
+def _undone(there: _There, entries: list[Any], time: int) -> list[Counted]:
+    """The rows of a key, without the changes after `time`."""
+    counts = dict(there) if isinstance(there, dict) else {there: 1}
+    at = len(entries) - 3
+    while at >= 0 and entries[at] > time:
+        row = entries[at + 1]
+        counts[row] = counts.get(row, 0) - entries[at + 2]
+        at -= 3
+    return [counted for counted in counts.items() if counted[1]]

@@ -1,0 +1,140 @@
+"""From the description of a dataflow to one that can run: its flow, what it reads, what it exports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import singledispatchmethod
+from pathlib import Path
+
+from penstock.compute.errors import BadPlan, UnknownName
+from penstock.compute.plans import sinks_of, sources_of
+from penstock.compute.protocol.commands import Parameters
+from penstock.compute.protocol.dataflow import (
+    CollectionExport,
+    CopyToExport,
+    Dataflow,
+    Export,
+    Id,
+    IndexExport,
+    SubscribeExport,
+)
+from penstock.compute.replica.arrangement import Arrangement
+from penstock.compute.replica.copies import CopyOutlet
+from penstock.compute.replica.dataflows import RunningDataflow
+from penstock.compute.replica.feeds import Feeds
+from penstock.compute.replica.index_outlet import IndexOutlet
+from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
+from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.runtime import Answer
+from penstock.compute.replica.subscriptions import SubscribeOutlet
+from penstock.compute.replica.writing import CollectionOutlet
+from penstock.errors import PenstockError
+from penstock.expr.types import Schema
+from penstock.flow.flow import Flow
+
+_NO_SCHEMA = Schema(())
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """Builds the dataflows of a replica. What it takes is what they share."""
+
+    plans: Plans
+    feeds: Feeds
+    indexes: Mapping[Id, Arrangement]
+    copies: Path
+    settings: Callable[[], Parameters]
+    tell: Callable[[Answer], None]
+    note: Callable[[Id, str], None]
+    timer: Callable[[], float]
+
+    def build(self, dataflow: Dataflow) -> RunningDataflow:
+        """It, not yet started; one that has failed where it cannot be built."""
+        inlets: list[Inlet] = []
+        try:
+            flow = self.plans.flow(dataflow.plan)
+            schemas = _schemas(flow, dataflow)
+            self._read(flow, dataflow, inlets)
+            outlets = [self._outlet(e, schemas[e.sink], dataflow) for e in dataflow.exports]
+        except PenstockError as error:
+            for inlet in inlets:
+                inlet.close()
+            return self._unbuilt(dataflow, error)
+        return RunningDataflow(dataflow, flow, inlets, outlets, self.timer)
+
+    def _unbuilt(self, dataflow: Dataflow, error: PenstockError) -> RunningDataflow:
+        outlets = [self._outlet(export, _NO_SCHEMA, dataflow) for export in dataflow.exports]
+        running = RunningDataflow(dataflow, Flow(dataflow.name or "unbuilt"), (), outlets, self.timer)
+        running.fail(error)
+        return running
+
+    def _read(self, flow: Flow, dataflow: Dataflow, inlets: list[Inlet]) -> None:
+        """What the sources of the flow read, added to `inlets` one by one."""
+        assert dataflow.as_of.time is not None
+        inlets.extend(FromCollection(i.source, self.feeds.feed(i.id)) for i in dataflow.collections)
+        for i in dataflow.indexes:
+            index = self.indexes.get(i.id)
+            if index is None:
+                raise UnknownName(f"the replica has no index {i.id}", name=i.id)
+            inlets.append(FromIndex(i.source, i.id, index, dataflow.as_of.time))
+        named, read = {s.name for s in sources_of(flow)}, {inlet.source for inlet in inlets}
+        if named != read:
+            raise BadPlan(
+                f"the flow reads {sorted(named)}, and the dataflow gives it {sorted(read)}",
+                fix="import something for each source of the flow",
+                part="imports",
+            )
+
+    @singledispatchmethod
+    def _outlet(self, export: Export, schema: Schema, dataflow: Dataflow) -> Outlet:
+        raise AssertionError(f"no export: {export!r}")
+
+    @_outlet.register
+    def _(self, export: IndexExport, schema: Schema, dataflow: Dataflow) -> Outlet:
+        assert dataflow.as_of.time is not None
+        key = export.key if schema.fields else ()
+        index = Arrangement(schema, key, dataflow.as_of.time)
+        return IndexOutlet(export.id, export.sink, index)
+
+    @_outlet.register
+    def _(self, export: SubscribeExport, schema: Schema, dataflow: Dataflow) -> Outlet:
+        return SubscribeOutlet(
+            export.id,
+            export.sink,
+            skipped=None if export.snapshot else dataflow.as_of.time,
+            limit=lambda: self.settings().max_result_size,
+            tell=self.tell,
+        )
+
+    @_outlet.register
+    def _(self, export: CopyToExport, schema: Schema, dataflow: Dataflow) -> Outlet:
+        return CopyOutlet(export.id, export.sink, self.copies, export.file, schema, self.tell)
+
+    @_outlet.register
+    def _(self, export: CollectionExport, schema: Schema, dataflow: Dataflow) -> Outlet:
+        assert dataflow.as_of.time is not None
+        feed = self.feeds.feed(export.collection)
+        note = self.note
+        return CollectionOutlet(
+            export.id, export.sink, feed, dataflow.as_of.time, timer=self.timer, tell=note
+        )
+
+
+def _schemas(flow: Flow, dataflow: Dataflow) -> dict[str, Schema]:
+    """The schemas of the flow's sinks. Raises `BadPlan` for exports that do not fit them."""
+    schemas = {sink.name: sink.schema for sink in sinks_of(flow)}
+    for export in dataflow.exports:
+        if export.sink not in schemas:
+            raise BadPlan(
+                f"{export.id} is to export the sink {export.sink!r}, and the flow has {sorted(schemas)}",
+                part="exports",
+            )
+        if isinstance(export, IndexExport) and not set(export.key) <= set(schemas[export.sink].names):
+            raise BadPlan(
+                f"{export.id} is to be arranged by {', '.join(export.key)}, and its rows have "
+                f"{', '.join(schemas[export.sink].names)}",
+                part="exports",
+            )
+    return schemas

@@ -1,0 +1,290 @@
+"""A dataflow in this process: an engine, what it reads, and what becomes of its answers.
+
+First it hydrates: the engine takes the snapshot of its inputs at the as-of. Then it takes their changes, one
+time after the other. Either is fed in ticks of bounded rows, a few milliseconds each; that the cut into
+ticks does not matter is what the engine promises for flows that may be served. Only when the last tick of a
+time is over does the upper move, so nobody sees half a time. Times without changes cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from penstock.compute.errors import ComputeError, StoreUnavailable
+from penstock.compute.frontier import END, Frontier, meet
+from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.replica.arrangement import Arrangement
+from penstock.compute.replica.failed import Failed, failed
+from penstock.compute.replica.index_outlet import IndexOutlet
+from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
+from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.pace import Pace
+from penstock.compute.replica.writing import CollectionOutlet
+from penstock.engine.engine import Engine
+from penstock.errors import BadInput, PenstockError
+from penstock.flow.flow import Flow
+
+SLICE = 0.004
+"""Seconds of work after which others have their turn."""
+RETRY = 0.1
+"""Seconds after which a store that could not be reached is tried again."""
+
+
+class RunningDataflow:
+    """One dataflow. It does nothing before it is started.
+
+    upper:  it is computed before it.
+    failed: where it has met an error.
+    wanted: its exports that are not dropped.
+    alive:  it has not been closed.
+    retry_at: by the timer; before it nothing is to be tried.
+    """
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        flow: Flow,
+        inlets: Sequence[Inlet],
+        outlets: Sequence[Outlet],
+        timer: Callable[[], float],
+    ) -> None:
+        assert dataflow.as_of.time is not None
+        self.dataflow = dataflow
+        self.as_of = dataflow.as_of.time
+        self.upper = dataflow.as_of
+        self.failed: Failed | None = None
+        self.hydrated = False
+        self.ended = False
+        self._flow = flow
+        self._inlets = tuple(inlets)
+        self.outlets = list(outlets)
+        self.wanted = set(dataflow.export_ids)
+        self.alive = True
+        self.retry_at = 0.0
+        self._timer = timer
+        self._engine: Engine | None = None
+        self._started = False
+        self._slices: Iterator[None] | None = None
+        self._pace = Pace()
+
+    @property
+    def collections(self) -> set[Id]:
+        """Those that it reads or writes."""
+        written = {o.feed.id for o in self.outlets if isinstance(o, CollectionOutlet)}
+        return written | {i.feed.id for i in self._inlets if isinstance(i, FromCollection)}
+
+    @property
+    def reads(self) -> list[Arrangement]:
+        """The indexes that it reads."""
+        return [inlet.index for inlet in self._inlets if isinstance(inlet, FromIndex)]
+
+    @property
+    def makes(self) -> list[Arrangement]:
+        """The indexes that it keeps."""
+        return [outlet.index for outlet in self.outlets if isinstance(outlet, IndexOutlet)]
+
+    def start(self) -> None:
+        self._started = True
+
+    def slice(self) -> bool:
+        """Work for a few milliseconds; whether there was something to do."""
+        worked = False
+        for outlet in self.outlets:
+            worked |= outlet.work()
+        if self._slices is None:
+            self._slices = self._next_slices()
+        if self._slices is None:
+            return worked
+        try:
+            next(self._slices)
+        except StopIteration:
+            self._slices = None
+        except StoreUnavailable:
+            self._start_again()
+        except MemoryError:
+            raise
+        except Exception as error:
+            self._slices = None
+            self.fail(error)
+        if self.failed is None:
+            for inlet in self._inlets:
+                inlet.settled(self.upper)
+        for outlet in self.outlets:
+            outlet.flush()
+        return True
+
+    @property
+    def read_upper(self) -> Frontier:
+        """It has read its inputs before it, and will not read them there again."""
+        return END if self.ended or self.failed is not None else self.upper
+
+    def close(self) -> None:
+        """Nobody wants it any more."""
+        self.alive = False
+        self._end()
+
+    def fail(self, cause: Exception) -> None:
+        """From its upper on, its answer is an error."""
+        lasting = isinstance(cause, PenstockError) and not isinstance(cause, ComputeError)
+        first = min(export.id for export in self.dataflow.exports)
+        self._fail(failed(first, self.dataflow.name, self._next_time(), cause, lasting=lasting))
+
+    def _next_time(self) -> int:
+        return self.as_of if self.upper.time is None else self.upper.time
+
+    def _fail(self, failure: Failed) -> None:
+        self.failed = failure
+        self.upper = Frontier(failure.time + 1)
+        for outlet in self.outlets:
+            outlet.fail(failure)
+        self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        self._slices = self._engine = None
+        for inlet in self._inlets:
+            inlet.close()
+
+    def _start_again(self) -> None:
+        self._slices = None
+        self.retry_at = self._timer() + RETRY
+        if not self.hydrated:
+            self._engine = None
+            for outlet in self.outlets:
+                outlet.clear()
+
+    # -- what is to be done ---------------------------------------------------------------------
+
+    def _next_slices(self) -> Iterator[None] | None:
+        if not self._started or self.ended or self._timer() < self.retry_at:
+            return None
+        failure = self._failed_input()
+        if not self.hydrated:
+            if failure is not None and failure.time <= self.as_of:
+                return self._pass_on(failure)
+            return self._hydrate() if all(inlet.ready(self.as_of) for inlet in self._inlets) else None
+        if failure is not None and self.upper >= Frontier(failure.time):
+            return self._pass_on(failure)
+        return self._follow() if self._has_news() else None
+
+    def _failed_input(self) -> Failed | None:
+        failures = [inlet.failed for inlet in self._inlets if inlet.failed is not None]
+        return min(failures, key=lambda failure: failure.time, default=None)
+
+    def _pass_on(self, failure: Failed) -> Iterator[None]:
+        first = min(export.id for export in self.dataflow.exports)
+        time = max(failure.time, self.as_of)
+        self._fail(failed(first, self.dataflow.name, time, failure.error, lasting=failure.lasting))
+        yield
+
+    def _has_news(self) -> bool:
+        return self.upper < self._bound() or any(inlet.known < inlet.upper for inlet in self._inlets)
+
+    def _bound(self) -> Frontier:
+        """Up to where it can be computed from what is known."""
+        bound = min(meet(inlet.known for inlet in self._inlets), self.dataflow.until)
+        failure = self._failed_input()
+        return bound if failure is None else min(bound, Frontier(failure.time))
+
+    # -- doing it -------------------------------------------------------------------------------
+
+    def _hydrate(self) -> Iterator[None]:
+        self._engine = Engine(self._flow, columnar="never")
+        began = False
+        for inlet in self._inlets:
+            for part in inlet.snapshot(self.as_of):
+                for changes in self._pace.parts(part):
+                    self._tick({inlet.source: changes}, self.as_of)
+                    began = True
+                    yield
+        if not began:
+            self._tick({}, self.as_of)
+        self.hydrated = True
+        self._advance(Frontier(self.as_of + 1))
+        if all(outlet.once for outlet in self.outlets):
+            self._end()
+
+    def _follow(self) -> Iterator[None]:
+        until = self._timer() + SLICE
+        while True:
+            bound = self._bound()
+            time = min((t for t in (i.next_time for i in self._inlets) if t is not None), default=None)
+            if time is not None and bound.passed(time):
+                yield from self._compute(time)
+            else:
+                slowest = min(self._inlets, key=lambda inlet: inlet.known, default=None)
+                if slowest is None or not slowest.known < slowest.upper:
+                    break
+                slowest.read()
+            if self._timer() > until:
+                yield
+                until = self._timer() + SLICE
+        if self.upper < bound:
+            self._advance(bound)
+        if self.upper >= self.dataflow.until or self.upper.ended:
+            self._finish()
+
+    def _compute(self, time: int) -> Iterator[None]:
+        inputs = {i.source: i.take().changes for i in self._inlets if i.next_time == time}
+        if sum(map(len, inputs.values())) <= self._pace.most:
+            self._tick(inputs, time)
+        else:
+            for source, changes in inputs.items():
+                for part in self._pace.parts(changes):
+                    self._tick({source: part}, time)
+                    yield
+        self._advance(Frontier(time + 1))
+
+    def _finish(self) -> None:
+        for outlet in self.outlets:
+            outlet.finish()
+        self._end()
+
+    def _advance(self, upper: Frontier) -> None:
+        self.upper = upper
+        for outlet in self.outlets:
+            outlet.advance(upper)
+
+    def _tick(self, inputs: dict[str, Sequence[Counted]], time: int) -> None:
+        engine = self._engine
+        assert engine is not None
+        program = engine.program
+        rows = {
+            name: _internal(changes, program.source_append[name], name) for name, changes in inputs.items()
+        }
+        began = self._timer()
+        made = engine.tick_rows(rows)
+        self._pace.took(sum(map(len, rows.values())), self._timer() - began)
+        told: dict[str, list[Counted]] = {}
+        for outlet in self.outlets:
+            sink = outlet.sink
+            if made.get(sink):
+                if sink not in told:
+                    told[sink] = _counted(made[sink], program.sink_append[sink])
+                outlet.add(told[sink], time)
+
+
+def _internal(changes: Sequence[Counted], append: bool, source: str) -> list[tuple[Any, ...]]:
+    """Changes as an engine takes them: with the weight last, or each copy by itself."""
+    if not append:
+        return [(*row, weight) for row, weight in changes]
+    rows: list[tuple[Any, ...]] = []
+    for row, weight in changes:
+        if weight == 1:
+            rows.append(row)
+        elif weight > 1:
+            rows.extend([row] * weight)
+        else:
+            raise BadInput(
+                f"source {source!r} takes no row back, and {row} was taken back",
+                fix="make it a table source, table=True, or append only",
+                source=source,
+            )
+    return rows
+
+
+def _counted(rows: list[tuple[Any, ...]], append: bool) -> list[Counted]:
+    """What an engine gives, as changes."""
+    return [(row, 1) for row in rows] if append else [(row[:-1], row[-1]) for row in rows]

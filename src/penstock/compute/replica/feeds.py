@@ -1,0 +1,175 @@
+"""Durable collections as dataflows read them: each change is read once, however many dataflows want it.
+
+A `Feed` buffers the last changes of a collection. A dataflow that is farther behind, as one is that was
+just hydrated, reads its way up to the buffer by itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from penstock.compute.collections.store import Bounds, Collections
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Counted, Update
+from penstock.compute.replica.arrangement import Version
+
+CHUNK = 1000
+"""How many rows are read from a store at a time: a few milliseconds."""
+BUFFERED = 100_000
+"""How many changes a feed keeps for those who are behind."""
+
+
+class Whole:
+    """Updates that come by time, in chunks, as versions: all changes of a time together.
+
+    known:    the versions of times before it have been given.
+    finished: all have been given; `known` is the upper.
+    """
+
+    def __init__(self, store: Collections, id: Id, lower: Frontier, upper: Frontier) -> None:
+        self.known = lower
+        self.finished = False
+        self._chunks: Iterator[list[Update]] = store.changes(id, lower, upper, CHUNK)
+        self._upper = upper
+        self._time = -1
+        self._changes: list[Counted] = []
+
+    def read(self) -> list[Version]:
+        """The versions that the next chunk makes whole, perhaps none."""
+        whole: list[Version] = []
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            self._finish(whole)
+            self.known, self.finished = self._upper, True
+            return whole
+        for row, time, weight in chunk:
+            if time != self._time:
+                self._finish(whole)
+                self._time = time
+                self.known = Frontier(time)
+            self._changes.append((row, weight))
+        return whole
+
+    def _finish(self, whole: list[Version]) -> None:
+        if self._changes:
+            whole.append(Version(self._time, self._changes))
+            self._changes = []
+
+
+class Feed:
+    """One collection, read once.
+
+    since, upper: of the collection, when it was last looked at.
+    start, known: the versions of the times between them are buffered.
+    """
+
+    def __init__(self, store: Collections, id: Id, bounds: Bounds) -> None:
+        self.store = store
+        self.id = id
+        self.since = bounds.since
+        self.upper = bounds.upper
+        self.start = self.known = bounds.upper
+        self._buffer: deque[Version] = deque()
+        self._buffered = 0
+        self._reading: Whole | None = None
+
+    def look(self, bounds: Bounds) -> bool:
+        """Take note of how far the collection is; whether that is farther than before."""
+        risen = bounds.upper > self.upper
+        self.since, self.upper = bounds.since, bounds.upper
+        return risen
+
+    def refresh(self) -> None:
+        """`look` at this one. Raises what the store raises."""
+        (bounds,) = self.store.bounds([self.id])
+        self.look(bounds)
+
+    def read(self) -> None:
+        """Read the next chunk into the buffer. Raises what the store raises; then it may be tried again."""
+        reading, self._reading = self._reading or Whole(self.store, self.id, self.known, self.upper), None
+        found = reading.read()
+        self._buffer.extend(found)
+        self._buffered += sum(len(version.changes) for version in found)
+        self.known = reading.known
+        if not reading.finished:
+            self._reading = reading
+        while self._buffered > BUFFERED and len(self._buffer) > 1:
+            oldest = self._buffer.popleft()
+            self._buffered -= len(oldest.changes)
+            self.start = Frontier(oldest.time + 1)
+
+    def versions(self, lower: Frontier) -> list[Version]:
+        """Those in the buffer from a time on, which is not before `start`."""
+        found: list[Version] = []
+        for version in reversed(self._buffer):
+            if lower.passed(version.time):
+                break
+            found.append(version)
+        found.reverse()
+        return found
+
+    def cursor(self, lower: Frontier) -> Cursor:
+        """A reader of the changes from a time on."""
+        return Cursor(self, lower)
+
+
+class Cursor:
+    """A reader of a feed. known: the versions of times before it have been given."""
+
+    def __init__(self, feed: Feed, lower: Frontier) -> None:
+        self.known = lower
+        self._feed = feed
+        self._alone: Whole | None = None
+
+    def read(self) -> list[Version]:
+        """Some more versions, perhaps none, for the price of one chunk. To be called while `known` is before
+        the upper of the feed. Raises what the store raises; then it may be called again."""
+        feed = self._feed
+        if self._alone is None and self.known < feed.start:
+            self._alone = Whole(feed.store, feed.id, self.known, min(feed.start, feed.upper))
+        if self._alone is not None:
+            return self._read_alone(self._alone)
+        if feed.known <= self.known:
+            feed.read()
+        found = feed.versions(self.known)
+        self.known = max(self.known, feed.known)
+        return found
+
+    def _read_alone(self, alone: Whole) -> list[Version]:
+        self._alone = None
+        found = alone.read()
+        self.known = alone.known
+        if not alone.finished:
+            self._alone = alone
+        return found
+
+
+class Feeds:
+    """The feeds of a store that somebody reads."""
+
+    def __init__(self, store: Collections) -> None:
+        self.store = store
+        self._feeds: dict[Id, Feed] = {}
+
+    def feed(self, id: Id) -> Feed:
+        """The feed of a collection. Raises what the store raises: `UnknownName` where there is none."""
+        feed = self._feeds.get(id)
+        if feed is None:
+            (bounds,) = self.store.bounds([id])
+            feed = self._feeds[id] = Feed(self.store, id, bounds)
+        return feed
+
+    def keep(self, ids: set[Id]) -> None:
+        """Forget the feeds of all others."""
+        for id in self._feeds.keys() - ids:
+            del self._feeds[id]
+
+    def look(self) -> list[Id]:
+        """Look how far the collections are; those that are farther. Raises what the store raises."""
+        if not self._feeds:
+            return []
+        ids = list(self._feeds)
+        bounds = self.store.bounds(ids)
+        return [id for id, found in zip(ids, bounds, strict=True) if self._feeds[id].look(found)]

@@ -1,0 +1,190 @@
+"""The end of a peek: which of the rows are sent, in which order, and no more of them kept than that takes."""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+from penstock.compute.protocol.commands import Finishing
+from penstock.compute.protocol.responses import Counted, Row
+from penstock.expr.order import order_key
+from penstock.expr.types import Schema
+
+RUN = 4096
+"""How many rows are sorted at a time: a few milliseconds."""
+
+
+class Finish(ABC):
+    """Takes the rows of a peek and gives those that are sent.
+
+    held: the most rows that were kept at a time.
+    """
+
+    held = 0
+
+    @abstractmethod
+    def take(self, rows: Iterable[Counted]) -> bool:
+        """Take some rows; whether more can make a difference."""
+
+    @abstractmethod
+    def rows(self) -> Iterator[list[Counted]]:
+        """What is sent, in parts, each a moment's work."""
+
+
+def finish_of(finishing: Finishing, schema: Schema) -> Finish:
+    """How a peek at rows of a schema ends. Raises `IndexError` for a column that is not there."""
+    for at in (*(at for at, _ in finishing.order_by), *(finishing.project or ())):
+        schema.fields[at]
+    project = _projection(finishing.project)
+    if not finishing.order_by:
+        return _Unordered(finishing, project)
+    key = _order(finishing, schema)
+    wanted = None if finishing.limit is None else finishing.limit + finishing.offset
+    if wanted is not None and wanted <= RUN:
+        return _Best(finishing, key, project, wanted)
+    return _Sorted(finishing, key, project)
+
+
+_Key = Callable[[Row], Any]
+_Project = Callable[[Row], Row] | None
+
+
+class _Unordered(Finish):
+    """Any rows: it stops as soon as there are enough."""
+
+    def __init__(self, finishing: Finishing, project: _Project) -> None:
+        self._skip = finishing.offset
+        self._left = finishing.limit
+        self._project = project
+        self._taken: list[Counted] = []
+
+    def take(self, rows: Iterable[Counted]) -> bool:
+        if self._skip or self._left is not None:
+            rows = self._cut(rows)
+        if self._project is None:
+            self._taken.extend(rows)
+        else:
+            self._taken.extend((self._project(row), count) for row, count in rows)
+        self.held = len(self._taken)
+        return self._left is None or self._left > 0
+
+    def _cut(self, rows: Iterable[Counted]) -> Iterator[Counted]:
+        for row, count in rows:
+            if self._skip:
+                skipped = min(self._skip, count)
+                self._skip -= skipped
+                count -= skipped
+            if self._left is not None:
+                if not self._left:
+                    return
+                count = min(count, self._left)
+                self._left -= count
+            if count:
+                yield row, count
+
+    def rows(self) -> Iterator[list[Counted]]:
+        for at in range(0, len(self._taken), RUN):
+            yield self._taken[at : at + RUN]
+
+
+class _Best(Finish):
+    """The first few in an order: at most twice as many are kept, and thinned out when there are more."""
+
+    def __init__(self, finishing: Finishing, key: _Key, project: _Project, wanted: int) -> None:
+        self._finishing = finishing
+        self._key = key
+        self._project = project
+        self._wanted = wanted
+        self._kept: list[tuple[Any, Row, int]] = []
+
+    def take(self, rows: Iterable[Counted]) -> bool:
+        if not self._wanted:
+            return False
+        key, kept = self._key, self._kept
+        for row, count in rows:
+            kept.append((key(row), row, count))
+            if len(kept) >= 2 * self._wanted:
+                self._thin()
+        return True
+
+    def _thin(self) -> None:
+        kept = self._kept
+        self.held = max(self.held, len(kept))
+        kept.sort(key=itemgetter(0))
+        total = 0
+        for at, (_, _, count) in enumerate(kept):
+            total += count
+            if total >= self._wanted:
+                del kept[at + 1 :]
+                return
+
+    def rows(self) -> Iterator[list[Counted]]:
+        self._thin()
+        yield list(_finished(self._finishing, self._project, ((row, count) for _, row, count in self._kept)))
+
+
+class _Sorted(Finish):
+    """All in an order: sorted in runs as they come, and merged when they are sent."""
+
+    def __init__(self, finishing: Finishing, key: _Key, project: _Project) -> None:
+        self._finishing = finishing
+        self._key = key
+        self._project = project
+        self._runs: list[list[tuple[Any, Row, int]]] = []
+        self._run: list[tuple[Any, Row, int]] = []
+
+    def take(self, rows: Iterable[Counted]) -> bool:
+        key, run = self._key, self._run
+        for row, count in rows:
+            run.append((key(row), row, count))
+            self.held += 1
+        if len(run) >= RUN:
+            self._close_run()
+        return True
+
+    def _close_run(self) -> None:
+        self._run.sort(key=itemgetter(0))
+        self._runs.append(self._run)
+        self._run = []
+
+    def rows(self) -> Iterator[list[Counted]]:
+        self._close_run()
+        merged = heapq.merge(*self._runs, key=itemgetter(0))
+        out: list[Counted] = []
+        for counted in _finished(self._finishing, self._project, ((row, count) for _, row, count in merged)):
+            out.append(counted)
+            if len(out) == RUN:
+                yield out
+                out = []
+        yield out
+
+
+def _finished(finishing: Finishing, project: _Project, rows: Iterable[Counted]) -> Iterator[Counted]:
+    """Rows in order, without those before the offset and after the limit."""
+    ending = _Unordered(finishing, project)
+    for counted in rows:
+        wants_more = ending.take((counted,))
+        yield from ending._taken  # pyright: ignore[reportPrivateUsage]
+        ending._taken.clear()  # pyright: ignore[reportPrivateUsage]
+        if not wants_more:
+            return
+
+
+def _order(finishing: Finishing, schema: Schema) -> _Key:
+    """The order asked for; rows that it does not tell apart, by all their columns, alike on every replica."""
+    ways = [*finishing.order_by, *((at, False) for at in range(len(schema.fields)))]
+    parts = [
+        (at, order_key(field.type, field.nullable, down))
+        for at, down in ways
+        for field in (schema.fields[at],)
+    ]
+    return lambda row: tuple(row[at] if key is None else key(row[at]) for at, key in parts)
+
+
+def _projection(positions: Sequence[int] | None) -> _Project:
+    if positions is None:
+        return None
+    return lambda row: tuple(row[at] for at in positions)

@@ -1,0 +1,226 @@
+"""The runtime of the in-process engine: all dataflows of a replica in one thread, a slice at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from penstock.compute.collections.store import Collections
+from penstock.compute.errors import StoreUnavailable
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.plans import schema_from_bytes
+from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
+from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed, Status
+from penstock.compute.replica.arrangement import Arrangement
+from penstock.compute.replica.building import Builder
+from penstock.compute.replica.dataflows import RunningDataflow
+from penstock.compute.replica.feeds import Feeds
+from penstock.compute.replica.index_outlet import IndexOutlet
+from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.peeks import Peeks
+from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.runtime import Answer, Reached, Runtime
+from penstock.compute.replica.stash import Stash
+from penstock.compute.replica.turns import Turns
+from penstock.compute.replica.writing import CollectionOutlet
+from penstock.expr.types import Schema
+
+PEEK_SLICE = 0.002
+"""Seconds that a peek works before the dataflows have their turn."""
+
+
+def milliseconds() -> int:
+    """The time of the wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+_GONE = Reached(END, END, END, END)
+
+
+class Here(Runtime):
+    """Runs dataflows on the in-process engine.
+
+    collections: that they read and write; used by this thread only.
+    folder:  for copies (`copies/`) and large results (`stash/`); by default a temporary one.
+    watched: somebody calls `noticed` when collections may have changed; else every step looks.
+    clock:   milliseconds. timer: seconds, by which work is divided into slices.
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        wake: Callable[[], None],
+        *,
+        collections: Collections,
+        folder: Path | None = None,
+        clock: Callable[[], int] = milliseconds,
+        timer: Callable[[], float] = time.perf_counter,
+        plans: Plans | None = None,
+        watched: bool = False,
+    ) -> None:
+        super().__init__(config, wake)
+        self._store = collections
+        self._temporary = None if folder is not None else TemporaryDirectory(prefix="penstock-replica-")
+        folder = folder if self._temporary is None else Path(self._temporary.name)
+        self._timer = timer
+        self._parameters = Parameters()
+        self._answers: list[Answer] = []
+        self._feeds = Feeds(collections)
+        self._indexes: dict[Id, Arrangement] = {}
+        self._stash = Stash(folder / "stash", clock)
+        plans = plans or Plans()
+        self._peeks = Peeks(
+            self._indexes,
+            self._feeds,
+            self._schema_of,
+            plans,
+            lambda: self._parameters,
+            self._stash,
+            self._answers.append,
+            timer,
+        )
+        self._builder = Builder(
+            plans,
+            self._feeds,
+            self._indexes,
+            folder / "copies",
+            lambda: self._parameters,
+            self._answers.append,
+            lambda id, text: self._answers.append(Status(id, text)),
+            timer,
+        )
+        self._turns = Turns(timer)
+        self._exports: dict[Id, tuple[RunningDataflow, Outlet]] = {}
+        self._unscheduled: dict[Id, RunningDataflow] = {}
+        self._watched = watched
+        self._news = True
+
+    # -- commands -------------------------------------------------------------------------------
+
+    def configure(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+
+    def create_dataflow(self, dataflow: Dataflow) -> None:
+        running = self._builder.build(dataflow)
+        self._turns.add(running)
+        for outlet in running.outlets:
+            self._exports[outlet.id] = (running, outlet)
+            self._unscheduled[outlet.id] = running
+            if isinstance(outlet, IndexOutlet):
+                self._indexes[outlet.id] = outlet.index
+
+    def schedule(self, id: Id) -> None:
+        running = self._unscheduled.pop(id, None)
+        if running is not None and not running.dataflow.export_ids & self._unscheduled.keys():
+            running.start()
+            self._turns.give(running)
+
+    def allow_writes(self, id: Id) -> None:
+        running, outlet = self._exports[id]
+        if isinstance(outlet, CollectionOutlet):
+            outlet.allow()
+            self._turns.give(running)
+
+    def allow_compaction(self, id: Id, frontier: Frontier) -> None:
+        running, outlet = self._exports[id]
+        if frontier.ended:
+            self._drop(running, outlet)
+        elif isinstance(outlet, IndexOutlet):
+            outlet.index.allow_compaction(frontier)
+            self._turns.tidy(outlet.index)
+
+    def _drop(self, running: RunningDataflow, outlet: Outlet) -> None:
+        if outlet.id not in running.wanted:
+            return
+        running.wanted.discard(outlet.id)
+        self._unscheduled.pop(outlet.id, None)
+        outlet.drop()
+        if isinstance(outlet, IndexOutlet):
+            outlet.index.allow_compaction(END)
+            del self._indexes[outlet.id]
+            self._peeks.dropped(outlet.id)
+        if not running.wanted:
+            self._turns.end(running)
+
+    def peek(self, peek: Peek) -> None:
+        self._peeks.ask(peek)
+
+    def cancel_peek(self, uuid: bytes) -> None:
+        self._peeks.cancel(uuid)
+
+    def forget_answers(self) -> None:
+        self._peeks.forget()
+        for answer in self._answers:
+            if isinstance(answer, PeekResponse) and isinstance(answer.answer, Stashed):
+                self._stash.forget(answer.answer.token)
+        self._answers.clear()
+
+    def forget(self, id: Id) -> None:
+        self._exports.pop(id, None)
+
+    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+        """The rows of a stashed result, in parts; then it is gone. Raises `ResultGone`."""
+        return self._stash.fetch(token)
+
+    # -- work -----------------------------------------------------------------------------------
+
+    def noticed(self) -> None:
+        """Collections may have changed. May be called by any thread."""
+        self._news = True
+        self.wake()
+
+    def step(self, seconds: float) -> bool:
+        until = self._timer() + seconds
+        if self._news or not self._watched:
+            self._look()
+        while True:
+            worked = self._peeks.slice(PEEK_SLICE)
+            worked |= self._turns.slice()
+            worked |= self._turns.tidy_slice()
+            if not worked:
+                return False
+            if self._timer() > until:
+                return True
+
+    def _look(self) -> None:
+        self._feeds.keep(self._turns.collections | self._peeks.collections)
+        self._news = False
+        try:
+            self._turns.risen(self._feeds.look())
+        except StoreUnavailable:
+            self._news = True
+
+    # -- what there is to tell ------------------------------------------------------------------
+
+    def frontiers(self) -> Mapping[Id, Reached]:
+        found: dict[Id, Reached] = {}
+        for id, (running, outlet) in self._exports.items():
+            reached = outlet.reached(running.upper, running.read_upper)
+            if reached is not None:
+                found[id] = reached if id in running.wanted else _GONE
+        return found
+
+    def answers(self) -> list[Answer]:
+        answers = list(self._answers)
+        self._answers.clear()
+        return answers
+
+    def close(self) -> None:
+        self._peeks.forget()
+        self._stash.close()
+        self._store.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def broken(self) -> Sequence[Id]:
+        return [
+            id
+            for id, (running, _) in self._exports.items()
+            if running.failed is not None and not running.failed.lasting and id in running.wanted
+        ]
+
+    def _schema_of(self, id: Id) -> Schema:
+        return schema_from_bytes(self._store.all()[id])

@@ -1,0 +1,105 @@
+"""Results that are too large for one message wait in files, to be fetched in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from secrets import token_bytes
+
+from penstock.compute.errors import ResultGone
+from penstock.compute.protocol import rows as encoded
+from penstock.compute.protocol.responses import Counted, Stashed
+from penstock.compute.replica.sizes import rows_size
+
+KEPT = 600_000
+"""Milliseconds that a result waits to be fetched."""
+INLINE = 100
+"""How many rows are sent at once, so that something can be shown."""
+_LENGTH = 8
+
+
+class Stash:
+    """Files of results in a folder of a replica. None survives the process that made it.
+
+    clock: milliseconds.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], int]) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._until: dict[bytes, int] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob("*.rows"):
+            left.unlink(missing_ok=True)
+
+    def writer(self) -> StashWriter:
+        return StashWriter(self, token_bytes(16))
+
+    def path(self, token: bytes) -> Path:
+        return self._folder / f"{token.hex()}.rows"
+
+    def keep(self, token: bytes) -> None:
+        self._until[token] = self._clock() + KEPT
+
+    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+        """The rows of a result, in parts; then it is gone. Raises `ResultGone` where it is not there."""
+        if self._until.pop(token, None) is None:
+            raise ResultGone(
+                "the rows of this result are not here any more",
+                why="they were fetched, ten minutes have passed, or the replica has been restarted",
+                fix="ask again",
+            )
+        return self._parts(self.path(token))
+
+    def _parts(self, path: Path) -> Iterator[list[Counted]]:
+        try:
+            with path.open("rb") as file:
+                while length := file.read(_LENGTH):
+                    yield list(encoded.decode_counted(file.read(int.from_bytes(length, "big"))))
+        finally:
+            path.unlink(missing_ok=True)
+
+    def forget(self, token: bytes) -> None:
+        """Nobody will fetch it."""
+        self._until.pop(token, None)
+        self.path(token).unlink(missing_ok=True)
+
+    def expire(self) -> None:
+        """Forget what nobody has fetched in time."""
+        now = self._clock()
+        for token in [token for token, until in self._until.items() if until <= now]:
+            self.forget(token)
+
+    def close(self) -> None:
+        for token in list(self._until):
+            self.forget(token)
+
+
+class StashWriter:
+    """One result on its way into a file."""
+
+    def __init__(self, stash: Stash, token: bytes) -> None:
+        self._stash = stash
+        self._token = token
+        self._file = stash.path(token).open("wb")
+        self._rows = 0
+        self._size = 0
+        self._inline: list[Counted] = []
+
+    def add(self, rows: Sequence[Counted]) -> None:
+        if not rows:
+            return
+        data = encoded.encode(rows)
+        self._file.write(len(data).to_bytes(_LENGTH, "big") + data)
+        self._rows += len(rows)
+        self._size += rows_size(rows)
+        self._inline += rows[: INLINE - len(self._inline)]
+
+    def finish(self) -> Stashed:
+        self._file.close()
+        self._stash.keep(self._token)
+        return Stashed(self._token, self._rows, self._size, tuple(self._inline))
+
+    def cancel(self) -> None:
+        self._file.close()
+        self._stash.forget(self._token)

@@ -1,0 +1,131 @@
+"""Whose turn it is: dataflows that have something to do, one after the other, a slice each.
+
+A dataflow has something to do when it is started, when a collection that it reads or writes has come
+farther, and when an index that it reads has. All others cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.replica.arrangement import Arrangement
+from penstock.compute.replica.dataflows import RunningDataflow
+
+
+class Turns:
+    """The dataflows of a replica, and who waits for whom. timer: seconds."""
+
+    def __init__(self, timer: Callable[[], float]) -> None:
+        self._timer = timer
+        self._turns: deque[RunningDataflow] = deque()
+        self._has_turn: set[RunningDataflow] = set()
+        self._later: list[RunningDataflow] = []
+        self._readers: dict[Id, set[RunningDataflow]] = {}
+        self._index_readers: dict[Arrangement, set[RunningDataflow]] = {}
+        self._dying: list[RunningDataflow] = []
+        self._untidy: dict[Arrangement, None] = {}
+        self._graves: list[Arrangement] = []
+
+    def add(self, running: RunningDataflow) -> None:
+        """A dataflow is there. It has no turn yet."""
+        for id in running.collections:
+            self._readers.setdefault(id, set()).add(running)
+        for index in running.reads:
+            self._index_readers.setdefault(index, set()).add(running)
+
+    def give(self, running: RunningDataflow) -> None:
+        """It may have something to do."""
+        if running.alive and running not in self._has_turn:
+            self._has_turn.add(running)
+            self._turns.append(running)
+
+    def risen(self, collections: Iterable[Id]) -> None:
+        """Collections have come farther."""
+        for id in collections:
+            for running in self._readers.get(id, ()):
+                self.give(running)
+
+    @property
+    def collections(self) -> set[Id]:
+        """Those that dataflows read or write."""
+        return set(self._readers)
+
+    def slice(self) -> bool:
+        """Let the next one work for a few milliseconds; whether there was one."""
+        if self._later:
+            self._try_again()
+        if not self._turns:
+            return False
+        running = self._turns.popleft()
+        self._has_turn.discard(running)
+        if not running.alive:
+            return True
+        upper = running.upper
+        if running.slice():
+            self.give(running)
+        elif running.retry_at > self._timer():
+            self._later.append(running)
+        if running.upper != upper:
+            self._has_come_farther(running)
+        return True
+
+    def tidy(self, index: Arrangement) -> None:
+        """An index may have something to forget."""
+        self._untidy[index] = None
+
+    def tidy_slice(self) -> bool:
+        """Forget a part of what nobody needs; whether there may be more."""
+        if self._dying:
+            dying, self._dying = self._dying, []
+            for running in dying:
+                self.end(running)
+        if self._graves:
+            if not self._graves[-1].free():
+                self._graves.pop()
+            return True
+        if self._untidy:
+            index = next(iter(self._untidy))
+            del self._untidy[index]
+            if index.compact():
+                self._untidy[index] = None
+                return True
+            return bool(self._untidy)
+        return False
+
+    def end(self, running: RunningDataflow) -> None:
+        """Nobody wants its exports any more. It ends when nobody reads them, and so do those it has read."""
+        if not running.alive:
+            return
+        if any(index.held for index in running.makes):
+            self._dying.append(running)
+            return
+        running.close()
+        for id in running.collections:
+            self._readers[id].discard(running)
+            if not self._readers[id]:
+                del self._readers[id]
+        for index in running.reads:
+            self._index_readers[index].discard(running)
+            self.tidy(index)
+        for index in running.makes:
+            self._index_readers.pop(index, None)
+            self._untidy.pop(index, None)
+            self._graves.append(index)
+
+    def _has_come_farther(self, running: RunningDataflow) -> None:
+        for index in running.makes:
+            for reader in self._index_readers.get(index, ()):
+                self.give(reader)
+            self.tidy(index)
+        for index in running.reads:
+            self.tidy(index)
+
+    def _try_again(self) -> None:
+        now = self._timer()
+        due = [running for running in self._later if running.retry_at <= now]
+        if due:
+            self._later = [running for running in self._later if running.retry_at > now]
+            for running in due:
+                self.give(running)

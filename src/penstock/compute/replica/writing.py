@@ -1,0 +1,172 @@
+"""Materializations: a sink written to a durable collection.
+
+All replicas that run the dataflow write, and all write the same: whoever appends first from an upper has
+written for all, and the others see by the upper what they need not write any more. At the start the
+collection may hold what an earlier run has written, so what is written first is the difference: what should
+be there, less what is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from penstock.compute.collections.store import Append
+from penstock.compute.errors import StoreUnavailable, UpperMismatch
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Counted, Row, Update
+from penstock.compute.replica.failed import Failed
+from penstock.compute.replica.feeds import CHUNK, Feed
+from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.runtime import Reached
+from penstock.errors import PenstockError
+
+RETRY = 0.1
+"""Seconds after which a store that could not be reached is tried again."""
+
+
+class CollectionOutlet(Outlet):
+    """Appends the changes of settled times, once it may.
+
+    Invariant: `_pending` has the changes of settled times from `_written` on, which is an upper that the
+    collection had. Of earlier times nothing is left to do where it `_agrees`; where it does not yet,
+    `_difference` has what should be there just before, and what is there is still to be taken off.
+    """
+
+    def __init__(
+        self,
+        id: Id,
+        sink: str,
+        feed: Feed,
+        as_of: int,
+        *,
+        timer: Callable[[], float],
+        tell: Callable[[Id, str], None],
+    ) -> None:
+        super().__init__(id, sink)
+        self.feed = feed
+        self._as_of = as_of
+        self._timer = timer
+        self._tell = tell
+        self._computed = Frontier(as_of)
+        self._written = feed.upper
+        self._time = -1
+        self._open: list[Sequence[Counted]] = []
+        self._pending: list[Update] = []
+        self._difference: dict[Row, int] = {}
+        self._agrees = False
+        self._agreeing: Iterator[None] | None = None
+        self._allowed = False
+        self._over = False
+        self._retry_at = 0.0
+
+    def add(self, changes: Sequence[Counted], time: int) -> None:
+        if not self._written.passed(time):
+            self._time = time
+            self._open.append(changes)
+        elif not self._agrees:
+            _add(self._difference, changes, 1)
+
+    def advance(self, upper: Frontier) -> None:
+        for changes in self._open:
+            self._pending += [(row, self._time, weight) for row, weight in changes]
+        self._open.clear()
+        self._computed = upper
+
+    def allow(self) -> None:
+        """It may write from now on."""
+        self._allowed = True
+
+    def fail(self, failed: Failed) -> None:
+        # What was settled before may still be written, and no more.
+        self._open.clear()
+
+    def clear(self) -> None:
+        self._open.clear()
+        self._difference.clear()
+
+    def drop(self) -> None:
+        self._over = True
+
+    def reached(self, computed: Frontier, read: Frontier) -> Reached:
+        write = max(self.feed.upper, Frontier(self._as_of))
+        return Reached(write, read, min(write, self._computed), Frontier(self._as_of))
+
+    def work(self) -> bool:
+        if self._over or self._timer() < self._retry_at:
+            return False
+        try:
+            return self._append() if self._agrees else self._agree()
+        except StoreUnavailable:
+            self._agreeing = None
+            self._retry_at = self._timer() + RETRY
+        except PenstockError as error:
+            self._over = True
+            self._tell(self.id, f"cannot write {self.feed.id}: {error.what}")
+        return True
+
+    # -- agreeing with what is there ------------------------------------------------------------
+
+    def _agree(self) -> bool:
+        if self._agreeing is None:
+            upper = self.feed.upper
+            if upper.time is None or self._computed < max(upper, Frontier(self._as_of + 1)):
+                return False
+            earlier = self._before(upper)
+            _add(self._difference, [(row, weight) for row, _, weight in earlier], 1)
+            self._agreeing = self._take_off(upper.time)
+        try:
+            next(self._agreeing)
+        except StopIteration:
+            self._agrees, self._agreeing = True, None
+        return True
+
+    def _take_off(self, upper: int) -> Iterator[None]:
+        """Turn `_difference` into what is to be changed at `upper`, or at the as-of if that is later."""
+        there: dict[Row, int] = {}
+        if upper:
+            for part in self.feed.store.snapshot(self.feed.id, upper - 1, CHUNK):
+                _add(there, part, 1)
+                yield
+        rows = list(there.items())
+        for at in range(0, len(rows), CHUNK):
+            _add(self._difference, rows[at : at + CHUNK], -1)
+            yield
+        time = max(upper, self._as_of)
+        self._pending += [(row, time, weight) for row, weight in self._difference.items()]
+        self._difference = {}
+
+    def _before(self, upper: Frontier) -> list[Update]:
+        """Take the pending changes before an upper out: the collection has them."""
+        earlier = [update for update in self._pending if upper.passed(update[1])]
+        if earlier:
+            self._pending = [update for update in self._pending if not upper.passed(update[1])]
+        self._written = upper
+        return earlier
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def _append(self) -> bool:
+        upper = self.feed.upper
+        if upper > self._written:
+            self._before(upper)
+        if not self._allowed or self._computed <= upper:
+            return False
+        append = Append(self.feed.id, upper, self._computed, self._pending)
+        try:
+            self.feed.store.append([append])
+        except UpperMismatch:
+            self.feed.refresh()
+            return True
+        self._pending = []
+        self.feed.refresh()
+        return True
+
+
+def _add(total: dict[Row, int], changes: Sequence[Counted], sign: int) -> None:
+    for row, weight in changes:
+        count = total.get(row, 0) + sign * weight
+        if count:
+            total[row] = count
+        else:
+            total.pop(row, None)
