@@ -107,7 +107,8 @@ def servable(flow: Flow) -> None:
 
 def why_not(operator: Operator) -> Unservable | None:
     """Why a flow with this operator cannot be served; None where it does not stand in the way."""
-    return _OF_A_TICK if operator.depends_on_cut() else _why_not(operator)
+    reason = _why_not(operator)
+    return _OF_A_TICK if reason is None and operator.depends_on_cut() else reason
 
 
 def _refused(graph: FlowGraph, node: Node, reason: Unservable) -> NotServable:

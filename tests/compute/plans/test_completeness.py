@@ -1,0 +1,146 @@
+"""Whatever a flow can hold has a name in plans, a check, and a word on whether it can be served."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+import penstock.flow
+from penstock.compute.plans import decode, encode
+from penstock.compute.plans.calls import SHAPES
+from penstock.compute.plans.checks.claimed import output_of
+from penstock.compute.plans.registers import CHOICES, OPERATORS, RECORDS, fields_of, hints_of
+from penstock.compute.plans.servable import why_not
+from penstock.compute.errors import BadPlan, CallableRefused
+from penstock.expr.functions import CATALOGUE
+from penstock.flow.aggregates import Aggregation
+from penstock.flow.operators.lattice_growth import LatticeGrowth
+from penstock.flow.statistics.statistic import Statistic
+from penstock.graph.node import Operator
+from penstock.lattice import Lattice
+from tests.operators.examples import ALL, example
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def all_of(base: type) -> Iterator[type]:
+    """The classes of the library under `base` that have objects."""
+    for module in pkgutil.walk_packages(penstock.flow.__path__, "penstock.flow."):
+        importlib.import_module(module.name)
+    for found in base.__subclasses__():
+        yield from all_of(found)
+        if found.__module__.startswith("penstock.flow.") or found.__module__ == "penstock.lattice":
+            yield found
+
+
+def leaves(base: type) -> set[type]:
+    """Those of which the library makes objects; a dataclass with slots was made twice."""
+    return {
+        getattr(importlib.import_module(c.__module__), c.__name__)
+        for c in all_of(base)
+        if dataclasses.is_dataclass(c) and "kind" in {name for k in c.__mro__ for name in vars(k)}
+    }
+
+
+def test_every_operator_has_a_name_in_plans() -> None:
+    # A loop makes this one of another; no user can.
+    assert leaves(Operator) - set(OPERATORS.values()) == {LatticeGrowth}
+
+
+def test_every_statistic_aggregate_and_lattice_has_a_name_in_plans() -> None:
+    registered = set(RECORDS.values())
+    bases = {c for c in leaves(Statistic) if not _has_own_kind(c)}
+    assert leaves(Statistic) - bases <= registered
+    for base in (Aggregation, Lattice):
+        assert {
+            getattr(importlib.import_module(c.__module__), c.__name__) for c in all_of(base)
+        } <= registered
+
+
+def _has_own_kind(cls: type) -> bool:
+    return "kind" in vars(cls)
+
+
+def test_every_enumeration_in_a_field_has_a_name_in_plans() -> None:
+    found = {
+        type(default)
+        for record in RECORDS.values()
+        for field in fields_of(record)
+        for default in (field.default if isinstance(field.default, tuple) else (field.default,))
+        if isinstance(default, Enum)
+    }
+    assert found - {dataclasses.MISSING.__class__} <= set(CHOICES.values())
+
+
+def test_what_may_stand_in_each_field_is_known() -> None:
+    for record in RECORDS.values():
+        hints = hints_of(record)
+        assert all(field.name in hints for field in fields_of(record))
+
+
+def test_every_operator_is_checked_when_it_is_read() -> None:
+    nobody = output_of.dispatch(object)
+    assert [c.kind for c in OPERATORS.values() if output_of.dispatch(c) is nobody] == []
+
+
+def test_it_is_known_what_a_call_of_every_function_looks_like() -> None:
+    assert set(SHAPES) == set(CATALOGUE)
+
+
+# --- which are served -------------------------------------------------------------------
+
+
+def served() -> dict[str, list[str]]:
+    """Per answer the operators for which it is given in some example."""
+    found: dict[str, list[str]] = {}
+    for name in ALL:
+        for node in example(name).graph().nodes:
+            reason = why_not(node.operator)
+            found.setdefault(reason.why if reason else "", []).append(type(node.operator).__name__)
+    return {why: sorted(set(kinds)) for why, kinds in found.items()}
+
+
+def test_every_operator_is_served_or_has_a_reason() -> None:
+    unknown = "It is not known that its answers are a function of the rows at a time."
+    assert unknown not in served()
+
+
+def test_the_page_lists_the_operators_that_are_served() -> None:
+    page = (ROOT / "docs" / "plans.md").read_text()
+    for kind in served()[""]:
+        assert f"`{kind}`" in page
+
+
+# --- functions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["map: map", "filter: callable", "fold: fold", "sort: sort"])
+def test_functions_travel_only_where_both_sides_allow_it(name: str) -> None:
+    flow = example(name)
+    if next((c for n in flow.nodes for c in n.operator.callables()), None) is None:
+        assert decode(encode(flow)).name == flow.name
+        return
+    with pytest.raises(CallableRefused) as refused:
+        encode(flow)
+    assert refused.value.where
+    assert refused.value.facts["operators"]
+    plan = encode(flow, allow_callables=True)
+    with pytest.raises(CallableRefused):
+        decode(plan)
+    assert decode(plan, allow_callables=True).name == flow.name
+
+
+def test_bytes_that_are_no_functions_are_refused_where_functions_are_allowed() -> None:
+    from penstock.compute.plans.generated import plan_pb2 as pb
+    from penstock.compute.protocol.dataflow import Plan
+
+    body = pb.Body.FromString(encode(example("map: map"), allow_callables=True).body)
+    body.functions = b"no pickle"
+    with pytest.raises(BadPlan):
+        decode(Plan(body.SerializeToString()), allow_callables=True)
