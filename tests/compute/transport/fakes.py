@@ -36,7 +36,7 @@ PATIENCE = 20.0
 
 
 class FakeReplica:
-    """Answers each peek with its keys, counted once; a peek of an index called "silent" only when cancelled."""
+    """Answers each peek with its keys, counted once; one of an index called "silent" only when cancelled."""
 
     def __init__(self, bell: Bell) -> None:
         self.bell = bell
@@ -181,9 +181,8 @@ async def served(
     bell = Bell()
     replica = FakeReplica(bell)
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    fake: Any = replica
     task = asyncio.create_task(
-        serve(fake, address, security, limits, bell=bell, name=name, ready=where.set_result)
+        serve(replica, address, security, limits, bell=bell, name=name, ready=where.set_result)
     )
     try:
         await asyncio.wait([task, where], return_when=asyncio.FIRST_COMPLETED)

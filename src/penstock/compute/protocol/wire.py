@@ -7,9 +7,6 @@ What cannot be read raises `BadMessage` with the name of the field, what is abov
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
-
-from google.protobuf.message import Message
 
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol import wire_batches, wire_commands, wire_problems, wire_responses
@@ -25,7 +22,6 @@ from penstock.compute.protocol.responses import (
 )
 from penstock.errors import PenstockError
 
-M = TypeVar("M", bound=Message)
 TOGETHER = 1_000_000
 """Bytes above which no further command or response is put into the same message; parts of batches are as
 large."""
@@ -47,7 +43,7 @@ def command_from_bytes(data: bytes) -> Command:
 def response_to_bytes(response: Response) -> bytes:
     """One response, a batch in one part. Raises `BadMessage`; `NotPlainData` where rows are not plain."""
     (message,) = _response_messages(response, None)
-    return message.SerializeToString()
+    return message
 
 
 def response_from_bytes(data: bytes) -> Response:
@@ -72,12 +68,7 @@ def problem_from_bytes(data: bytes) -> Problem:
 
 def commands_to_messages(commands: Iterable[Command], limit: int) -> Iterator[bytes]:
     """Commands as messages of a stream, several in one. Raises `BadMessage`, `MessageTooLarge`."""
-    each = (
-        fields.made(type(command).__name__, lambda c=command: wire_commands.to_message(c))
-        for command in commands
-    )
-    for some in _grouped(each, limit):
-        yield pb.Commands(commands=some).SerializeToString()
+    return _grouped(map(command_to_bytes, commands), limit, "Command")
 
 
 def commands_from_message(data: bytes, limit: int | None = None) -> list[Command]:
@@ -91,9 +82,8 @@ def responses_to_messages(responses: Iterable[Response], limit: int) -> Iterator
     An answer or a batch that cannot travel (it is too large, or its rows are not plain) is replaced by the
     problem, so that who waits for it learns why. Raises `BadMessage`, `MessageTooLarge` for others.
     """
-    each = (message for response in responses for message in _travelling(response, limit))
-    for some in _grouped(each, limit):
-        yield pb.Responses(responses=some).SerializeToString()
+    each = (data for response in responses for data in _travelling(response, limit))
+    return _grouped(each, limit, "Response")
 
 
 class ResponseReader:
@@ -121,17 +111,19 @@ class ResponseReader:
         return found
 
 
-def _response_messages(response: Response, part: int | None) -> list[pb.Response]:
+def _response_messages(response: Response, part: int | None) -> list[bytes]:
     if isinstance(response, SubscribeResponse):
-        return fields.made("SubscribeResponse", lambda: list(wire_batches.to_messages(response, part)))
-    return [fields.made(type(response).__name__, lambda: wire_responses.to_message(response))]
+        messages = fields.made("SubscribeResponse", lambda: list(wire_batches.to_messages(response, part)))
+        return [message.SerializeToString() for message in messages]
+    kind = type(response).__name__
+    return [fields.made(kind, lambda: wire_responses.to_message(response)).SerializeToString()]
 
 
-def _travelling(response: Response, limit: int) -> list[pb.Response]:
+def _travelling(response: Response, limit: int) -> list[bytes]:
     try:
         messages = _response_messages(response, min(TOGETHER, limit // 2))
         for message in messages:
-            fields.check_size(message.ByteSize(), limit, type(response).__name__)
+            fields.check_size(len(message) + _FRAME, limit, type(response).__name__)
         return messages
     except PenstockError as error:
         problem = problem_of(error)
@@ -144,16 +136,26 @@ def _travelling(response: Response, limit: int) -> list[pb.Response]:
                 raise
 
 
-def _grouped(messages: Iterable[M], limit: int) -> Iterator[list[M]]:
-    group: list[M] = []
+_FRAME = 1 + 5
+"""Bytes of the tag and the length of a message in another."""
+
+
+def _grouped(messages: Iterable[bytes], limit: int, kind: str) -> Iterator[bytes]:
+    """`Commands` or `Responses`, made of what is serialised: each is field 1 of it, with its length."""
+    group: list[bytes] = []
     size = 0
     for message in messages:
-        more = message.ByteSize() + 8  # the tag and length around it
-        fields.check_size(more, limit, type(message).__name__)
-        if group and size + more > min(TOGETHER, limit):
-            yield group
+        fields.check_size(len(message) + _FRAME, limit, kind)
+        if group and size + len(message) + _FRAME > min(TOGETHER, limit):
+            yield b"".join(group)
             group, size = [], 0
-        group.append(message)
-        size += more
+        group += (b"\x0a", _varint(len(message)), message)
+        size += len(message) + _FRAME
     if group:
-        yield group
+        yield b"".join(group)
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return bytes((number,))
+    return bytes((number & 0x7F | 0x80,)) + _varint(number >> 7)

@@ -138,17 +138,18 @@ def _peek(message: pb.Command) -> Peek:
     peek = message.peek
     fields.require(peek, "finishing")
     which = fields.kind(peek, "target")
-    target = fields.name(getattr(peek, which), f"Peek.{which}")
+    target = IndexTarget(peek.index) if which == "index" else CollectionTarget(peek.collection)
+    fields.name(target.id, f"Peek.{which}")
     keys = rows.decode(peek.keys, "Peek.keys") if peek.HasField("keys") else None
     if keys == ():
         raise fields.bad("Peek.keys", "There is at least one, where it is set.")
     return Peek(
-        uuid=fields.key(peek.uuid, "Peek.uuid"),
-        target=IndexTarget(target) if which == "index" else CollectionTarget(target),
-        time=fields.time(peek.time, "Peek.time"),
-        keys=keys,
-        predicate=peek.predicate if peek.HasField("predicate") else None,
-        finishing=_finishing(peek.finishing),
+        fields.key(peek.uuid, "Peek.uuid"),
+        target,
+        fields.time(peek.time, "Peek.time"),
+        keys,
+        peek.predicate if peek.HasField("predicate") else None,
+        _finishing(peek.finishing),
     )
 
 

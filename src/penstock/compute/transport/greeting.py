@@ -19,7 +19,7 @@ Pairs = tuple[tuple[str, str | bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a controller says: which connection this is, and which replica it means; None: whoever is there."""
+    """What a controller says: which connection this is, and which replica it means, if any."""
 
     epoch: Epoch
     nonce: bytes

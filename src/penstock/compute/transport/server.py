@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import grpc
 
@@ -19,7 +19,7 @@ from penstock.compute.protocol import rows
 from penstock.compute.protocol import wire_fields as fields
 from penstock.compute.protocol.commands import Command, CreateTimely, Epoch
 from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.replica.replica import Replica
+from penstock.compute.protocol.responses import Counted, Response
 from penstock.compute.transport import channels
 from penstock.compute.transport.bell import Bell
 from penstock.compute.transport.credentials import Security
@@ -35,8 +35,22 @@ IDLE = 0.05
 """Seconds after which a replica is asked to step though nobody woke it: for what comes due by its clock."""
 
 
+class Served(Protocol):
+    """What is served: `penstock.compute.replica.replica.Replica`, whose duties these are."""
+
+    @property
+    def greatest_epoch(self) -> Epoch | None: ...
+    def connected(self, nonce: bytes, /) -> None: ...
+    def receive(self, command: Command, /) -> None: ...
+    def step(self, seconds: float, /) -> bool: ...
+    def responses(self) -> list[Response]: ...
+    def disconnected(self) -> None: ...
+    def fetch(self, token: bytes, /) -> Iterator[list[Counted]]: ...
+    def close(self) -> None: ...
+
+
 async def serve(
-    replica: Replica,
+    replica: Served,
     address: str,
     security: Security = Security(),
     limits: Limits = Limits(),
@@ -73,7 +87,7 @@ class _Serving(_grpc.GenericRpcHandler):
     """A replica, the stream of its controller if there is one, and the task that works."""
 
     def __init__(
-        self, replica: Replica, security: Security, limits: Limits, bell: Bell, name: str | None
+        self, replica: Served, security: Security, limits: Limits, bell: Bell, name: str | None
     ) -> None:
         self._replica = replica
         self._security = security

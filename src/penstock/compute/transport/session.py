@@ -23,7 +23,7 @@ _grpc: Any = grpc
 class Receiver(Protocol):
     """Who takes the commands."""
 
-    def receive(self, command: Command) -> None: ...
+    def receive(self, command: Command, /) -> None: ...
 
 
 class Session:

@@ -1,4 +1,5 @@
-"""Errors as the status of a call and back: a code for anybody, the problem itself in the trailing metadata."""
+"""Errors as the status of a call and back: a code for anybody, the problem itself in the trailing
+metadata."""
 
 from __future__ import annotations
 
