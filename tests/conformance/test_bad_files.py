@@ -92,7 +92,46 @@ PULL_CASES = {
     "trace_without_a_label": json.dumps([{k: v for k, v in TRACE.items() if k != "docs_spec_violations"}]),
     "trace_with_labels_at_odds": trace(spec_violations=["P1"]),
 }
-KIND_OF = dict.fromkeys(CASES, "ticks") | dict.fromkeys(PULL_CASES, "pull")
+COMPUTE: dict[str, Any] = {
+    "name": "x",
+    "kind": "history",
+    "given": {"commands": [["Schedule", "u1"]]},
+    "when": "reduce()",
+    "then": {"commands": []},
+}
+
+
+def compute(**changed: Any) -> str:
+    return json.dumps([{**COMPUTE, **changed}])
+
+
+COMPUTE_CASES = {
+    "compute_without_a_kind": json.dumps([{k: v for k, v in COMPUTE.items() if k != "kind"}]),
+    "compute_command_that_there_is_not": compute(given={"commands": [["Stop", "u1"]]}),
+    "compute_command_that_is_text": compute(given={"commands": ["Schedule"]}),
+    "compute_command_that_says_too_little": compute(given={"commands": [["Schedule"]]}),
+    "compute_frontier_of_two_times": compute(given={"commands": [["AllowCompaction", "u1", [1, 2]]]}),
+    "compute_dataflow_without_exports": compute(given={"commands": [["CreateDataflow", {"as_of": [1]}]]}),
+    "compute_act_that_there_is_not": compute(when="shrink()"),
+    "compute_frontier_that_is_text": compute(
+        kind="schedule", given={"u1 as_of": "5", "input s1 upper": [5]}, when="s1 upper -> [6]"
+    ),
+    "compute_policy_that_there_is_not": compute(
+        kind="as_of",
+        given={
+            "storage(since,upper)": {"s1": [1, 2]},
+            "dataflows(export<-inputs)": [["u1", ["s1"]]],
+            "read_policies": {"u1": "for ever"},
+        },
+    ),
+}
+OF_KIND: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "ticks": (CASES, CASE),
+    "pull": (PULL_CASES, TRACE),
+    "compute": (COMPUTE_CASES, COMPUTE),
+}
+"""By kind, cases that do not fit and one that does."""
+KIND_OF = {name: kind for kind, (cases, _) in OF_KIND.items() for name in cases}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -109,8 +148,8 @@ def test_the_error_of_a_file_reads_as_it_should(
 @pytest.mark.parametrize("name", KIND_OF)
 def test_a_case_that_does_not_fit_fails_and_the_others_run(name: str, tmp_path: Path) -> None:
     kind = KIND_OF[name]
-    of_kind, fits = (CASES, CASE) if kind == "ticks" else (PULL_CASES, TRACE)
-    (tmp_path / "cases.json").write_text(json.dumps([*json.loads(of_kind[name]), {**fits, "name": "good"}]))
+    cases, fits = OF_KIND[kind]
+    (tmp_path / "cases.json").write_text(json.dumps([*json.loads(cases[name]), {**fits, "name": "good"}]))
     bad, good = run_file(kind, tmp_path / "cases.json")
     assert good.ok
     assert_golden(TEXTS / f"{name}.txt", f"{bad.name}: {bad.problem}\n")

@@ -38,6 +38,7 @@ def test_all_cases_of_the_systems_that_penstock_follows_pass(kind: str, shared: 
         ("errors", "errors"),
         ("propagation", "propagation"),
         ("pull", "pull"),
+        ("compute", "compute"),
     ],
 )
 def test_our_own_cases_pass(kind: str, file: str) -> None:
@@ -49,7 +50,7 @@ def test_every_operator_has_a_signature_a_builder_and_a_case() -> None:
     assert set(BUILDERS) - operators("ticks.json") - {"source", "sink"} == set()
 
 
-@pytest.mark.parametrize("kind", ["ticks", "errors", "propagation", "pull"])
+@pytest.mark.parametrize("kind", ["ticks", "errors", "propagation", "pull", "compute"])
 def test_a_case_that_fails_says_what_was_expected_and_what_was_found(kind: str) -> None:
     path = CASES / f"failing_{kind}.json"
     found = problems(kind, path)
@@ -58,7 +59,8 @@ def test_a_case_that_fails_says_what_was_expected_and_what_was_found(kind: str) 
     assert_golden(path.with_suffix(".txt"), text)
 
 
-def test_a_case_in_words_is_told_apart_and_is_never_ok() -> None:
-    *run, last = run_file("pull", CASES / "pull.json")
+@pytest.mark.parametrize("kind", ["pull", "compute"])
+def test_a_case_in_words_is_told_apart_and_is_never_ok(kind: str) -> None:
+    *run, last = run_file(kind, CASES / f"{kind}.json")
     assert all(outcome.ok and not outcome.in_words for outcome in run)
     assert (last.name, last.ok, last.failed, last.in_words) == ("told in words", False, False, True)

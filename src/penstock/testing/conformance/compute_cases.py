@@ -53,6 +53,8 @@ def read_case(fields: Fields) -> ComputeCase:
         return ComputeCase(reader(fields))
     except InWords:
         return ComputeCase(None)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise fields.bad(f"what it gives is not what its kind takes: {error}") from None
 
 
 def run_case(case: ComputeCase) -> str:

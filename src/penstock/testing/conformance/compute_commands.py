@@ -10,7 +10,14 @@ from penstock.compute.history import History, reduced, replayed
 from penstock.compute.protocol.commands import Command, CreateDataflow, CreateInstance
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.reconciliation import Reconciliation, compatible, reconcile
-from penstock.testing.conformance.compute_notation import InWords, Notation, dataflow, frontier_of, instance
+from penstock.testing.conformance.compute_notation import (
+    InWords,
+    Notation,
+    dataflow,
+    frontier_of,
+    instance,
+    shown_command,
+)
 from penstock.testing.conformance.fields import Fields
 
 Run = Callable[[], str]
@@ -31,7 +38,7 @@ def read_history(case: Fields) -> Run:
     if "assertion" in then:
         return lambda: must_assert(lambda: act(commands))
     expected = notation.commands(then.items("commands"))
-    return lambda: differs("commands", expected, act(commands))
+    return lambda: _commands_differ("commands", expected, act(commands))
 
 
 def read_reconciliation(case: Fields) -> Run:
@@ -57,18 +64,13 @@ def _reconciled(notation: Notation, then: Fields, found: Reconciliation) -> str:
     kept = sorted(id for flow in found.keep for id in flow.export_ids)
     applied = [c for c in found.then if not isinstance(c, CreateInstance)]
     rejected = {id: list(reasons) for ids, reasons in found.reasons.items() for id in ids}
+    told = {"issued_first": found.first, "then_applied": applied, "applied": found.then}
     problems = [
         differs("retained", then.value("retained", kept), kept),
         differs("rejected_because", then.value("rejected_because", rejected), rejected),
-        _commands_differ(notation, then, "issued_first", found.first),
-        _commands_differ(notation, then, "then_applied", applied),
-        _commands_differ(notation, then, "applied", found.then),
+        *(_commands_differ(n, notation.commands(then.items(n)), told[n]) for n in told if n in then),
     ]
     return "; ".join(problem for problem in problems if problem)
-
-
-def _commands_differ(notation: Notation, then: Fields, name: str, found: Sequence[Command]) -> str:
-    return differs(name, notation.commands(then.items(name)), list(found)) if name in then else ""
 
 
 def _configurations(case: Fields) -> Run:
@@ -117,6 +119,16 @@ def must_assert(act: Callable[[], object]) -> str:
     except AssertionError:
         return ""
     return "no assertion failed"
+
+
+def _told(commands: Sequence[Command]) -> str:
+    return "; ".join(map(shown_command, commands)) or "nothing"
+
+
+def _commands_differ(name: str, expected: Sequence[Command], found: Sequence[Command]) -> str:
+    if list(expected) == list(found):
+        return ""
+    return f"{name}: expected {_told(expected)}; found {_told(found)}"
 
 
 def differs(name: str, expected: Any, found: Any) -> str:

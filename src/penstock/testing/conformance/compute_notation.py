@@ -70,6 +70,23 @@ def shown_frontier(frontier: Frontier | None) -> list[int] | None:
     return [] if frontier.time is None else [frontier.time]
 
 
+def shown_command(command: Command) -> str:
+    """A command in few words."""
+    match command:
+        case CreateDataflow(flow):
+            ids = ", ".join(export.id for export in flow.exports)
+            return f"CreateDataflow({ids} from {flow.as_of}, plan {flow.plan.body.decode()})"
+        case AllowCompaction(id, frontier):
+            return f"AllowCompaction({id}, {frontier})"
+        case Schedule(id) | AllowWrites(id):
+            return f"{type(command).__name__}({id})"
+        case Peek(uuid) | CancelPeek(uuid):
+            name = uuid.rstrip(b"\0").decode()
+            return f"{type(command).__name__}({name})"
+        case _:
+            return type(command).__name__
+
+
 @dataclass(slots=True)
 class Notation:
     """Reads the commands of one case. case: for errors."""
@@ -90,8 +107,12 @@ class Notation:
             raise self.case.bad(f"{name!r} is no command", f"one of {', '.join(_COMMANDS)}")
         try:
             return _COMMANDS[name](self, *said)
-        except (TypeError, ValueError, KeyError) as error:
-            raise self.case.bad(f"{name}: {shown(said)} is not what it says: {error}") from None
+        except KeyError as error:
+            raise self.case.bad(f"{name}: {error} is missing in {shown(said)}") from None
+        except ValueError as error:
+            raise self.case.bad(f"{name}: {error}") from None
+        except TypeError:
+            raise self.case.bad(f"{name} does not say {shown(said)}") from None
 
     def configuration(self, settings: dict[str, Any] | None = None) -> UpdateConfiguration:
         return UpdateConfiguration(
