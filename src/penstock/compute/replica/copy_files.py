@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Sequence
 from functools import singledispatch
+from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeAlias
@@ -105,16 +106,14 @@ class _Parquet(CopyFile):
     def __init__(self, path: Path, schema: Schema) -> None:
         need_arrow(f"the copy {path.name}")
         super().__init__(path)
-        from pyarrow import parquet
-
-        from penstock.io.arrow import arrow_schema, rows_to_table
-
-        self._table: Callable[[Sequence[Row]], Any] = lambda rows: rows_to_table(rows, schema)
-        self._file: Any = parquet.ParquetWriter(self.partial, arrow_schema(schema))
+        self._schema = schema
+        self._arrow: Any = import_module("penstock.io.arrow")
+        parquet: Any = import_module("pyarrow.parquet")
+        self._file: Any = parquet.ParquetWriter(self.partial, self._arrow.arrow_schema(schema))
 
     def write(self, rows: Sequence[Row]) -> None:
         if rows:
-            self._file.write_table(self._table(rows))
+            self._file.write_table(self._arrow.rows_to_table(rows, self._schema))
 
     def close(self) -> None:
         self._file.close()

@@ -25,6 +25,7 @@ from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.stash import Stash
 from penstock.compute.replica.turns import Turns
+from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.expr.types import Schema
 
@@ -63,8 +64,10 @@ class Here(Runtime):
     ) -> None:
         super().__init__(config, wake)
         self._store = collections
-        self._temporary = None if folder is not None else TemporaryDirectory(prefix="penstock-replica-")
-        folder = folder if self._temporary is None else Path(self._temporary.name)
+        self._temporary: TemporaryDirectory[str] | None = None
+        if folder is None:
+            self._temporary = TemporaryDirectory(prefix="penstock-replica-")
+            folder = Path(self._temporary.name)
         self._timer = timer
         self._parameters = Parameters()
         self._answers: list[Answer] = []
@@ -96,6 +99,7 @@ class Here(Runtime):
         self._exports: dict[Id, tuple[RunningDataflow, Outlet]] = {}
         self._unscheduled: dict[Id, RunningDataflow] = {}
         self._watched = watched
+        self._watcher: Watcher | None = None
         self._news = True
 
     # -- commands -------------------------------------------------------------------------------
@@ -167,6 +171,10 @@ class Here(Runtime):
 
     # -- work -----------------------------------------------------------------------------------
 
+    def watch(self, watcher: Watcher) -> None:
+        """Let a thread call `noticed`, until this is closed."""
+        self._watcher = watcher
+
     def noticed(self) -> None:
         """Collections may have changed. May be called by any thread."""
         self._news = True
@@ -209,6 +217,8 @@ class Here(Runtime):
         return answers
 
     def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.stop()
         self._peeks.forget()
         self._stash.close()
         self._store.close()

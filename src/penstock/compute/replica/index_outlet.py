@@ -14,7 +14,7 @@ from penstock.compute.replica.runtime import Reached
 
 
 class IndexOutlet(Outlet):
-    """Keeps what it is told in an arrangement. It stays right while others read it, also when it was dropped."""
+    """Keeps what it is told in an arrangement, also after it was dropped, while others read it."""
 
     def __init__(self, id: Id, sink: str, index: Arrangement) -> None:
         super().__init__(id, sink)

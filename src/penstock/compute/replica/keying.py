@@ -22,16 +22,20 @@ class Keying:
         positions = [schema.names.index(name) for name in columns] or list(range(len(schema.fields)))
         self._single = len(positions) == 1
         self.width = len(positions)
-        self.of_row: KeyOf = itemgetter(*positions) if positions else tuple
+        self.of_row: KeyOf = itemgetter(*positions) if positions else _itself
         if any(_has_spellings(schema.fields[at]) for at in positions):
             plain = self.of_row
             self.of_row = lambda row: nested_key(plain(row))
         elif not columns and not self._single:
-            self.of_row = tuple  # itself
+            self.of_row = _itself
 
     def of_values(self, values: tuple[Any, ...]) -> Any:
         """The key of the values of the key columns."""
         return nested_key(values[0]) if self._single else nested_key(tuple(values))
+
+
+def _itself(row: tuple[Any, ...]) -> Any:
+    return row
 
 
 def _has_spellings(field: Field) -> bool:

@@ -1,4 +1,4 @@
-"""What becomes of the changes of a sink: the interface of index, subscription, copy and written collection."""
+"""What becomes of the changes of a sink: what indexes, subscriptions, copies, written collections share."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class Outlet(ABC):
 
     def finish(self) -> None:
         """Nothing will be computed any more: the dataflow has come to its until."""
+        return
 
     @abstractmethod
     def fail(self, failed: Failed) -> None:
@@ -47,6 +48,7 @@ class Outlet(ABC):
 
     def flush(self) -> None:
         """A slice of the dataflow is over: a good moment to tell others."""
+        return
 
     def work(self) -> bool:
         """Do a slice of what is left to do besides; whether there is more to do at once."""

@@ -80,7 +80,7 @@ class PeekRun:
 
 
 def checked(peek: Peek, predicate: Predicate | None, rows: Iterable[Counted]) -> Iterator[Counted]:
-    """The rows that a peek wants. Raises `NegativeMultiplicity` where one of them is there less than never."""
+    """The rows that a peek wants. Raises `NegativeMultiplicity` where one is there less than never."""
     for row, count in rows:
         if predicate is not None and predicate(row) is not True:
             continue

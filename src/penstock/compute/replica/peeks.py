@@ -192,18 +192,17 @@ class Peeks:
 
     def _run(self, pending: _Pending, until: float) -> None:
         try:
-            if pending.slices is None:
-                pending.run = self._begin(pending)
-                pending.slices = pending.run.slices()
-            for _ in pending.slices:
+            run = pending.run = pending.run or self._begin(pending)
+            slices = pending.slices = pending.slices or run.slices()
+            for _ in slices:
                 if self.timer() > until:
                     self._ready.append(pending)
                     return
         except PenstockError as error:
             self._end(pending, error)
             return
-        assert pending.run is not None and pending.run.answer is not None
-        answer = pending.run.answer
+        answer = run.answer
+        assert answer is not None
         self._pending.pop(pending.peek.uuid)
         pending.release()
         self.tell(PeekResponse(pending.peek.uuid, answer))

@@ -16,6 +16,7 @@ from penstock.compute.errors import (
     ResultGone,
     StaleEpoch,
 )
+from penstock.compute.frontier import END
 from penstock.compute.history import History
 from penstock.compute.protocol.commands import (
     AllowCompaction,
@@ -34,7 +35,6 @@ from penstock.compute.protocol.commands import (
     TimelyConfig,
     UpdateConfiguration,
 )
-from penstock.compute.frontier import END
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Response
 from penstock.compute.reconciliation import Reconciliation, reconcile

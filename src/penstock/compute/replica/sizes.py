@@ -1,4 +1,4 @@
-"""How many bytes rows have, for the limits: about what they take in a message, and the same on all replicas."""
+"""How many bytes rows have, for the limits: about what they take in a message, alike on all replicas."""
 
 from __future__ import annotations
 

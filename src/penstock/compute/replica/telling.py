@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Id, IndexExport
 from penstock.compute.protocol.responses import Response
 from penstock.compute.replica.runtime import Reached

@@ -1,0 +1,70 @@
+"""Which runtime a replica runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.compute.collections.opening import open_collections
+from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
+from penstock.compute.replica.here import Here
+from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.runtime import Runtime
+from penstock.compute.replica.watching import Watcher
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a replica is given by those who started it."""
+
+    state: Path
+    allow_callables: bool
+
+
+def make_runtime(
+    timely: TimelyConfig,
+    instance: InstanceConfig,
+    wake: Callable[[], None],
+    *,
+    state: Path,
+    collections: str | None = None,
+    allow_callables: bool = False,
+) -> Runtime:
+    """The runtime that a replica is asked for. Bind the keywords, and `Replica` can call it.
+
+    state:       a folder of this replica alone.
+    collections: where the collections are, instead of where the controller says.
+    allow_callables: whether Python functions of others are run.
+
+    Raises what opening the collections raises, and `BadInput` where the runtime is not installed.
+    """
+    if collections is not None:
+        instance = replace(instance, collections=collections)
+    return _RUNTIMES[timely.runtime](_Place(state, allow_callables), timely, instance, wake)
+
+
+def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]) -> Runtime:
+    here = Here(
+        instance,
+        wake,
+        collections=open_collections(instance.collections),
+        folder=place.state,
+        plans=Plans(place.allow_callables),
+        watched=True,
+    )
+    here.watch(Watcher(instance.collections, here.noticed))
+    return here
+
+
+def _on_spark(
+    place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
+) -> Runtime:
+    from penstock.compute.replica.spark_runtime import OnSpark
+
+    return OnSpark(instance, wake, state=place.state, allow_callables=place.allow_callables)
+
+
+_RUNTIMES: Mapping[
+    RuntimeName, Callable[[_Place, TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
+] = {"here": _here, "spark": _on_spark}
