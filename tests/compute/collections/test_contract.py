@@ -271,7 +271,7 @@ def test_rows_have_any_number_of_columns(s1: Collections) -> None:
 @pytest.mark.parametrize(
     ("there", "taken"),
     [
-        (0.0, -0.0), (Decimal("1.50"), Decimal("1.5")), (float("nan"), float("nan")),
+        (0.0, -0.0), (Decimal("1.50"), Decimal("1.5")), (float("nan"), -float("nan")),
         ((1, (0.0, Decimal("2.0"))), (1, (-0.0, Decimal(2)))),
     ],
 )  # fmt: skip

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.compute.collections.store import Collections
 from penstock.errors import BadInput, BadUri
+from penstock.io.delta import need_deltalake
 from penstock.io.postgres_server import without_password
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
@@ -60,8 +61,16 @@ def _postgresql(url: str) -> Collections:
     return PostgresCollections(url)
 
 
+def _delta(path: str) -> Collections:
+    need_deltalake("a store of collections")
+    from penstock.compute.collections.delta import DeltaCollections
+
+    return DeltaCollections(path)
+
+
 _STORES: Mapping[str, Callable[[str], Collections]] = {
     "sqlite": _sqlite,
     "memory": _memory,
     "postgresql": _postgresql,
+    "delta": _delta,
 }

@@ -64,7 +64,6 @@ class PostgresDatabase(Database):
         self._idle: list[Connection] = []
         try:
             self._prepare()
-            self._notifications.listen()
         except BaseException:
             self.close()
             raise
@@ -169,7 +168,7 @@ def _reading(connection: Connection) -> Generator[Transaction]:
 
 
 class Notifications:
-    """A connection that hears when a writer has committed."""
+    """A connection, made when first it is waited, that hears when a writer has committed."""
 
     def __init__(self, location: Location) -> None:
         self._connection = Connection(location)

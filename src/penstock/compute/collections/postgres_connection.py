@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -70,6 +71,9 @@ class Connection(Transaction):
         except (DatabaseError, *_LOST) as error:
             raise self._unavailable(without_password(reason(error))) from None  # frames with the password
         try:
+            if not server.socket:
+                # pg8000 sends small pieces; each would wait for the answer to the one before.
+                wire._usock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for setting in _SETTINGS:
                 wire.execute_simple(setting.format(idle=self._idle))
             if self._location.schema is not None:

@@ -10,7 +10,7 @@ from penstock.compute.collections.store import Append
 from penstock.compute.errors import NotThere, StoreDamaged
 from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Row
+from penstock.compute.protocol.responses import Counted, Row
 from penstock.errors import CheckpointDamaged
 from penstock.expr.runtime import NAN
 from penstock.state.codec import decode, key_encoder, value_encoder
@@ -104,10 +104,23 @@ def row_of(data: bytes, place: str) -> Row:
     return cast("Row", row)
 
 
-def chunks_of(rows: list[T], most: int) -> Iterator[list[T]]:
-    """The rows in lists of at most so many. Raises ValueError for less than one."""
+def check_chunk(most: int) -> int:
     if most < 1:
         raise ValueError(f"chunks of {most} rows")
+    return most
+
+
+def check_positive(id: Id, rows: list[Counted], place: str) -> list[Counted]:
+    """The rows. Raises `StoreDamaged` if one of them is there zero times or less."""
+    for row, count in rows:
+        if count <= 0:
+            raise damaged(place, f"a row of {id!r} is there {count} times: {row!r:.200}")
+    return rows
+
+
+def chunks_of(rows: list[T], most: int) -> Iterator[list[T]]:
+    """The rows in lists of at most so many."""
+    check_chunk(most)
     return (rows[start : start + most] for start in range(0, len(rows), most))
 
 

@@ -17,8 +17,8 @@ from penstock.compute.collections.rows import (
     Change,
     RowCodec,
     check_counts,
+    check_positive,
     chunks_of,
-    damaged,
     hash_of,
     row_of,
 )
@@ -137,10 +137,10 @@ class SqlCollections(Collections):
                         shown, count = sums.get(key, (row, 0))
                         sums[key] = shown, count + weight
                 if rows:
-                    yield self._counted(id, rows)
+                    yield check_positive(id, rows, self._database.place)
         rest = [(row, count) for row, count in sums.values() if count]
         for rows in chunks_of(rest, reading.chunk):
-            yield self._counted(id, rows)
+            yield check_positive(id, rows, self._database.place)
 
     def _changed_more_than_once(self, tx: Transaction, there: Record, end: int) -> set[int]:
         """The hashes that several updates before a place have in common."""
@@ -183,12 +183,6 @@ class SqlCollections(Collections):
 
     def _key(self, data: bytes) -> bytes:
         return self._codec.key(self._row(data))
-
-    def _counted(self, id: Id, rows: list[Counted]) -> list[Counted]:
-        for row, count in rows:
-            if count <= 0:
-                raise damaged(self._database.place, f"a row of {id!r} is there {count} times: {row!r:.200}")
-        return rows
 
     # -- the rest -------------------------------------------------------------------------------
 

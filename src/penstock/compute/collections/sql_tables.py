@@ -18,7 +18,7 @@ from typing import TypeAlias, cast
 
 from penstock.compute.collections.database import Stored, Transaction
 from penstock.compute.collections.refusals import is_id, unknown
-from penstock.compute.collections.rows import HASH_BITS
+from penstock.compute.collections.rows import HASH_BITS, check_chunk
 from penstock.compute.collections.store import Bounds
 from penstock.compute.frontier import LAST_TIME, Frontier
 from penstock.compute.protocol.dataflow import Id
@@ -128,9 +128,7 @@ class Pages:
     """
 
     def __init__(self, chunk: int) -> None:
-        if chunk < 1:
-            raise ValueError(f"chunks of {chunk} rows")
-        self.chunk = chunk
+        self.chunk = check_chunk(chunk)
         self.most = min(chunk, _FIRST_PAGE)
 
     def read(self, tx: Transaction, span: Span) -> list[Stored]:

@@ -1,0 +1,131 @@
+"""Rows in the files of a Delta table: what an append writes, and sums of them by row."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from penstock.compute.collections.delta_table import SCHEMA, File, Table
+from penstock.compute.collections.rows import Change, RowCodec, hash_of, row_of
+from penstock.compute.collections.untyped_arrow import ArrowBatch, ArrowTable, compute, pa
+from penstock.compute.frontier import LAST_TIME
+from penstock.compute.protocol.responses import Row
+
+_BATCH = 50_000
+
+
+def table_of(number: int, changes: Sequence[Change]) -> ArrowTable:
+    """What an append writes for one collection."""
+    return pa.table(
+        [
+            [number] * len(changes),
+            [change.time for change in changes],
+            [change.weight for change in changes],
+            [hash_of(change.key) for change in changes],
+            [change.row for change in changes],
+        ],
+        schema=SCHEMA,
+    )
+
+
+def up_to(batch: ArrowBatch, file: File, time: int) -> ArrowBatch:
+    return batch if file.last <= time else batch.filter(compute.less_equal(batch.column("time"), time))
+
+
+def several(table: Table, files: Iterable[File], time: int) -> set[int]:
+    """The hashes that several updates up to a time have in common."""
+    pieces = [
+        up_to(batch, file, time).column("hash")
+        for file in files
+        for batch in table.batches(file, ["time", "hash"], _BATCH)
+    ]
+    counts = compute.value_counts(pa.chunked_array(pieces, pa.int64()))
+    return set(counts.filter(compute.greater(counts.field("counts"), 1)).field("values").to_pylist())
+
+
+def with_hashes(table: Table, files: Iterable[File], hashes: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """Weights and rows of the updates that have one of these hashes."""
+    wanted = pa.array(list(hashes), pa.int64())
+    for file in files:
+        for batch in table.batches(file, ["weight", "hash", "row"], _BATCH):
+            found = batch.filter(compute.is_in(batch.column("hash"), wanted))
+            yield from zip(found.column("weight").to_pylist(), found.column("row").to_pylist())
+
+
+class Sums:
+    """How often rows are there, of which several updates are added up; by what equal rows have in common."""
+
+    def __init__(self, codec: RowCodec, place: str) -> None:
+        self._codec = codec
+        self._place = place
+        self._counts: dict[bytes, int] = defaultdict(int)
+        self._rows: dict[bytes, tuple[Row, bytes]] = {}
+
+    def add(self, data: bytes, weight: int) -> None:
+        row = row_of(data, self._place)
+        key = self._codec.key(row)
+        self._counts[key] += weight
+        self._rows.setdefault(key, (row, data))
+
+    def rows(self) -> Iterator[tuple[Row, int]]:
+        return ((self._rows[key][0], count) for key, count in self._counts.items() if count)
+
+    def changes(self, time: int) -> list[Change]:
+        """As updates at one time. Weights of more than 63 bits are split."""
+        return [
+            Change(time, key, self._rows[key][1], part)
+            for key, count in self._counts.items()
+            for part in _parts(count)
+        ]
+
+
+def _parts(count: int) -> Iterator[int]:
+    while count:
+        part = max(-LAST_TIME, min(LAST_TIME, count))
+        yield part
+        count -= part
+
+
+def merged(table: Table, number: int, files: Sequence[File], codec: RowCodec) -> ArrowTable:
+    """The updates of the files as one table: at the last of their times, each row once."""
+    time = files[-1].last
+    shared = several(table, files, time)
+    sums = Sums(codec, table.path)
+    wanted = pa.array(list(shared), pa.int64())
+    pieces: list[ArrowTable] = []
+    for file in files:
+        for batch in table.batches(file, ["weight", "hash", "row"], _BATCH):
+            both = compute.is_in(batch.column("hash"), wanted)
+            once = batch.filter(compute.invert(both))
+            n = once.num_rows
+            columns = [
+                [number] * n,
+                [time] * n,
+                once.column("weight"),
+                once.column("hash"),
+                once.column("row"),
+            ]
+            pieces.append(pa.table(columns, schema=SCHEMA))
+            again = batch.filter(both)
+            for weight, data in zip(again.column("weight").to_pylist(), again.column("row").to_pylist()):
+                sums.add(data, weight)
+    return pa.concat_tables([*pieces, table_of(number, sums.changes(time))])
+
+
+FEW = 8
+"""So many files that are alike are merged into one."""
+
+
+def to_merge(files: Sequence[File], since: int) -> list[File]:
+    """The files to merge now: the newest that the since allows to, back to one that is much larger than they
+    are together, so that each update is merged a few times only, however long the past. Files that share a
+    time stay together."""
+    ready = [file for file in files if file.last <= since]
+    run: list[File] = []
+    rows = 0
+    for file in reversed(ready):
+        if run and file.rows > 2 * rows and file.last < run[-1].first:
+            break
+        run.append(file)
+        rows += file.rows
+    return run[::-1] if len(run) >= FEW else []
