@@ -12,6 +12,7 @@ import pytest
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.store import Collections
 
+ROOT = Path(__file__).resolve().parents[3]
 KINDS = ("memory", "sqlite", "postgresql", "delta")
 
 
