@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from secrets import token_hex
+from tempfile import gettempdir
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import StoreUnavailable
@@ -45,7 +47,8 @@ class Here(Runtime):
     """Runs dataflows on the in-process engine.
 
     collections: that they read and write; used by this thread only.
-    folder:  for copies (`copies/`) and large results (`stash/`); by default a temporary one.
+    folder:  for copies (`copies/`) and large results (`stash/`); by default a temporary one,
+        made when it is needed.
     watched: somebody calls `noticed` when collections may have changed; else every step looks.
     clock:   milliseconds. timer: seconds, by which work is divided into slices.
     """
@@ -64,10 +67,9 @@ class Here(Runtime):
     ) -> None:
         super().__init__(config, wake)
         self._store = collections
-        self._temporary: TemporaryDirectory[str] | None = None
-        if folder is None:
-            self._temporary = TemporaryDirectory(prefix="penstock-replica-")
-            folder = Path(self._temporary.name)
+        self._temporary = Path(gettempdir()) / f"penstock-replica-{token_hex(8)}" if folder is None else None
+        folder = folder or self._temporary
+        assert folder is not None
         self._timer = timer
         self._parameters = Parameters()
         self._answers: list[Answer] = []
@@ -223,7 +225,7 @@ class Here(Runtime):
         self._stash.close()
         self._store.close()
         if self._temporary is not None:
-            self._temporary.cleanup()
+            shutil.rmtree(self._temporary, ignore_errors=True)
 
     def broken(self) -> Sequence[Id]:
         return [

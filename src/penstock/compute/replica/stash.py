@@ -28,11 +28,11 @@ class Stash:
         self._folder = folder
         self._clock = clock
         self._until: dict[bytes, int] = {}
-        folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob("*.rows"):
             left.unlink(missing_ok=True)
 
     def writer(self) -> StashWriter:
+        self._folder.mkdir(parents=True, exist_ok=True)
         return StashWriter(self, token_bytes(16))
 
     def path(self, token: bytes) -> Path:
