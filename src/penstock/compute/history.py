@@ -11,7 +11,7 @@ Source: the compute protocol of Materialize, its history (reference).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
@@ -63,9 +63,10 @@ class History:
         """Forget peeks, as for a replica whose next controller will ask its own."""
         self.commands = [c for c in self.commands if not isinstance(c, Peek | CancelPeek)]
 
-    def refresh_uppers(self, uppers: Mapping[Id, Frontier]) -> None:
-        """Put the present uppers of collections into the imports, before a replay."""
-        self.commands = [_with_uppers(command, uppers) for command in self.commands]
+    def replay(self, uppers: Mapping[Id, Frontier]) -> list[Command]:
+        """What a new connection is told: all of it, reduced, with the present uppers of collections."""
+        self.reduce()
+        return [_with_uppers(command, uppers) for command in self.commands]
 
 
 def reduced(commands: Iterable[Command]) -> list[Command]:
@@ -180,8 +181,3 @@ def _with_uppers(command: Command, uppers: Mapping[Id, Frontier]) -> Command:
         return command
     imports = tuple(replace(i, upper=uppers.get(i.id, i.upper)) for i in command.dataflow.collections)
     return CreateDataflow(replace(command.dataflow, collections=imports))
-
-
-def replayed(commands: Sequence[Command], uppers: Mapping[Id, Frontier]) -> list[Command]:
-    """What a new connection is told: the commands, reduced, with the present uppers of collections."""
-    return [_with_uppers(command, uppers) for command in reduced(commands)]

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from penstock.compute.frontier import Frontier
-from penstock.compute.history import History, replayed
+from penstock.compute.history import History
 from penstock.compute.protocol.commands import CancelPeek, Command, Peek
 from penstock.compute.protocol.dataflow import Id
 
@@ -74,8 +74,7 @@ class Outbox:
             commands about one id.
         uppers: the present uppers of collections, put into the imports.
         """
-        self.history.reduce()
-        reader = Reader(self, replayed(self.history.commands, uppers or {}), wanted)
+        reader = Reader(self, self.history.replay(uppers or {}), wanted)
         self._readers.append(reader)
         return reader
 

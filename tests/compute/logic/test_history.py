@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.history import History, reduced, replayed
+from penstock.compute.history import History, reduced
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -129,7 +129,7 @@ def test_a_dropped_export_of_a_dataflow_that_goes_on_stays_dropped() -> None:
 
 
 def test_replaying_puts_the_present_uppers_into_the_imports_and_nothing_else() -> None:
-    (created,) = replayed([index("u1", 5, reads=("s1", "s2"))], {"s1": Frontier(50)})
+    (created,) = History([index("u1", 5, reads=("s1", "s2"))]).replay({"s1": Frontier(50)})
     assert isinstance(created, CreateDataflow)
     assert {i.id: i.upper for i in created.dataflow.collections} == {"s1": Frontier(50), "s2": Frontier(0)}
     assert created == index("u1", 5, reads=("s1", "s2"))

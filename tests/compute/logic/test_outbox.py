@@ -114,6 +114,7 @@ def test_a_connection_that_is_too_far_behind_is_cut_and_the_next_one_is_told_lit
     assert slow.take() == []
     assert not fast.cut
     again = outbox.reader().take(1000)
+    assert len(outbox.history) == 1
     assert [c.dataflow.as_of for c in again if isinstance(c, CreateDataflow)] == [Frontier(999)]
     assert len(again) == 1
 

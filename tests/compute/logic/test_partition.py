@@ -193,6 +193,56 @@ def test_the_problem_of_one_is_that_of_all_in_a_peek_and_a_copy() -> None:
     assert absorbed(partitioned(), copies) == [CopyToResponse("t1", problem)]
 
 
+def test_what_goes_back_at_one_worker_changes_nothing() -> None:
+    merged = partitioned(parts=2)
+    said: list[tuple[int, Response]] = [
+        (0, Frontiers("u1", write=Frontier(9))),
+        (0, Frontiers("u1", write=Frontier(4))),
+        (1, Frontiers("u1", write=Frontier(6))),
+    ]
+    assert absorbed(merged, said) == [Frontiers("u1", write=Frontier(6))]
+
+
+def test_as_many_bytes_as_allowed_are_allowed() -> None:
+    rows = Rows((((7,), 1),))
+    said: list[tuple[int, Response]] = [(n, PeekResponse(UUID, rows)) for n in range(WORKERS)]
+    assert absorbed(partitioned(limit=3), said) == [PeekResponse(UUID, Rows((((7,), 3),)))]
+    assert problem_codes(absorbed(partitioned(limit=2), said)) == [TotalResultTooLarge.code]
+
+
+def test_a_copy_that_was_dropped_at_one_worker_is_dropped() -> None:
+    said: list[tuple[int, Response]] = [
+        (0, CopyToResponse("t1", Problem("P736", "it failed"))),
+        (1, CopyToResponse("t1", Dropped())),
+    ]
+    assert absorbed(partitioned(parts=2), said) == [CopyToResponse("t1", Dropped())]
+
+
+def test_of_a_dropped_subscription_nothing_more_is_told() -> None:
+    merged = partitioned(parts=2)
+    said: list[tuple[int, Response]] = [
+        (0, SubscribeResponse("t1", Batch(START, Frontier(5), ()))),
+        (1, SubscribeResponse("t1", Batch(START, Frontier(5), ()))),
+        (0, SubscribeResponse("t1", DroppedAt(Frontier(5)))),
+        (1, SubscribeResponse("t1", Batch(Frontier(5), Frontier(9), ((("a",), 6, 1),)))),
+        (1, SubscribeResponse("t1", DroppedAt(Frontier(9)))),
+    ]
+    assert absorbed(merged, said) == [
+        SubscribeResponse("t1", Batch(START, Frontier(5), ())),
+        SubscribeResponse("t1", DroppedAt(Frontier(5))),
+    ]
+    assert merged.tracked == 0
+
+
+def test_the_first_problem_of_a_subscription_stays_the_one_that_is_told() -> None:
+    merged, first, second = partitioned(parts=2), Problem("P736", "first"), Problem("P736", "second")
+    said: list[tuple[int, Response]] = [
+        (0, SubscribeResponse("t1", Batch(START, END, first))),
+        (1, SubscribeResponse("t1", Batch(START, END, second))),
+    ]
+    assert [b.updates for b in events(absorbed(merged, said))] == [first]
+
+
 def test_a_stash_of_one_worker_holds_the_rows_at_hand_of_the_others() -> None:
     merged = partitioned()
     stash = Stashed(b"s" * 16, rows=100, size=1000, inline=(((1,), 1),))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.compute.history import History, reduced, replayed
+from penstock.compute.history import History, reduced
 from penstock.compute.protocol.commands import Command, CreateDataflow, CreateInstance
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.reconciliation import Reconciliation, compatible, reconcile
@@ -89,7 +89,7 @@ def _uppers(case: Fields) -> Run:
     expected = {_import_named(name): frontier_of(then.value(name)) for name in then}
 
     def run() -> str:
-        (created,) = (c.dataflow for c in replayed(commands, uppers) if isinstance(c, CreateDataflow))
+        (created,) = (c.dataflow for c in History(commands).replay(uppers) if isinstance(c, CreateDataflow))
         return differs("uppers", expected, {i.id: i.upper for i in created.collections})
 
     return run
