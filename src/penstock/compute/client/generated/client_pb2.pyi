@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Request(_message.Message):
-    __slots__ = ("number", "describe", "create_collection", "create_view", "drop", "write", "peek", "cancel_peek", "copy", "add_replica", "drop_replica", "status")
+    __slots__ = ("number", "describe", "create_collection", "create_view", "drop", "write", "peek", "cancel_peek", "copy", "add_replica", "drop_replica", "status", "release_replica")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_FIELD_NUMBER: _ClassVar[int]
     CREATE_COLLECTION_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class Request(_message.Message):
     ADD_REPLICA_FIELD_NUMBER: _ClassVar[int]
     DROP_REPLICA_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_REPLICA_FIELD_NUMBER: _ClassVar[int]
     number: int
     describe: Describe
     create_collection: CreateCollection
@@ -32,7 +33,8 @@ class Request(_message.Message):
     add_replica: AddReplica
     drop_replica: DropReplica
     status: Status
-    def __init__(self, number: _Optional[int] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., create_collection: _Optional[_Union[CreateCollection, _Mapping]] = ..., create_view: _Optional[_Union[CreateView, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., peek: _Optional[_Union[Peek, _Mapping]] = ..., cancel_peek: _Optional[_Union[CancelPeek, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., add_replica: _Optional[_Union[AddReplica, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ...) -> None: ...
+    release_replica: ReleaseReplica
+    def __init__(self, number: _Optional[int] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., create_collection: _Optional[_Union[CreateCollection, _Mapping]] = ..., create_view: _Optional[_Union[CreateView, _Mapping]] = ..., drop: _Optional[_Union[Drop, _Mapping]] = ..., write: _Optional[_Union[Write, _Mapping]] = ..., peek: _Optional[_Union[Peek, _Mapping]] = ..., cancel_peek: _Optional[_Union[CancelPeek, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., add_replica: _Optional[_Union[AddReplica, _Mapping]] = ..., drop_replica: _Optional[_Union[DropReplica, _Mapping]] = ..., status: _Optional[_Union[Status, _Mapping]] = ..., release_replica: _Optional[_Union[ReleaseReplica, _Mapping]] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("number", "done", "description", "rows", "condition", "problem")
@@ -47,8 +49,8 @@ class Answer(_message.Message):
     description: Description
     rows: Rows
     condition: Condition
-    problem: Problem
-    def __init__(self, number: _Optional[int] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+    problem: bytes
+    def __init__(self, number: _Optional[int] = ..., done: _Optional[_Union[Done, _Mapping]] = ..., description: _Optional[_Union[Description, _Mapping]] = ..., rows: _Optional[_Union[Rows, _Mapping]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., problem: _Optional[bytes] = ...) -> None: ...
 
 class Describe(_message.Message):
     __slots__ = ("name",)
@@ -103,19 +105,23 @@ class Drop(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class Write(_message.Message):
-    __slots__ = ("parts",)
+    __slots__ = ("parts", "id")
     class Part(_message.Message):
-        __slots__ = ("collection", "id", "rows")
+        __slots__ = ("collection", "id", "come", "go")
         COLLECTION_FIELD_NUMBER: _ClassVar[int]
         ID_FIELD_NUMBER: _ClassVar[int]
-        ROWS_FIELD_NUMBER: _ClassVar[int]
+        COME_FIELD_NUMBER: _ClassVar[int]
+        GO_FIELD_NUMBER: _ClassVar[int]
         collection: str
         id: str
-        rows: bytes
-        def __init__(self, collection: _Optional[str] = ..., id: _Optional[str] = ..., rows: _Optional[bytes] = ...) -> None: ...
+        come: bytes
+        go: bytes
+        def __init__(self, collection: _Optional[str] = ..., id: _Optional[str] = ..., come: _Optional[bytes] = ..., go: _Optional[bytes] = ...) -> None: ...
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
     parts: _containers.RepeatedCompositeFieldContainer[Write.Part]
-    def __init__(self, parts: _Optional[_Iterable[_Union[Write.Part, _Mapping]]] = ...) -> None: ...
+    id: bytes
+    def __init__(self, parts: _Optional[_Iterable[_Union[Write.Part, _Mapping]]] = ..., id: _Optional[bytes] = ...) -> None: ...
 
 class Peek(_message.Message):
     __slots__ = ("view", "id", "keys", "all", "predicate", "order_by", "limit", "offset", "project", "projected", "at", "staleness", "replica")
@@ -186,6 +192,12 @@ class DropReplica(_message.Message):
     name: str
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
+class ReleaseReplica(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
 class Status(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -214,31 +226,6 @@ class Condition(_message.Message):
     body: bytes
     def __init__(self, body: _Optional[bytes] = ...) -> None: ...
 
-class Problem(_message.Message):
-    __slots__ = ("code", "message", "why", "fix", "facts", "where")
-    class Step(_message.Message):
-        __slots__ = ("file", "line", "note")
-        FILE_FIELD_NUMBER: _ClassVar[int]
-        LINE_FIELD_NUMBER: _ClassVar[int]
-        NOTE_FIELD_NUMBER: _ClassVar[int]
-        file: str
-        line: int
-        note: str
-        def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
-    CODE_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    WHY_FIELD_NUMBER: _ClassVar[int]
-    FIX_FIELD_NUMBER: _ClassVar[int]
-    FACTS_FIELD_NUMBER: _ClassVar[int]
-    WHERE_FIELD_NUMBER: _ClassVar[int]
-    code: str
-    message: str
-    why: str
-    fix: str
-    facts: bytes
-    where: _containers.RepeatedCompositeFieldContainer[Problem.Step]
-    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., why: _Optional[str] = ..., fix: _Optional[str] = ..., facts: _Optional[bytes] = ..., where: _Optional[_Iterable[_Union[Problem.Step, _Mapping]]] = ...) -> None: ...
-
 class Subscription(_message.Message):
     __slots__ = ("view", "as_of", "snapshot", "replica")
     VIEW_FIELD_NUMBER: _ClassVar[int]
@@ -258,8 +245,8 @@ class Event(_message.Message):
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     description: Description
     batch: Batch
-    problem: Problem
-    def __init__(self, description: _Optional[_Union[Description, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ...) -> None: ...
+    problem: bytes
+    def __init__(self, description: _Optional[_Union[Description, _Mapping]] = ..., batch: _Optional[_Union[Batch, _Mapping]] = ..., problem: _Optional[bytes] = ...) -> None: ...
 
 class Batch(_message.Message):
     __slots__ = ("lower", "upper", "updates", "more")

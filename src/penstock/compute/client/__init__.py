@@ -1,0 +1,1 @@
+"""The client: asks a controller for views, writes, reads, subscriptions. `grpc` is imported when it connects."""

@@ -1,0 +1,266 @@
+"""The client for programs with an event loop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from penstock.compute.client.conversation import Conversation
+from penstock.compute.client.describing import known_of
+from penstock.compute.client.endpoint import DEFAULT_ADDRESS, Endpoint
+from penstock.compute.client.generated import client_pb2 as pb
+from penstock.compute.client.peeks import Reading, peek_message, rows_of
+from penstock.compute.client.plain import from_plain
+from penstock.compute.client.rows import Known
+from penstock.compute.client.subscription import AsyncSubscription
+from penstock.compute.controller.status import ControllerStatus
+from penstock.compute.protocol import rows as encoding
+from penstock.compute.protocol.commands import RuntimeName
+from penstock.compute.transport.credentials import Security
+from penstock.expr.durations import duration
+from penstock.expr.rows import schema_of
+from penstock.expr.tree import Expr
+from penstock.expr.types import Schema
+from penstock.flow.flow import Flow
+
+
+class AsyncClient:
+    """Asks a controller: makes views, writes collections, reads.
+
+    address:  HOST:PORT of the controller.
+    security: credentials (`Security.load`); None: the token in PENSTOCK_TOKEN if there is one, and no TLS.
+    patience: how long reads, and what can be repeated, are tried again where the controller is away.
+
+    A read sees every write that was acknowledged, to anybody, before it was asked for (strict
+    serializable), unless it says otherwise. To be used in one event loop; close it with `aclose`, or use
+    `async with`.
+    """
+
+    def __init__(
+        self,
+        address: str = DEFAULT_ADDRESS,
+        *,
+        security: Security | None = None,
+        patience: timedelta | str = "30s",
+    ) -> None:
+        endpoint = Endpoint(address, Security.load() if security is None else security)
+        self._conversation = Conversation(endpoint, duration(patience).total_seconds())
+        self._known: dict[str, Known] = {}
+
+    # --- what there is ------------------------------------------------------------------
+
+    async def create_collection(self, name: str, rows: Any, *, append_only: bool = False) -> None:
+        """A collection that can be written. Does nothing where an equal one is there.
+
+        rows: a `NamedTuple`, a dataclass, a scalar type, or a `Schema`. append_only: no row is ever taken back.
+        Raises `AlreadyThere`.
+        """
+        from penstock.compute.plans import schema_to_bytes
+
+        schema = rows if isinstance(rows, Schema) else schema_of(rows)
+        message = pb.CreateCollection(name=name, schema=schema_to_bytes(schema), append_only=append_only)
+        await self._ask(pb.Request(create_collection=message))
+
+    async def create_view(
+        self,
+        name: str,
+        flow: Flow,
+        *,
+        key: str | Sequence[str] = (),
+        keep: timedelta | str = "10s",
+        into: str | None = None,
+        allow_callables: bool = False,
+    ) -> None:
+        """Keep the answer of a flow with one sink up to date. Does nothing where an equal one is there.
+
+        Its sources are views and collections of their names; collections that are not there are made.
+        key:   columns that it is looked up by; none: the whole row.
+        keep:  how much of the past can be read, and how long a subscription may be away.
+        into:  a collection to make, which its changes are written to as well: it survives all replicas.
+        allow_callables: send the code of Python functions; the replicas must allow it, too.
+
+        Raises `NotServable`, `CallableRefused`, `AlreadyThere`, `UnknownColumn`.
+        """
+        from penstock.compute.plans import encode
+
+        plan = encode(flow, allow_callables=allow_callables)
+        message = pb.CreateView(
+            name=name,
+            plan=plan.body,
+            places=plan.places,
+            key=[key] if isinstance(key, str) else key,
+            keep=_milliseconds(keep),
+            into=into or "",
+        )
+        self._known.pop(name, None)
+        await self._ask(pb.Request(create_view=message))
+
+    async def drop(self, name: str) -> None:
+        """Forget a view or a collection. Raises `UnknownName`, `StillInUse`."""
+        self._known.pop(name, None)
+        await self._ask(pb.Request(drop=pb.Drop(name=name)), repeatable=False)
+
+    async def describe(self, name: str) -> Known:
+        """What a view or collection is: its columns, its key. Raises `UnknownName`."""
+        answer = (await self._ask(pb.Request(describe=pb.Describe(name=name))))[0]
+        known = self._known[name] = known_of(name, answer.description)
+        return known
+
+    async def _know(self, name: str) -> Known:
+        return self._known.get(name) or await self.describe(name)
+
+    # --- writing ------------------------------------------------------------------------
+
+    async def insert(self, collection: str, rows: Iterable[Any]) -> int:
+        """Add rows. The time at which they are there; from now on every read sees them.
+
+        Raises `UnknownName`, `BadRow`.
+        """
+        return await self._write({collection: rows}, 1)
+
+    async def delete(self, collection: str, rows: Iterable[Any]) -> int:
+        """Take rows back, each once. The time from which they are gone.
+
+        Raises `NotThere` where one is not there, `BadRow`; then nothing has happened.
+        """
+        return await self._write({collection: rows}, -1)
+
+    async def write(self, changes: Mapping[str, Iterable[Any]]) -> int:
+        """Change several collections at one time: all of it, or nothing. That time.
+
+        changes: by collection, rows that come, or `ps.Change(row, weight)`, `ps.insert(row)`, `ps.delete(row)`.
+        """
+        return await self._write(changes, 1)
+
+    async def _write(self, changes: Mapping[str, Iterable[Any]], sign: int) -> int:
+        rows = {name: list(items) for name, items in changes.items()}
+        # With an id of its own a write is done once, however often it has to be sent.
+        id = os.urandom(16)
+        while True:
+            known = [await self._know(name) for name in rows]
+            parts = [_part(each, each.counted(rows[each.name], sign)) for each in known]
+            answer = (await self._ask(pb.Request(write=pb.Write(parts=parts, id=id))))[0]
+            if answer.WhichOneof("kind") != "description":
+                return answer.done.time
+            self._known.clear()  # a collection of the name is there, but it is another one
+
+    # --- reading ------------------------------------------------------------------------
+
+    async def peek(
+        self,
+        view: str,
+        *,
+        key: Any = None,
+        keys: Iterable[Any] | None = None,
+        where: Expr | None = None,
+        order_by: Any = (),
+        limit: int | None = None,
+        offset: int = 0,
+        columns: Sequence[str | Expr] | None = None,
+        at: int | None = None,
+        staleness: timedelta | str | None = None,
+        replica: str | None = None,
+    ) -> list[Any]:
+        """The rows of a view or a collection at one time; a row that is there twice comes twice.
+
+        key, keys: value, or values, of its key columns (a tuple where there are several columns).
+        where:     an expression over its columns. order_by: columns, `col.x.desc()` for downwards.
+        columns:   only these.
+        at:        a time; without it: that of the last acknowledged write.
+        staleness: how far the answer may be behind, if that is faster.
+        replica:   the only one that may answer.
+
+        Raises `UnknownName`, `SinceViolation` for a time that is no longer kept, `ResultTooLarge`,
+        `TargetReplicaLost`, `DataflowFailed`, and what the expression raises.
+        """
+        given = [key] if key is not None else (None if keys is None else list(keys))
+        reading = Reading(given, where, order_by, limit, offset, columns, at, _optional(staleness), replica)
+        while True:
+            known = await self._know(view)
+            message, to_user = peek_message(known, reading)
+            answers = await self._ask(pb.Request(peek=message))
+            if answers[0].WhichOneof("kind") != "description":
+                return rows_of(answers, to_user)
+            self._known.pop(view, None)
+
+    def subscribe(
+        self,
+        view: str,
+        *,
+        as_of: int | None = None,
+        snapshot: bool = True,
+        progress: bool = False,
+        replica: str | None = None,
+    ) -> AsyncSubscription:
+        """All changes of a view, in batches by time; the first batch is what is there at `as_of`.
+
+        as_of:    None: the time of the last acknowledged write.
+        snapshot: False: only what comes after `as_of`. progress: batches without changes are given, too.
+        It goes on by itself where a connection breaks or the controller is started again.
+        """
+        asked = pb.Subscription(view=view, snapshot=snapshot, replica=replica or "")
+        if as_of is not None:
+            asked.as_of = as_of
+        return AsyncSubscription(self._conversation, asked, progress=progress)
+
+    async def copy(self, view: str, file: str) -> int:
+        """Write the rows of a view to a file in the folder of a replica: how many.
+
+        file: a plain name that ends with .jsonl or .parquet.
+        """
+        answers = await self._ask(pb.Request(copy=pb.Copy(view=view, file=file)), repeatable=False)
+        return answers[0].done.rows
+
+    # --- operating ----------------------------------------------------------------------
+
+    async def add_replica(
+        self, name: str, address: str, *, runtime: RuntimeName = "here", workers: int = 1
+    ) -> None:
+        """Use a replica. Does nothing where an equal one is there. Raises `AlreadyThere`."""
+        message = pb.AddReplica(name=name, address=address, runtime=runtime, workers=workers)
+        await self._ask(pb.Request(add_replica=message))
+
+    async def drop_replica(self, name: str) -> None:
+        """Use it no more. Raises `UnknownName`."""
+        await self._ask(pb.Request(drop_replica=pb.DropReplica(name=name)), repeatable=False)
+
+    async def release_replica(self, name: str) -> None:
+        """End its quarantine, and try it at once. Raises `UnknownName`."""
+        await self._ask(pb.Request(release_replica=pb.ReleaseReplica(name=name)))
+
+    async def status(self) -> ControllerStatus:
+        """Replicas, views, collections: what there is, and how far it is."""
+        answers = await self._ask(pb.Request(status=pb.Status()))
+        return from_plain(ControllerStatus, encoding.decode_values(answers[0].condition.body))
+
+    async def _ask(self, request: pb.Request, *, repeatable: bool = True) -> list[pb.Answer]:
+        return await self._conversation.ask(request, repeatable=repeatable)
+
+    async def aclose(self) -> None:
+        """End the connection."""
+        await self._conversation.close()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+def _part(known: Known, changes: Sequence[tuple[tuple[Any, ...], int]]) -> pb.Write.Part:
+    return pb.Write.Part(
+        collection=known.name,
+        id=known.id,
+        come=encoding.encode([(row, weight) for row, weight in changes if weight > 0]),
+        go=encoding.encode([(row, -weight) for row, weight in changes if weight < 0]),
+    )
+
+
+def _milliseconds(span: timedelta | str) -> int:
+    return duration(span) // timedelta(milliseconds=1)
+
+
+def _optional(span: timedelta | str | None) -> int | None:
+    return None if span is None else _milliseconds(span)

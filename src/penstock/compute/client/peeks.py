@@ -1,0 +1,74 @@
+"""What a peek asks for, as a message, and what it answers, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.compute.client.generated import client_pb2 as pb
+from penstock.compute.client.rows import Known, Row
+from penstock.compute.protocol import rows
+from penstock.errors import BadInput
+from penstock.expr.tree import Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The arguments of `peek`. staleness: milliseconds."""
+
+    keys: Sequence[Any] | None
+    where: Expr | None
+    order_by: Any
+    limit: int | None
+    offset: int
+    columns: Sequence[str | Expr] | None
+    at: int | None
+    staleness: int | None
+    replica: str | None
+
+
+def peek_message(known: Known, asked: Reading) -> tuple[pb.Peek, Callable[[Row], Any]]:
+    """The message, and what makes users' rows of its answers. Raises what wrong columns and values raise."""
+    from penstock.compute.plans import encode_expr
+
+    _check(asked)
+    message = pb.Peek(
+        view=known.name,
+        id=known.id,
+        all=asked.keys is None,
+        order_by=[pb.Peek.Order(column=at, descending=down) for at, down in known.ordering(asked.order_by)],
+        offset=asked.offset,
+        replica=asked.replica or "",
+    )
+    if asked.keys is not None:
+        message.keys = rows.encode(known.keys(asked.keys))
+    if asked.where is not None:
+        message.predicate = encode_expr(asked.where, known.schema)
+    for field, value in (("limit", asked.limit), ("at", asked.at), ("staleness", asked.staleness)):
+        if value is not None:
+            setattr(message, field, value)
+    if asked.columns is None:
+        return message, known.to_user
+    positions, to_user = known.projected(asked.columns)
+    message.project.extend(positions)
+    message.projected = True
+    return message, to_user
+
+
+def _check(asked: Reading) -> None:
+    for name in ("limit", "offset", "at"):
+        value: object = getattr(asked, name)
+        if value is not None and (type(value) is not int or value < 0):
+            raise BadInput(f"{name}={value!r}: that is not a whole number of at least 0")
+    if asked.at is not None and asked.staleness is not None:
+        raise BadInput("at= and staleness= are given", fix="say one of them: at= is exactly one time")
+
+
+def rows_of(answers: Iterable[pb.Answer], to_user: Callable[[Row], Any]) -> list[Any]:
+    """The rows of the answers to a peek, each as often as it is there."""
+    found: list[Any] = []
+    for answer in answers:
+        for row, count in rows.decode_counted(answer.rows.rows):
+            found += [to_user(row)] * count
+    return found

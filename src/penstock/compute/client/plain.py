@@ -1,0 +1,62 @@
+"""Frozen dataclasses as plain data and back: how a status travels, which is for people and grows."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from enum import Enum
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+from penstock.compute.errors import BadMessage
+
+T = TypeVar("T")
+
+
+def to_plain(value: object) -> Any:
+    """A dataclass as a dict by field, an enum as its value, tuples and plain values as they are."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return tuple(to_plain(each) for each in cast("tuple[object, ...]", value))
+    return value
+
+
+def from_plain(wanted: type[T], plain: object) -> T:
+    """The dataclass again. Fields that it does not have are ignored; raises `BadMessage` where one is
+    missing that it needs."""
+    try:
+        return _made(wanted, plain)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise BadMessage(
+            f"what was sent is no {wanted.__name__}",
+            why=f"{type(error).__name__}: {error}",
+            fix="use a client of the version of the controller",
+            field=wanted.__name__,
+        ) from error
+
+
+@lru_cache(maxsize=64)
+def _hints(wanted: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(wanted)
+
+
+def _made(wanted: Any, plain: Any) -> Any:
+    origin = typing.get_origin(wanted)
+    if origin is tuple:
+        of = typing.get_args(wanted)[0]
+        return tuple(_made(of, each) for each in plain)
+    if origin in (types.UnionType, typing.Union):
+        inner = [of for of in typing.get_args(wanted) if of is not types.NoneType]
+        return None if plain is None else _made(inner[0], plain)
+    if dataclasses.is_dataclass(wanted):
+        hints = _hints(cast("type[Any]", wanted))
+        return cast("Any", wanted)(
+            **{name: _made(hints[name], plain[name]) for name in hints if name in plain}
+        )
+    if isinstance(wanted, type) and issubclass(wanted, Enum):
+        return wanted(plain)
+    return plain

@@ -1,0 +1,118 @@
+"""Rows of users and rows of collections and views: both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+from penstock.engine.change import Change
+from penstock.errors import BadInput, Place, UnknownColumn
+from penstock.expr.rows import from_user, row_class, to_user
+from penstock.expr.tree import Column, Expr, Ordering
+from penstock.expr.types import ListType, Schema, StructType
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a client knows of a name.
+
+    id:   of the view or collection; another one of the same name has another.
+    key:  columns that a view is looked up by; empty: by the whole row.
+    view: whether it is a view; else a collection.
+    """
+
+    name: str
+    id: str
+    view: bool
+    schema: Schema
+    key: tuple[str, ...] = ()
+    append_only: bool = False
+
+    def counted(self, rows: Iterable[Any], sign: int) -> list[tuple[Row, int]]:
+        """Users' rows, or `Change`s of them, as rows with how often they come (or, `sign` -1, go).
+
+        Raises `BadRow`.
+        """
+        changes = [_change(row) for row in rows]
+        bare, weights = [c.row for c in changes], [c.weight for c in changes]
+        return list(zip(self._internal(bare), (sign * weight for weight in weights), strict=True))
+
+    def _internal(self, rows: list[Any]) -> list[Row]:
+        what = f"{'view' if self.view else 'collection'} {self.name!r}"
+        schema = self.schema
+        kinds: dict[type[Any], tuple[str, ...] | None] = {
+            kind: getattr(kind, "_fields", None) for kind in set[type[Any]](map(type, rows))
+        }
+        by_name = {kind for kind, names in kinds.items() if names not in (None, schema.names)}
+        if by_name and not schema.scalar:
+            # Columns of a named tuple are meant by name, in whatever order they stand.
+            rows = [row._asdict() if type(row) in by_name else row for row in rows]
+        elif len(kinds) == 1 and schema.names in kinds.values() and not schema.scalar:
+            schema = replace(schema, row_class=next(iter(kinds)))  # such rows pass as they are
+        return from_user(schema, what=what)(rows)
+
+    @cached_property
+    def to_user(self) -> Callable[[Row], Any]:
+        """From a row as it is inside to what users see."""
+        return to_user(self.schema)
+
+    def projected(self, columns: Sequence[str | Expr]) -> tuple[tuple[int, ...], Callable[[Row], Any]]:
+        """Positions of columns, and what makes users' rows of them. Raises `UnknownColumn`."""
+        positions = tuple(self.position(column) for column in columns)
+        return positions, to_user(Schema(tuple(self.schema.fields[at] for at in positions)))
+
+    def position(self, column: str | Expr) -> int:
+        """Where a column stands, given by name or as `col.name`. Raises `UnknownColumn`, `BadInput`."""
+        name = column.name if isinstance(column, Column) else column
+        if not isinstance(name, str):
+            raise BadInput(
+                f"{column} is no column of {self.name!r}",
+                where=[Place.of_caller()],
+                why="The rows of an answer can be sorted and cut by columns that the view has.",
+                fix="let the flow of the view compute it",
+            )
+        at = self.schema.position(name)
+        if at is None:
+            raise UnknownColumn(
+                f"{self.name!r} has no column {name!r}",
+                where=[Place.of_caller()],
+                why=f"Its columns are {self.schema}.",
+                column=name,
+            )
+        return at
+
+    def ordering(self, order_by: object) -> list[tuple[int, bool]]:
+        """Positions of columns, each with whether it goes down."""
+        each = order_by if isinstance(order_by, list | tuple) else [order_by]
+        return [self._ordered(one) for one in cast("Sequence[object]", each)]
+
+    def _ordered(self, one: object) -> tuple[int, bool]:
+        if isinstance(one, Ordering):
+            return self.position(one.expr), one.descending
+        return self.position(cast("str | Expr", one)), False
+
+    def keys(self, keys: Iterable[Any]) -> list[Row]:
+        """Values of the key columns, as rows. One column: a bare value; several: a tuple or a mapping.
+
+        Raises `BadRow`.
+        """
+        names = self.key or self.schema.names
+        fields = tuple(self.schema.fields[self.position(name)] for name in names)
+        given = list(keys)
+        if len(fields) == 1:
+            nested = isinstance(fields[0].type, StructType | ListType)
+            given = [key if isinstance(key, tuple) and not nested else (key,) for key in given]
+        return from_user(Schema(fields), what=f"keys of {self.name!r}")(given)
+
+    @property
+    def row_class(self) -> type[Any]:
+        """The class of its rows."""
+        return row_class(self.schema)
+
+
+def _change(row: Any) -> Change[Any]:
+    return row if type(row) is Change else Change(row, 1)

@@ -1,0 +1,177 @@
+"""A subscription as a client sees it: batches in order of time, over any number of connections."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from penstock.compute.client.conversation import Conversation, patiently
+from penstock.compute.client.generated import client_pb2 as pb
+from penstock.compute.client.refusals import END_OF_CALL, refusal
+from penstock.compute.errors import ConnectionBroken
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.problems import error_of
+from penstock.compute.protocol.rows import decode_updates
+from penstock.compute.protocol.wire import problem_from_bytes
+
+T = TypeVar("T")
+
+
+class Update(NamedTuple, Generic[T]):
+    """A row, the time of its change, and its weight: above zero it comes so often, below it goes."""
+
+    row: T
+    time: int
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[T]):
+    """All changes at times from `lower` to before `upper`; `upper` None: to the end of all times.
+
+    Whoever has applied a batch and has stored its `upper` with what it did can go on there later:
+    `subscribe(view, as_of=upper - 1, snapshot=False)`.
+    """
+
+    lower: int
+    upper: int | None
+    updates: tuple[Update[T], ...]
+
+
+class AsyncSubscription(AsyncIterator[Batch[Any]]):
+    """Batches of a view: each time once, none left out, also where connections break or controllers restart.
+
+    Nothing is read ahead: a reader that stops reads nothing more from the network. Ends after a batch with
+    `upper` None. Raises `SinceViolation` where it was away, or slow, for longer than the view keeps;
+    `UnknownName` where the view was dropped.
+    """
+
+    def __init__(self, conversation: Conversation, asked: pb.Subscription, *, progress: bool) -> None:
+        self._conversation = conversation
+        self._asked = asked
+        self._progress = progress
+        self._upper = START
+        self._begun = False
+        self._call: Any = None
+        self._to_user: Callable[[tuple[Any, ...]], Any] = _as_it_is
+        self._part: list[Update[Any]] = []
+
+    @property
+    def upper(self) -> int | None:
+        """The batches so far cover all times before it; None: all times."""
+        return self._upper.time
+
+    def __aiter__(self) -> AsyncSubscription:
+        return self
+
+    async def __anext__(self) -> Batch[Any]:
+        while not self._upper.ended:
+            batch = await patiently(self._next_batch, self._conversation)
+            if batch is None:
+                continue
+            first = not self._begun
+            self._begun, self._upper = True, Frontier(batch.upper)
+            if batch.updates or self._progress or first:
+                return batch
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """Stop it."""
+        self._hang_up()
+        self._upper = Frontier(None)
+
+    async def _next_batch(self) -> Batch[Any] | None:
+        """The next batch that is new; None for one that is not. Raises `ConnectionBroken` to be tried again."""
+        try:
+            if self._call is None:
+                self._call = self._connected()
+            with refusal(self._conversation.address):
+                while (event := await self._call.read()) is not END_OF_CALL:
+                    match event.WhichOneof("kind"):
+                        case "batch":
+                            batch = self._add(event.batch)
+                            if not event.batch.more:
+                                return batch
+                        case "problem":
+                            raise error_of(problem_from_bytes(event.problem))
+                        case _:
+                            self._describe(event.description)
+            raise ConnectionBroken(
+                "the controller has ended the connection", address=self._conversation.address
+            )
+        except BaseException:
+            self._hang_up()
+            raise
+
+    def _connected(self) -> Any:
+        asked = pb.Subscription()
+        asked.CopyFrom(self._asked)
+        if self._begun:
+            assert self._upper.time is not None
+            asked.as_of, asked.snapshot = self._upper.time - 1, False
+        self._part = []
+        return self._conversation.subscribe(asked)
+
+    def _add(self, message: pb.Batch) -> Batch[Any] | None:
+        to_user = self._to_user
+        changes = decode_updates(message.updates) if message.updates else ()
+        self._part += [Update(to_user(row), at, weight) for row, at, weight in changes]
+        if message.more:
+            return None
+        lower = Frontier(message.lower if message.HasField("lower") else None)
+        upper = Frontier(message.upper if message.HasField("upper") else None)
+        updates, self._part = tuple(self._part), []
+        if upper <= self._upper and self._begun:
+            return None
+        # A subscription that goes on covers what was seen before with a batch that has nothing there.
+        return Batch(max(lower, self._upper).time or 0, upper.time, updates)
+
+    def _describe(self, message: pb.Description) -> None:
+        from penstock.compute.client.describing import known_of
+
+        self._to_user = known_of(str(self._asked.view), message).to_user
+
+    def _hang_up(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+
+def _as_it_is(row: tuple[Any, ...]) -> Any:
+    return row
+
+
+class Subscription:
+    """As `AsyncSubscription`, as an iterator that blocks. Close it, or use it in a `with` statement."""
+
+    def __init__(self, subscription: AsyncSubscription, run: Callable[[Any], Any]) -> None:
+        self._subscription = subscription
+        self._run = run
+
+    @property
+    def upper(self) -> int | None:
+        """The batches so far cover all times before it; None: all times."""
+        return self._subscription.upper
+
+    def __iter__(self) -> Subscription:
+        return self
+
+    def __next__(self) -> Batch[Any]:
+        batch = self._run(self._next())
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    async def _next(self) -> Batch[Any] | None:
+        return await anext(self._subscription, None)
+
+    def close(self) -> None:
+        """Stop it."""
+        self._run(self._subscription.aclose())
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

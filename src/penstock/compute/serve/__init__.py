@@ -1,0 +1,1 @@
+"""The controller as a process: one event loop around the state machine of `controller`, with sockets."""

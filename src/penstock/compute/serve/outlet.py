@@ -1,0 +1,105 @@
+"""What a subscription has to tell a client that may read slowly: bounded, whatever happens.
+
+A client that reads more slowly than its view changes makes its outlet full. Then the subscription is given
+up, and taken up again from where it was when the client has read what waits: in between nothing is kept.
+That works as long as the view keeps the times between; a client that stays away for longer is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from penstock.compute.controller.controller import Controller
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
+
+MOST_UPDATES = 20_000
+"""Updates that wait for a client before the subscription is given up; one batch may have more."""
+MOST_BATCHES = 1_000
+
+
+class Outlet:
+    """One subscription of one client.
+
+    Every method may raise what `Controller.subscribe` raises.
+    """
+
+    def __init__(
+        self, controller: Controller, view: str, *, as_of: int | None, snapshot: bool, replica: str | None
+    ) -> None:
+        self._controller = controller
+        self._view = view
+        self._replica = replica
+        self._waiting: deque[Batch | DroppedAt] = deque()
+        self._updates = 0
+        self._upper = START
+        self._arrived = asyncio.Event()
+        self._ended = False
+        self._id: Id | None = None
+        self._subscribe(as_of, snapshot)
+
+    def _subscribe(self, as_of: int | None, snapshot: bool) -> None:
+        deliver = self._deliverer()
+        self._id = self._controller.subscribe(
+            self._view, deliver, as_of=as_of, snapshot=snapshot, replica=self._replica
+        )
+
+    def _deliverer(self) -> Callable[[Batch | DroppedAt], None]:
+        def deliver(event: Batch | DroppedAt) -> None:
+            if current is self._current:
+                self._take(event)
+
+        # What an earlier subscription still says is not ours.
+        current = self._current = object()
+        return deliver
+
+    def _take(self, event: Batch | DroppedAt) -> None:
+        if isinstance(event, DroppedAt):
+            self._ended = True
+        else:
+            if self._upper.passed(0):
+                event = Batch(max(event.lower, self._upper), event.upper, event.updates)
+            if event.lower >= event.upper:
+                return
+            self._upper = event.upper
+            self._updates += 0 if isinstance(event.updates, Problem) else len(event.updates)
+            self._ended = event.upper.ended or isinstance(event.updates, Problem)
+        self._waiting.append(event)
+        self._arrived.set()
+        full = self._updates > MOST_UPDATES or len(self._waiting) > MOST_BATCHES
+        if full and not self._ended:
+            # Not from within the call of the controller that delivers.
+            asyncio.get_running_loop().call_soon(self._give_up)
+
+    def _give_up(self) -> None:
+        if self._id is not None and not self._ended:
+            id, self._id, self._current = self._id, None, object()
+            self._controller.unsubscribe(id)
+
+    async def next(self) -> Batch | DroppedAt | None:
+        """The next event, when there is one; None after the last."""
+        while not self._waiting:
+            if self._ended:
+                return None
+            if self._id is None:
+                assert self._upper.time is not None
+                self._subscribe(self._upper.time - 1, snapshot=False)
+            self._arrived.clear()
+            await self._arrived.wait()
+        event = self._waiting.popleft()
+        if isinstance(event, Batch) and not isinstance(event.updates, Problem):
+            self._updates -= len(event.updates)
+        return event
+
+    def close(self) -> None:
+        """The client is gone."""
+        self._give_up()
+        self._ended = True
+
+    @property
+    def upper(self) -> Frontier:
+        """What was delivered to the outlet covers the times before it."""
+        return self._upper

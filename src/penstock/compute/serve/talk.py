@@ -1,0 +1,307 @@
+"""One client's stream of requests: what is asked of the controller, and what goes back.
+
+Everything that can be answered at once is; a peek is answered from within the call that brings the
+replica's answer. So a request costs no task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol
+
+from penstock.compute.client.describing import description_of
+from penstock.compute.client.generated import client_pb2 as pb
+from penstock.compute.client.plain import to_plain
+from penstock.compute.controller.controller import Controller
+from penstock.compute.controller.requests import PeekAnswer, PeekRequest, StashedAt
+from penstock.compute.errors import BadMessage, PeekCanceled, StaleEpoch, Unconfirmed
+from penstock.compute.plans import schema_from_bytes
+from penstock.compute.problems import problem_of, problem_of_any
+from penstock.compute.protocol import rows as encoding
+from penstock.compute.protocol.commands import Finishing, TimelyConfig
+from penstock.compute.protocol.dataflow import Id, Plan
+from penstock.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, Rows
+from penstock.compute.protocol.wire import problem_to_bytes
+from penstock.compute.serve.chunks import chunks
+from penstock.compute.serve.writing import Writing
+
+log = logging.getLogger("penstock.controller")
+
+MOST_WAITING = 1_000
+"""Answers that wait for a client that does not read them; then no more of its requests are read."""
+
+
+class Surroundings(Protocol):
+    """What a stream needs of the process."""
+
+    controller: Controller
+    writing: Writing
+
+    def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
+        """The rows that wait in a replica. Raises `ResultGone`."""
+        ...
+
+    def changed(self) -> None:
+        """Something may be due: replicas to connect, timers."""
+        ...
+
+    def fenced(self, error: StaleEpoch) -> None:
+        """A later controller has started."""
+        ...
+
+
+class Talk:
+    """The requests of one stream, until it ends."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._controller = around.controller
+        self._answers: deque[pb.Answer] = deque()
+        self._arrived = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._peeks: dict[int, bytes] = {}
+        self._copies: set[Id] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ended = False
+
+    # --- the stream ---------------------------------------------------------------------
+
+    async def read(self, call: Any, end: object) -> None:
+        """Take the requests of a call until it ends."""
+        while (request := await call.read()) is not end:
+            self.take(request)
+            if not self._room.is_set():
+                await self._room.wait()
+
+    async def write(self, call: Any) -> None:
+        """Give the answers to a call, for ever."""
+        while True:
+            while self._answers:
+                await call.write(self._answers.popleft())
+                if len(self._answers) < MOST_WAITING // 2:
+                    self._room.set()
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def end(self) -> None:
+        """The client is gone: nobody waits for its peeks and copies. What it has written is written."""
+        self._ended = True
+        for uuid in list(self._peeks.values()):
+            self._controller.cancel_peek(uuid)
+        for id in list(self._copies):
+            self._controller.cancel_copy(id)
+        for task in self._tasks:
+            task.cancel()
+
+    def _answer(self, number: int, **kind: Any) -> None:
+        if self._ended:
+            return
+        self._answers.append(pb.Answer(number=number, **kind))
+        self._arrived.set()
+        if len(self._answers) >= MOST_WAITING:
+            self._room.clear()
+
+    # --- requests -----------------------------------------------------------------------
+
+    def take(self, request: pb.Request) -> None:
+        """Do what is asked; each request is answered, with a problem if need be."""
+        kind = request.WhichOneof("kind")
+        number = request.number
+        try:
+            if kind is None:
+                raise BadMessage("a request of no kind that is known here", field="kind")
+            _REQUESTS[kind](self, number, getattr(request, kind))
+        except Exception as error:
+            self._refuse(number, error)
+
+    def _refuse(self, number: int, error: Exception) -> None:
+        if isinstance(error, StaleEpoch):
+            self._around.fenced(error)
+        problem = problem_of_any(error)
+        if not problem.code:
+            log.exception("a request failed")
+        self._answer(number, problem=problem_to_bytes(problem))
+
+    def describe(self, number: int, asked: pb.Describe) -> None:
+        described = self._controller.describe(asked.name)
+        self._answer(number, description=description_of(described))
+
+    def create_collection(self, number: int, asked: pb.CreateCollection) -> None:
+        schema = schema_from_bytes(asked.schema)
+        id = self._controller.create_collection(asked.name, schema, append_only=asked.append_only)
+        self._answer(number, done=pb.Done(id=id))
+
+    def create_view(self, number: int, asked: pb.CreateView) -> None:
+        id = self._controller.create_view(
+            asked.name,
+            Plan(asked.plan, asked.places),
+            key=tuple(asked.key),
+            keep=asked.keep,
+            into=asked.into or None,
+        )
+        self._around.changed()
+        self._answer(number, done=pb.Done(id=id))
+
+    def drop(self, number: int, asked: pb.Drop) -> None:
+        self._controller.drop(asked.name)
+        self._answer(number, done=pb.Done())
+
+    def write_rows(self, number: int, asked: pb.Write) -> None:
+        changes: dict[str, list[Counted]] = {}
+        for part in asked.parts:
+            described = self._controller.describe(part.collection)
+            if described.id != part.id:
+                self._answer(number, description=description_of(described))
+                return
+            changes.setdefault(part.collection, []).extend(_changes(part))
+        if len(asked.id) != 16:
+            raise BadMessage("a write has an id of 16 bytes", field="Write.id")
+        written = self._around.writing.write(changes, asked.id)
+        written.add_done_callback(lambda time: self._written(number, time))
+
+    def _written(self, number: int, time: asyncio.Future[int]) -> None:
+        if time.cancelled():
+            self._refuse(number, Unconfirmed("the controller ends", address=""))
+        elif (error := time.exception()) is not None:
+            self._refuse(number, error if isinstance(error, Exception) else Exception(str(error)))
+        else:
+            self._answer(number, done=pb.Done(time=time.result()))
+
+    def peek(self, number: int, asked: pb.Peek) -> None:
+        described = self._controller.describe(asked.view)
+        if described.id != asked.id:
+            self._answer(number, description=description_of(described))
+            return
+        request = PeekRequest(
+            view=asked.view,
+            keys=None if asked.all else encoding.decode(asked.keys, "Peek.keys"),
+            at=asked.at if asked.HasField("at") else None,
+            predicate=asked.predicate or None,
+            finishing=_finishing(asked),
+            replica=asked.replica or None,
+            staleness=asked.staleness if asked.HasField("staleness") else None,
+        )
+        answered = False
+
+        def answer(found: PeekAnswer) -> None:
+            nonlocal answered
+            answered = True
+            self._peeks.pop(number, None)
+            self._peeked(number, found)
+
+        uuid = self._controller.peek(request, answer)
+        if not answered:
+            self._peeks[number] = uuid
+
+    def _peeked(self, number: int, found: PeekAnswer) -> None:
+        match found:
+            case Rows():
+                for piece, more in chunks(found.rows):
+                    self._answer(number, rows=pb.Rows(rows=piece, more=more))
+            case StashedAt():
+                if not self._ended:
+                    self._start(self._pass_on(number, found))
+            case Problem():
+                self._answer(number, problem=problem_to_bytes(found))
+            case Canceled():
+                error = PeekCanceled("the peek was cancelled")
+                self._answer(number, problem=problem_to_bytes(problem_of(error)))
+
+    async def _pass_on(self, number: int, stash: StashedAt) -> None:
+        """The rows that wait in a replica, as fast as the client takes them."""
+        try:
+            for piece, _ in chunks(stash.inline):
+                self._answer(number, rows=pb.Rows(rows=piece, more=True))
+            async for some in self._around.fetch(stash):
+                for piece, _ in chunks(some):
+                    self._answer(number, rows=pb.Rows(rows=piece, more=True))
+                await self._room.wait()
+            self._answer(number, rows=pb.Rows(rows=encoding.encode(())))
+        except Exception as error:
+            self._refuse(number, error)
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel_peek(self, number: int, asked: pb.CancelPeek) -> None:
+        uuid = self._peeks.get(asked.peek)
+        if uuid is not None:
+            self._controller.cancel_peek(uuid)
+
+    def copy(self, number: int, asked: pb.Copy) -> None:
+        id: Id | None = None
+
+        def answer(result: RowCount | Problem | Dropped) -> None:
+            if id is not None:
+                self._copies.discard(id)
+            match result:
+                case RowCount():
+                    self._answer(number, done=pb.Done(rows=result.rows))
+                case Problem():
+                    self._answer(number, problem=problem_to_bytes(result))
+                case Dropped():
+                    error = PeekCanceled("the copy was dropped before it was whole")
+                    self._answer(number, problem=problem_to_bytes(problem_of(error)))
+
+        id = self._controller.copy(asked.view, asked.file, answer)
+        self._copies.add(id)
+
+    def add_replica(self, number: int, asked: pb.AddReplica) -> None:
+        runtime = asked.runtime or "here"
+        if runtime not in ("here", "spark"):
+            raise BadMessage(f"{runtime!r} is no runtime", field="AddReplica.runtime")
+        timely = TimelyConfig(runtime, asked.workers or 1)
+        self._controller.add_replica(asked.name, asked.address, timely)
+        self._around.changed()
+        self._answer(number, done=pb.Done())
+
+    def drop_replica(self, number: int, asked: pb.DropReplica) -> None:
+        self._controller.drop_replica(asked.name)
+        self._around.changed()
+        self._answer(number, done=pb.Done())
+
+    def release_replica(self, number: int, asked: pb.ReleaseReplica) -> None:
+        self._controller.release_replica(asked.name)
+        self._around.changed()
+        self._answer(number, done=pb.Done())
+
+    def status(self, number: int, asked: pb.Status) -> None:
+        body = encoding.encode(to_plain(self._controller.status()))
+        self._answer(number, condition=pb.Condition(body=body))
+
+
+_REQUESTS: dict[str, Callable[[Talk, int, Any], None]] = {
+    "describe": Talk.describe,
+    "create_collection": Talk.create_collection,
+    "create_view": Talk.create_view,
+    "drop": Talk.drop,
+    "write": Talk.write_rows,
+    "peek": Talk.peek,
+    "cancel_peek": Talk.cancel_peek,
+    "copy": Talk.copy,
+    "add_replica": Talk.add_replica,
+    "drop_replica": Talk.drop_replica,
+    "release_replica": Talk.release_replica,
+    "status": Talk.status,
+}
+
+
+def _changes(part: pb.Write.Part) -> list[Counted]:
+    come = encoding.decode_counted(part.come, "Write.come") if part.come else ()
+    go = encoding.decode_counted(part.go, "Write.go") if part.go else ()
+    return [*come, *((row, -count) for row, count in go)]
+
+
+def _finishing(asked: pb.Peek) -> Finishing:
+    return Finishing(
+        order_by=tuple((order.column, order.descending) for order in asked.order_by),
+        limit=asked.limit if asked.HasField("limit") else None,
+        offset=asked.offset,
+        project=tuple(asked.project) if asked.projected else None,
+    )

@@ -1,0 +1,343 @@
+"""The client against a service whose controller answers at once; connections are real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pytest
+
+import penstock as ps
+from penstock.compute.client.async_client import AsyncClient
+from penstock.compute.errors import (
+    ConnectionBroken,
+    NotThere,
+    PeekCanceled,
+    SinceViolation,
+    StoreUnavailable,
+    UnknownName,
+)
+from penstock.errors import BadInput, BadRow, UnknownColumn
+from penstock.expr.rows import schema_of
+from tests.compute.serve.paper import Service, service
+from tests.compute.serve.paper_controller import PaperController
+
+
+class Sale(NamedTuple):
+    shop: str
+    price: int
+
+
+class Turned(NamedTuple):
+    price: int
+    shop: str
+
+
+Test = Callable[[AsyncClient, PaperController, Service], Awaitable[None]]
+
+
+def with_client(test: Test) -> None:
+    async def run() -> None:
+        controller = PaperController()
+        controller._define("sales", schema_of(Sale), view=True, key=["shop"])
+        async with service(controller) as served, AsyncClient(served.address, patience="5s") as client:
+            await test(client, controller, served)
+
+    asyncio.run(run())
+
+
+SALES = [Sale("a", 1), Sale("b", 2), Sale("a", 1)]
+
+
+def test_rows_are_read_as_they_were_written_and_as_often() -> None:
+    async def test(client: AsyncClient, *_: Any) -> None:
+        assert await client.insert("sales", SALES) == 1
+        assert sorted(await client.peek("sales")) == sorted(SALES)
+        assert await client.peek("sales", key="b") == [Sale("b", 2)]
+        assert sorted(await client.peek("sales", keys=["a", "c"])) == [Sale("a", 1), Sale("a", 1)]
+        (row,) = await client.peek("sales", key="b")
+        assert (row.shop, row.price) == ("b", 2)
+
+    with_client(test)
+
+
+def test_rows_are_taken_as_tuples_mappings_and_named_tuples_whose_columns_stand_otherwise() -> None:
+    async def test(client: AsyncClient, *_: Any) -> None:
+        await client.insert("sales", [("a", 1)])
+        await client.insert("sales", [{"price": 1, "shop": "a"}])
+        await client.insert("sales", [Turned(1, "a")])
+        await client.insert("sales", [("a", 1), {"price": 1, "shop": "a"}, Turned(1, "a")])
+        assert await client.peek("sales") == [("a", 1)] * 6
+
+    with_client(test)
+
+
+def test_a_write_of_changes_brings_and_takes_at_one_time() -> None:
+    async def test(client: AsyncClient, *_: Any) -> None:
+        await client.insert("sales", SALES)
+        time = await client.write({"sales": [ps.delete(Sale("b", 2)), ps.insert(Sale("c", 3))]})
+        assert await client.peek("sales", keys=["b", "c"]) == [Sale("c", 3)]
+        assert await client.peek("sales", keys=["b", "c"], at=time - 1) == [Sale("b", 2)]
+
+    with_client(test)
+
+
+def test_what_the_controller_refuses_is_raised_as_what_it_is() -> None:
+    async def test(client: AsyncClient, *_: Any) -> None:
+        with pytest.raises(UnknownName) as unknown:
+            await client.peek("nothing")
+        assert unknown.value.facts["name"] == "nothing"
+        with pytest.raises(NotThere) as not_there:
+            await client.delete("sales", [Sale("z", 9)])
+        assert not_there.value.facts["row"] == ("z", 9)
+
+    with_client(test)
+
+
+def test_wrong_rows_keys_columns_and_numbers_are_found_before_anything_is_sent() -> None:
+    async def test(client: AsyncClient, *_: Any) -> None:
+        with pytest.raises(BadRow, match="'price' must be int64"):
+            await client.insert("sales", [("a", "one")])
+        with pytest.raises(BadRow, match="keys of 'sales'"):
+            await client.peek("sales", key=1)
+        with pytest.raises(UnknownColumn):
+            await client.peek("sales", order_by="size")
+        with pytest.raises(BadInput):
+            await client.peek("sales", limit=-1)
+        with pytest.raises(BadInput):
+            await client.peek("sales", at=1, staleness="1s")
+
+    with_client(test)
+
+
+def test_a_view_that_was_made_anew_under_the_same_name_is_asked_by_its_new_columns() -> None:
+    class Other(NamedTuple):
+        name: str
+
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        await client.insert("sales", SALES)
+        controller.drop("sales")
+        controller._define("sales", schema_of(Other), view=True, key=["name"])
+        with pytest.raises(BadRow):
+            await client.insert("sales", SALES)
+        await client.insert("sales", [Other("x")])
+        assert await client.peek("sales", key="x") == [Other("x")]
+        controller.drop("sales")
+        controller._define("sales", schema_of(Sale), view=True, key=["shop"])
+        assert await client.peek("sales", key="x") == []
+
+    with_client(test)
+
+
+def test_many_requests_go_at_once_and_are_committed_in_few_groups() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        await client.describe("sales")
+        times = await asyncio.gather(*(client.insert("sales", [Sale("a", n)]) for n in range(50)))
+        assert len(await client.peek("sales", key="a")) == 50
+        assert sum(map(len, controller.commits)) == 50
+        assert len(controller.commits) == len(set(times)) < 50
+
+    with_client(test)
+
+
+def test_a_write_that_is_refused_harms_no_other_of_its_group() -> None:
+    async def test(client: AsyncClient, *_: Any) -> None:
+        await client.describe("sales")
+        wrong = client.delete("sales", [Sale("z", 9)])
+        right = [client.insert("sales", [Sale("a", n)]) for n in range(5)]
+        results = await asyncio.gather(*right[:3], wrong, *right[3:], return_exceptions=True)
+        assert [type(result) for result in results] == [int, int, int, NotThere, int, int]
+        assert len(await client.peek("sales")) == 5
+
+    with_client(test)
+
+
+def test_a_store_that_refuses_is_told_to_the_writer() -> None:
+    async def test(client: AsyncClient, _: PaperController, served: Service) -> None:
+        served.around.store.refuse = StoreUnavailable("the disk is full")
+        with pytest.raises(StoreUnavailable, match="the disk is full"):
+            await client.insert("sales", SALES)
+        served.around.store.refuse = None
+        assert await client.peek("sales") == []
+        await client.insert("sales", SALES)
+
+    with_client(test)
+
+
+def test_a_peek_that_nobody_waits_for_any_more_is_cancelled() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        await client.describe("sales")
+        controller.hold_answers = True
+        task = asyncio.create_task(client.peek("sales"))
+        while not controller.held:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        while not controller.cancelled:
+            await asyncio.sleep(0.001)
+        assert not controller.held
+
+    with_client(test)
+
+
+def test_peeks_of_a_client_that_is_gone_are_cancelled() -> None:
+    async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
+        other = AsyncClient(served.address)
+        await other.describe("sales")
+        controller.hold_answers = True
+        task = asyncio.create_task(other.peek("sales"))
+        while not controller.held:
+            await asyncio.sleep(0.001)
+        await other.aclose()
+        with pytest.raises(ConnectionBroken):
+            await task
+        while not controller.cancelled:
+            await asyncio.sleep(0.001)
+
+    with_client(test)
+
+
+def test_a_peek_that_the_controller_cancels_says_so() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        controller.hold_answers = True
+        task = asyncio.create_task(client.peek("sales"))
+        while not controller.held:
+            await asyncio.sleep(0.001)
+        controller.cancel_peek(next(iter(controller.held)))
+        with pytest.raises(PeekCanceled):
+            await task
+
+    with_client(test)
+
+
+def test_large_answers_come_in_pieces_from_the_controller_or_from_a_replica() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        many = [Sale(f"shop {n}", n) for n in range(5_000)]
+        await client.insert("sales", many)
+        assert sorted(await client.peek("sales")) == sorted(many)
+        controller.stash_above = 10
+        assert sorted(await client.peek("sales")) == sorted(many)
+        assert not controller.stashed
+
+    with_client(test)
+
+
+def test_reads_go_on_when_the_controller_is_back_and_a_write_is_done_once() -> None:
+    async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
+        await client.insert("sales", SALES)
+        await served.kill()
+        reading = asyncio.create_task(client.peek("sales", key="b"))
+        writing = asyncio.create_task(client.insert("sales", [Sale("c", 3)]))
+        await asyncio.sleep(0)
+        await served.start()
+        assert await reading == [Sale("b", 2)]
+        await writing
+        assert await client.peek("sales", key="c") == [Sale("c", 3)]
+
+    with_client(test)
+
+
+def test_a_controller_that_stays_away_is_said_in_the_end() -> None:
+    async def run() -> None:
+        async with AsyncClient("127.0.0.1:1", patience="0s") as client:
+            with pytest.raises(ConnectionBroken, match=r"there is no connection to 127\.0\.0\.1:1"):
+                await client.peek("sales")
+
+    asyncio.run(run())
+
+
+async def batches(subscription: Any, count: int) -> list[Any]:
+    return [await anext(subscription) for _ in range(count)]
+
+
+def contiguous(found: list[Any]) -> None:
+    assert all(before.upper == after.lower for before, after in pairwise(found))
+
+
+def test_a_subscription_begins_with_what_is_there_and_goes_on_with_what_changes() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        await client.insert("sales", SALES)
+        subscription = client.subscribe("sales")
+        (first,) = await batches(subscription, 1)
+        assert {(u.row, u.weight) for u in first.updates} == {(Sale("a", 1), 2), (Sale("b", 2), 1)}
+        await client.insert("sales", [Sale("c", 3)])
+        await client.delete("sales", [Sale("b", 2)])
+        rest = await batches(subscription, 2)
+        assert [u for batch in rest for u in batch.updates] == [(("c", 3), 2, 1), (("b", 2), 3, -1)]
+        contiguous([first, *rest])
+        controller.seal("sales")
+        assert [batch async for batch in subscription] == []
+        assert subscription.upper is None
+
+    with_client(test)
+
+
+def test_a_subscription_goes_on_after_the_controller_was_away_without_gap_or_repetition() -> None:
+    async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
+        subscription = client.subscribe("sales")
+        found = await batches(subscription, 1)
+        for n in range(4):
+            await client.insert("sales", [Sale("a", n)])
+            if n % 2:
+                await served.kill()
+                await served.start()
+            found += await batches(subscription, 1)
+        assert [u.row.price for batch in found for u in batch.updates] == [0, 1, 2, 3]
+        contiguous(found)
+        assert controller.subscriptions == 3
+
+    with_client(test)
+
+
+def test_a_subscription_that_was_away_for_longer_than_the_view_keeps_is_told() -> None:
+    async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
+        await client.insert("sales", SALES)
+        subscription = client.subscribe("sales")
+        await batches(subscription, 1)
+        await served.kill()
+        controller.time = controller.since = 100
+        await served.start()
+        with pytest.raises(SinceViolation):
+            await anext(subscription)
+
+    with_client(test)
+
+
+def test_a_subscription_to_a_view_that_is_dropped_ends_with_an_error() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        subscription = client.subscribe("sales")
+        await batches(subscription, 1)
+        await client.drop("sales")
+        with pytest.raises(UnknownName, match="was dropped"):
+            await anext(subscription)
+        with pytest.raises(UnknownName):
+            await anext(client.subscribe("sales"))
+
+    with_client(test)
+
+
+def test_a_large_snapshot_is_one_batch_however_it_travels() -> None:
+    async def test(client: AsyncClient, *_: Any) -> None:
+        many = [Sale(f"shop {n}", n) for n in range(5_000)]
+        await client.insert("sales", many)
+        (first,) = await batches(client.subscribe("sales"), 1)
+        assert {u.row for u in first.updates} == set(many)
+
+    with_client(test)
+
+
+def test_batches_without_changes_are_given_where_they_are_asked_for() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        controller._define("other", schema_of(Sale), view=True)
+        quiet, eager = client.subscribe("sales"), client.subscribe("sales", progress=True)
+        await batches(quiet, 1)
+        await batches(eager, 1)
+        await client.insert("other", SALES)
+        await client.insert("sales", SALES)
+        found = await batches(eager, 2)
+        assert [len(batch.updates) for batch in found] == [0, 2]
+        (one,) = await batches(quiet, 1)
+        assert (one.lower, one.upper) == (found[1].lower, found[1].upper)
+
+    with_client(test)

@@ -1,0 +1,85 @@
+"""A service for clients around a controller of paper, in this event loop, on a port of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from penstock.compute.collections.store import Append
+from penstock.compute.controller.requests import StashedAt
+from penstock.compute.errors import ResultGone, StaleEpoch
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.serve.front import Front
+from penstock.compute.serve.writing import Writing
+from tests.compute.serve.paper_controller import PaperController
+
+
+class PaperStore:
+    """Takes appends; what is durable is the controller's to say."""
+
+    def __init__(self) -> None:
+        self.refuse: Exception | None = None
+
+    def append(self, appends: Sequence[Append]) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+
+    def close(self) -> None:
+        pass
+
+
+class Around:
+    """What the process would be."""
+
+    def __init__(self, controller: PaperController) -> None:
+        self.controller: Any = controller
+        self.store = PaperStore()
+        self.fences: list[StaleEpoch] = []
+        self.writing = Writing(self.controller, lambda: self.store, self.fenced)  # type: ignore
+
+    async def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
+        rows = self.controller.stashed.pop(stash.token, None)
+        if rows is None:
+            raise ResultGone("the rows are gone")
+        for start in range(0, len(rows), 3):
+            yield rows[start : start + 3]
+
+    def changed(self) -> None:
+        pass
+
+    def fenced(self, error: StaleEpoch) -> None:
+        self.fences.append(error)
+
+
+class Service:
+    """A service that can be stopped and started again at its address, as a killed process is."""
+
+    def __init__(self, controller: PaperController) -> None:
+        self.controller = controller
+        self.around = Around(controller)
+        self.address = "127.0.0.1:0"
+        self._server: Any = None
+
+    async def start(self) -> None:
+        import grpc
+
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server.add_generic_rpc_handlers((Front(self.around).handlers(),))
+        port = self._server.add_insecure_port(self.address)
+        self.address = f"127.0.0.1:{port}"
+        await self._server.start()
+
+    async def kill(self) -> None:
+        await self._server.stop(None)
+
+
+@asynccontextmanager
+async def service(controller: PaperController) -> AsyncIterator[Service]:
+    made = Service(controller)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.kill()
+        await made.around.writing.close()

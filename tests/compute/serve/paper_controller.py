@@ -1,0 +1,168 @@
+"""A controller without replicas: views are copies of one collection, and everything is answered at once.
+
+It lets tests hold answers back, and say what a replica would say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from penstock.compute.collections.store import Append
+from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt, Write
+from penstock.compute.controller.status import ControllerStatus
+from penstock.compute.errors import NotThere, SinceViolation, UnknownName
+from penstock.compute.frontier import END, START, Frontier
+from penstock.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Rows, Update
+from penstock.expr.types import Schema
+
+
+@dataclass
+class Subscriber:
+    view: str
+    deliver: Callable[[Any], None]
+    upper: Frontier
+
+
+@dataclass
+class PaperController:
+    epoch: int = 1
+    time: int = 0
+    since: int = 0
+    hold_answers: bool = False
+    stash_above: int | None = None
+    names: dict[str, Described] = field(default_factory=dict)
+    updates: dict[str, list[Update]] = field(default_factory=dict)
+    seen_ids: dict[bytes, int] = field(default_factory=dict)
+    held: dict[bytes, Callable[[PeekAnswer], None]] = field(default_factory=dict)
+    cancelled: list[bytes] = field(default_factory=list)
+    subscribers: dict[str, Subscriber] = field(default_factory=dict)
+    subscriptions: int = 0
+    ids: Any = field(default_factory=lambda: count(1))
+    commits: list[list[bytes]] = field(default_factory=list)
+    stashed: dict[bytes, list[Counted]] = field(default_factory=dict)
+
+    def _define(self, name: str, schema: Schema, *, view: bool, key: Sequence[str] = ()) -> str:
+        id = f"{'u' if view else 's'}{next(self.ids)}"
+        self.names[name] = Described(name, id, view, schema, False, tuple(key))
+        self.updates[name] = []
+        return id
+
+    def create_collection(self, name: str, schema: Schema, *, append_only: bool) -> str:
+        return self._define(name, schema, view=False)
+
+    def describe(self, name: str) -> Described:
+        if name not in self.names:
+            raise UnknownName(f"there is no view or collection {name!r}", name=name)
+        return self.names[name]
+
+    def drop(self, name: str) -> None:
+        self.describe(name)
+        del self.names[name]
+        for id, each in list(self.subscribers.items()):
+            if each.view == name:
+                each.deliver(DroppedAt(each.upper))
+                del self.subscribers[id]
+
+    def begin_write(self, writes: Mapping[str, Sequence[Counted]], ids: Sequence[bytes] = ()) -> Write:
+        for name, rows in writes.items():
+            there = Counter[tuple[Any, ...]]()
+            for row, _, weight in self.updates[self.describe(name).name]:
+                there[row] += weight
+            for row, weight in rows:
+                there[row] += weight
+                if there[row] < 0:
+                    raise NotThere(f"{row} is not in {name!r}", id=name, row=row)
+        self.time += 1
+        appends = [
+            Append(name, Frontier(self.time), Frontier(self.time + 1), [(r, self.time, w) for r, w in rows])
+            for name, rows in writes.items()
+        ]
+        return Write(self.time, tuple(appends), tuple(ids))
+
+    def end_write(self, write: Write) -> None:
+        self.commits.append(list(write.ids))
+        for append in write.appends:
+            self.updates[append.id] += append.updates
+        for each in list(self.subscribers.values()):
+            self._deliver(each, Frontier(write.time + 1))
+
+    def fail_write(self, write: Write, error: Exception) -> bool:
+        return False
+
+    def _deliver(self, to: Subscriber, upper: Frontier) -> None:
+        new = [u for u in self.updates[to.view] if not to.upper.passed(u[1])]
+        lower, to.upper = to.upper, upper
+        to.deliver(Batch(lower, upper, tuple(new)))
+
+    def peek(self, request: PeekRequest, answer: Callable[[PeekAnswer], None]) -> bytes:
+        uuid = len(self.held).to_bytes(16, "big")
+        key = [self.names[request.view].schema.position(name) for name in self.names[request.view].key]
+        rows = Counter[tuple[Any, ...]]()
+        for row, time, weight in self.updates[request.view]:
+            if request.at is None or time <= request.at:
+                rows[row] += weight
+        found = [
+            (row, count)
+            for row, count in rows.items()
+            if count > 0
+            and (request.keys is None or tuple(row[at] for at in key if at is not None) in request.keys)
+        ]
+        if self.hold_answers:
+            self.held[uuid] = answer
+        elif self.stash_above is not None and len(found) > self.stash_above:
+            self.stashed[uuid] = found
+            answer(StashedAt(uuid, len(found), 0, (), "r1"))
+        else:
+            answer(Rows(tuple(found)))
+        return uuid
+
+    def cancel_peek(self, uuid: bytes) -> None:
+        self.cancelled.append(uuid)
+        if uuid in self.held:
+            self.held.pop(uuid)(Canceled())
+
+    def subscribe(
+        self,
+        view: str,
+        deliver: Callable[[Any], None],
+        *,
+        as_of: int | None = None,
+        snapshot: bool = True,
+        replica: str | None = None,
+    ) -> str:
+        self.describe(view)
+        as_of = self.time if as_of is None else as_of
+        if as_of < self.since:
+            raise SinceViolation(f"{view!r} at {as_of} is gone", id=view, time=as_of, since=self.since)
+        self.subscriptions += 1
+        id = f"t{self.subscriptions}"
+        first = Subscriber(view, deliver, START)
+        self.subscribers[id] = first
+        at_as_of = Counter[tuple[Any, ...]]()
+        for row, time, weight in self.updates[view]:
+            if time <= as_of:
+                at_as_of[row] += weight
+        there = tuple((row, as_of, count) for row, count in at_as_of.items() if count and snapshot)
+        first.upper = Frontier(as_of + 1)
+        deliver(Batch(START, first.upper, there))
+        if self.time > as_of:
+            self._deliver(first, Frontier(self.time + 1))
+        return id
+
+    def unsubscribe(self, id: str) -> None:
+        if id in self.subscribers:
+            gone = self.subscribers.pop(id)
+            gone.deliver(DroppedAt(gone.upper))
+
+    def seal(self, view: str) -> None:
+        """Nothing comes any more."""
+        for each in self.subscribers.values():
+            if each.view == view:
+                each.deliver(Batch(each.upper, END, ()))
+
+    def status(self) -> ControllerStatus:
+        return ControllerStatus(self.epoch, self.time, 0, (), (), (), (), (), ())
