@@ -123,7 +123,7 @@ class Instance:
         for id in ids:
             running = self.running.get(id)
             if running is not None:
-                self._unscheduled.pop(id, None)
+                # It may still have to begin: for peeks that were accepted.
                 running.warmup.release()
                 running.implied.release()
 
@@ -180,10 +180,10 @@ class Instance:
         )
 
     def warm_up(self) -> None:
-        """Let the warm-up holds follow the uppers of the inputs."""
+        """Let the warm-up holds follow the uppers of the inputs: what starts anew can start at once."""
         for running in list(self.running.values()):
             if not is_transient(running.id):
-                running.warmup.advance(self.settled(running.dataflow.import_ids))
+                running.warmup.advance(self.available(running.dataflow).step_back())
 
     def check(self) -> None:
         """Assert the invariants."""

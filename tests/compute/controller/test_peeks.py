@@ -1,0 +1,209 @@
+"""Peeks: asked of all replicas, answered once."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.compute.controller import PeekRequest, StashedAt
+from penstock.compute.errors import BadMessage, SinceViolation, TargetReplicaLost, UnknownName
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
+from penstock.compute.protocol.responses import Canceled, PeekResponse, Problem, Rows, Stashed
+from tests.compute.controller.world import World
+
+
+def test_the_first_answer_wins_then_all_are_told_to_cancel(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    uuid, answers = world.peek()
+    assert first.peeked() == second.peeked() == [uuid]
+    first.answers(uuid, (1, 2))
+    second.answers(uuid, (1, 2))
+    assert answers == [Rows((((1, 2), 1),))]
+    assert first.cancelled() == second.cancelled() == [uuid]
+
+
+def test_an_error_that_comes_first_is_the_answer(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    uuid, answers = world.peek()
+    problem = Problem("P730", "too large")
+    first.hear(), second.hear()
+    first.connection.absorb(PeekResponse(uuid, problem))
+    second.answers(uuid, (1, 2))
+    assert answers == [problem]
+
+
+def test_a_targeted_peek_is_asked_of_its_replica_alone_and_others_cannot_answer_it(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    uuid, answers = world.peek(replica="r1")
+    assert first.peeked() == [uuid] and second.peeked() == []
+    second.answers(uuid, (9, 9))
+    assert answers == [] and len(world.status().peeks) == 1
+    first.answers(uuid, (1, 2))
+    assert answers == [Rows((((1, 2), 1),))]
+    assert second.cancelled() == []
+
+
+def test_cancelling_what_does_not_wait_is_noted_and_does_nothing(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    uuid, answers = world.peek()
+    replica.answers(uuid, (1, 2))
+    replica.hear()
+    world.controller.cancel_peek(uuid)
+    assert len(answers) == 1 and replica.hear() == []
+    assert "a peek was to be cancelled that does not wait" in world.problems()[-1]
+
+
+def test_a_cancelled_peek_is_answered_at_once_even_without_replicas(world: World) -> None:
+    world.view()
+    uuid, answers = world.peek()
+    world.controller.cancel_peek(uuid)
+    assert answers == [Canceled()]
+
+
+def test_an_answer_after_the_cancellation_is_passed_over(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    uuid, answers = world.peek()
+    world.controller.cancel_peek(uuid)
+    replica.hear()
+    replica.answers(uuid, (1, 2))
+    replica.connection.absorb(PeekResponse(uuid, Canceled()))
+    assert answers == [Canceled()] and world.problems() == []
+
+
+def test_a_peek_below_the_since_is_refused_and_changes_nothing(world: World) -> None:
+    world.view(keep=0)
+    replica = world.replica("r1")
+    time = world.write("bids", (1, 2))
+    replica.reports("u1", time + 1)
+    world.passes(1_000)
+    assert world.view_status().since == Frontier(time)
+    replica.hear()
+    with pytest.raises(SinceViolation) as error:
+        world.peek(at=time - 1)
+    assert (error.value.id, error.value.since) == ("u1", Frontier(time))  # type: ignore[attr-defined]
+    assert replica.hear() == [] and world.status().peeks == ()
+
+
+def test_an_untargeted_peek_survives_the_loss_of_a_replica(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    uuid, answers = world.peek()
+    replica.hear()
+    replica.dies()
+    assert answers == []
+    again = world.replica("r1")
+    assert again.peeked() == [uuid]
+    again.answers(uuid, (1, 2))
+    assert answers == [Rows((((1, 2), 1),))]
+
+
+def test_a_targeted_peek_ends_with_its_replica(world: World) -> None:
+    world.view()
+    replica, other = world.replica("r1"), world.replica("r2")
+    _, answers = world.peek(replica="r1")
+    replica.dies()
+    assert [a.code for a in answers] == [TargetReplicaLost.code] and answers[0].retryable
+    with pytest.raises(TargetReplicaLost):
+        world.peek(replica="r1")
+    with pytest.raises(UnknownName):
+        world.peek(replica="r3")
+    world.controller.check()
+    assert other.peeked() == []
+
+
+def test_a_targeted_peek_ends_with_a_replica_that_is_dropped(world: World) -> None:
+    world.view()
+    world.replica("r1")
+    _, answers = world.peek(replica="r1")
+    world.controller.drop_replica("r1")
+    assert [a.code for a in answers] == [TargetReplicaLost.code]
+
+
+def test_the_hold_of_a_peek_is_released_after_the_cancellation_is_told(world: World) -> None:
+    world.view(keep=0)
+    replica = world.replica("r1")
+    early = world.write("bids", (1, 2))
+    replica.reports("u1", early + 1)
+    uuid, answers = world.peek()
+    late = world.write("bids", (1, 3))
+    replica.reports("u1", late + 1)
+    world.passes(1_000)
+    assert world.view_status().since == Frontier(early)
+    replica.hear()
+    replica.answers(uuid)
+    assert len(answers) == 1
+    assert [type(c).__name__ for c in replica.hear()] == ["CancelPeek", "AllowCompaction"]
+    assert world.view_status().since == Frontier(late)
+
+
+def test_stashed_rows_are_told_with_the_replica_that_has_them(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    uuid, answers = world.peek()
+    replica.hear()
+    replica.connection.absorb(PeekResponse(uuid, Stashed(b"t" * 16, 5, 100)))
+    assert answers == [StashedAt(b"t" * 16, 5, 100, (), "r1")]
+
+
+def test_a_peek_in_the_future_waits_and_no_keys_are_no_rows(world: World) -> None:
+    world.view(key=["auction"])
+    replica = world.replica("r1")
+    uuid, answers = world.peek(at=world.now + 5_000)
+    assert replica.peeked() == [uuid] and answers == []
+    _, nothing = world.peek(keys=[])
+    assert nothing == [Rows(())] and replica.hear() == []
+
+
+def test_every_served_peek_is_followed_by_a_cancel(world: World) -> None:
+    world.view("top")
+    world.view("copy", into="written")
+    replica = world.replica("r1")
+    for _ in range(2):
+        uuid, _answers = world.peek()
+        replica.answers(uuid)
+        replica.hear()
+    counts = {kind: len(replica.of(kind)) for kind in (Peek, CancelPeek)}
+    assert counts == {Peek: 2, CancelPeek: 2}
+    names = [type(c).__name__ for c in replica.told]
+    for once in ("CreateTimely", "CreateInstance", "InitializationComplete", "UpdateConfiguration"):
+        assert names.count(once) == 1
+    assert not world.problems()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        PeekRequest("top", keys=[(1, 2)]),
+        PeekRequest("bids", keys=[(1, 2)]),
+        PeekRequest("top", finishing=Finishing(project=(2,))),
+        PeekRequest("top", finishing=Finishing(order_by=((-1, True),))),
+        PeekRequest("top", finishing=Finishing(limit=-1)),
+        PeekRequest("top", at=-1),
+        PeekRequest("top", at=2**63),
+        PeekRequest("top", at=5, staleness=5),
+        PeekRequest("top", staleness=-5),
+    ],
+)
+def test_a_peek_of_what_is_not_there_is_refused(world: World, request_: PeekRequest) -> None:
+    world.view(key=["auction"])
+    with pytest.raises(BadMessage):
+        world.controller.peek(request_, print)
+    with pytest.raises(UnknownName):
+        world.peek("nothing")
+    assert world.status().peeks == ()
+
+
+def test_collections_are_peeked_too(world: World) -> None:
+    world.view()
+    time = world.write("bids", (1, 2))
+    replica = world.replica("r1")
+    uuid, answers = world.peek("bids")
+    (peek,) = replica.of(Peek)
+    assert (peek.target.id, peek.time) == (world.controller.describe("bids").id, time)
+    replica.answers(uuid, (1, 2))
+    assert answers == [Rows((((1, 2), 1),))]
