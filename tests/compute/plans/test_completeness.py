@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import penstock.flow
+from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.compute.plans import decode, encode
 from penstock.compute.plans.calls import SHAPES
 from penstock.compute.plans.checks.claimed import output_of
 from penstock.compute.plans.registers import CHOICES, OPERATORS, RECORDS, fields_of, hints_of
 from penstock.compute.plans.servable import why_not
-from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.expr.functions import CATALOGUE
 from penstock.flow.aggregates import Aggregation
 from penstock.flow.operators.lattice_growth import LatticeGrowth

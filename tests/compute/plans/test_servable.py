@@ -35,7 +35,7 @@ def served_cases(draw: st.DrawFn, *, tables: bool = True) -> tuple[Case, list[Ti
 
 @st.composite
 def snapshots(draw: st.DrawFn, **kind: bool) -> tuple[Case, list[Tick], list[Tick], list[Tick]]:
-    """All ticks; the rows at a time as one may get them: in any order and cut anyhow; and the ticks after it."""
+    """All ticks; the rows at a time, in any order and cut anyhow; and the ticks after it."""
     case, ticks, begin = draw(served_cases(**kind))
     so_far = Accumulated(case)
     for tick in ticks[:begin]:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.analysis import analyse
 from penstock.compute.errors import BadPlan, CallableRefused
+from penstock.compute.plans.bodies import VERSION, body_of
 from penstock.compute.plans.callables import loaded
 from penstock.compute.plans.checks import folds, pairs, rows, signals, ticks, time
 from penstock.compute.plans.checks.claimed import Claimed, agree, output_of
 from penstock.compute.plans.checks.pairs import check_closing
-from penstock.compute.plans.encoding import VERSION, body_of
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import LIMITS, PlanLimits
 from penstock.compute.plans.places import Places
 from penstock.compute.plans.reading import Reader, parse
 from penstock.compute.plans.writing import Writer
 from penstock.compute.protocol.dataflow import Plan
+from penstock.engine.program import compile_program
 from penstock.errors import PenstockError
 from penstock.flow.flow import Flow
 from penstock.flow.operators.bag_feedback import BagFeedback
+from penstock.flow.operators.chain_first_n import ChainFirstN
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.signals.last_row import LastRow
 from penstock.flow.operators.signals.signal_operator import SignalOperator
@@ -27,6 +28,7 @@ from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
+from penstock.flow.operators.union import Union
 from penstock.flow.stream import Stream
 from penstock.graph.node import Operator
 
@@ -35,7 +37,7 @@ CHECKS = (folds, pairs, rows, signals, ticks, time)
 
 
 def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:
-    """The flow of a plan, which a user could have written.
+    """The flow of a plan, which a user could have written, and which can run.
 
     Raises `BadPlan` with the part that is wrong, `MessageTooLarge`, and `CallableRefused` for
     one that carries functions where they are not allowed. Nothing of a plan is run, unless
@@ -85,6 +87,8 @@ class _Building:
     def __init__(self, body: pb.Body, places: Places, reader: Reader, limits: PlanLimits) -> None:
         if len(body.nodes) > limits.nodes:
             raise BadPlan(f"the plan has more than {limits.nodes} operators", part="nodes")
+        if sum(len(node.inputs) for node in body.nodes) > limits.inputs:
+            raise BadPlan(f"the plan has more than {limits.inputs} inputs of operators", part="nodes")
         self._body = body
         self._places = places
         self._reader = reader
@@ -101,7 +105,7 @@ class _Building:
             for at, node in enumerate(self._body.nodes):
                 with self._position.at(f"operator {at}"):
                     self._close(at, node)
-            analyse(self._flow.graph())
+            self._compile()
         except BadPlan:
             raise
         except PenstockError as error:
@@ -116,10 +120,18 @@ class _Building:
             raise self._position.refuse("something is nested too deeply") from None
         return self._flow
 
+    def _compile(self) -> None:
+        """Raises for a flow that cannot run: that is of no use to anybody, and should be said at once."""
+        try:
+            compile_program(self._flow.graph())
+        except (SyntaxError, MemoryError, ValueError) as error:
+            # Python's own bounds on what it compiles.
+            raise self._position.refuse("the flow is too deeply nested to be compiled", str(error)) from None
+
     def _add(self, at: int, node: pb.Node) -> None:
         operator = self._operator(node)
         loops = isinstance(operator, Feedback | BagFeedback)
-        if len(node.inputs) != len(operator.ports()):
+        if len(node.inputs) != _number_of_ports(operator):
             raise self._position.refuse(f"{operator.kind} has not the inputs that it needs")
         if any(source >= (len(self._body.nodes) if loops else at) for source in node.inputs):
             raise self._position.refuse("an input is none of the operators before")
@@ -159,6 +171,15 @@ class _Building:
         claimed.need(not claimed.reads_signal, "a feedback is closed by a signal")
         check_closing(feedback.schema, stream.schema, claimed)
         self._flow.close_feedback(at, closing, feedback.place)
+
+
+def _number_of_ports(operator: Operator) -> int:
+    match operator:
+        case Union(count=count) | ChainFirstN(inputs=count):
+            # Not believed enough to make so many.
+            return count
+        case _:
+            return len(operator.ports())
 
 
 def _check_ports(operator: Operator, claimed: Claimed) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from penstock.analysis import analyse
-from penstock.compute.errors import BadPlan
+from penstock.compute.plans.bodies import body_of, node_of
 from penstock.compute.plans.callables import dumped, refuse_callables
-from penstock.compute.plans.generated import plan_pb2 as pb
+from penstock.compute.plans.decoding import decode
 from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
 from penstock.compute.plans.places import places_of
-from penstock.compute.plans.registers import RECORD_NAMES
 from penstock.compute.plans.writing import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.flow.flow import Flow
 from penstock.graph.node import Node
-
-VERSION = 1
-"""Of the form of plans."""
 
 
 def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Plan:
@@ -25,15 +21,13 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
     Python functions are carried along only with `allow_callables`; a plan that has some is
     equal to another only if their bytes are.
 
-    Raises `CallableRefused`, `MessageTooLarge` for a plan that nobody would read, and what
-    `analyse` raises for a flow that cannot run.
+    Raises `CallableRefused`; `MessageTooLarge` and `BadPlan` for a plan beyond the limits, which
+    nobody would read; and what `analyse` raises for a flow that cannot run.
     """
     graph = flow.graph()
     analyse(graph)
     # The graph's own operators may be others, in loops; they are found again.
     nodes = flow.nodes
-    if len(nodes) > limits.nodes:
-        raise BadPlan(f"flow {flow.name!r} has more than {limits.nodes} operators", part="")
     writer = Writer()
     body = body_of(nodes, writer, given_ticks=graph.given_ticks)
     if writer.functions and not allow_callables:
@@ -44,20 +38,10 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
         body.functions = dumped(writer.functions)
     octets = body.SerializeToString(deterministic=True)
     check_size(f"the plan of flow {flow.name!r}", len(octets), limits.size)
-    return Plan(octets, places_of(flow.name, nodes))
-
-
-def body_of(nodes: tuple[Node, ...], writer: Writer, *, given_ticks: bool) -> pb.Body:
-    """What operators are, as a message; `writer` notes the Python objects in them."""
-    return pb.Body(version=VERSION, given_ticks=given_ticks, nodes=[_node(node, writer) for node in nodes])
-
-
-def _node(node: Node, writer: Writer) -> pb.Node:
-    if type(node.operator) not in RECORD_NAMES:
-        raise BadPlan(f"{node.operator.kind} is no operator that a plan can have", where=[node.place])
-    with writer.position.at(node.name):
-        operator = writer.record(node.operator)
-        return pb.Node(operator=operator, inputs=node.inputs, schema=writer.schema(node.schema))
+    plan = Plan(octets, places_of(flow.name, nodes))
+    # What nobody could read is refused here, where something can be done about it.
+    decode(plan, allow_callables=allow_callables, limits=limits)
+    return plan
 
 
 def _holders(nodes: tuple[Node, ...]) -> list[tuple[Node, str]]:
@@ -65,7 +49,7 @@ def _holders(nodes: tuple[Node, ...]) -> list[tuple[Node, str]]:
     found: list[tuple[Node, str]] = []
     for node in nodes:
         writer = Writer()
-        _node(node, writer)
+        node_of(node, writer)
         if writer.functions:
             names = (getattr(f, "__name__", f"a {type(f).__name__}") for f in writer.functions)
             found.append((node, ", ".join(names)))
