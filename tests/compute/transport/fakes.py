@@ -10,9 +10,11 @@ from typing import Any
 import grpc
 
 from penstock.compute.errors import ComputeError, ResultGone
+from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import (
     CancelPeek,
     Command,
+    CreateDataflow,
     CreateInstance,
     CreateTimely,
     Epoch,
@@ -22,6 +24,7 @@ from penstock.compute.protocol.commands import (
     Peek,
     TimelyConfig,
 )
+from penstock.compute.protocol.dataflow import Dataflow, IndexExport, Plan
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Response, Rows
 from penstock.compute.transport.bell import Bell
 from penstock.compute.transport.channels import STREAM
@@ -30,7 +33,9 @@ from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
 from penstock.compute.transport.server import serve
 
-UUID = b"0123456789abcdef"
+DATAFLOW = Dataflow(
+    Plan(b"plan"), (), (), (IndexExport("u1", "out"), IndexExport("silent", "out")), Frontier(0)
+)
 PATIENCE = 20.0
 """Seconds after which a test has failed: never waited for by one that passes."""
 
@@ -104,6 +109,7 @@ class FakeConnection:
             CreateTimely(TimelyConfig(), epoch, nonce),
             CreateInstance(InstanceConfig("memory:")),
             InitializationComplete(),
+            CreateDataflow(DATAFLOW),
         ]
         self._controller = controller
 
@@ -134,6 +140,7 @@ class FakeController:
         self.absorbed: asyncio.Queue[Response] = asyncio.Queue()
         self.failures: list[ComputeError | None] = []
         self.unreached: list[ComputeError] = []
+        self.asked = 0
         self.prepared: list[Command] | None = None
 
     def connected(self, name: str) -> FakeConnection:
@@ -152,9 +159,17 @@ class FakeController:
     async def answer(self) -> Response:
         return await asyncio.wait_for(self.absorbed.get(), PATIENCE)
 
-    async def peek(self, uuid: bytes = UUID, index: str = "u1") -> Response:
-        self.connections[-1].send(Peek(uuid, IndexTarget(index), 1, ((uuid,),)))
+    async def peek(self, index: str = "u1") -> Response:
+        """Ask, and wait for what comes next."""
+        self.asked += 1
+        uuid = self.asked.to_bytes(16, "big")
+        self.connections[-1].send(Peek(uuid, IndexTarget(index), 1, (("key", self.asked),)))
         return await self.answer()
+
+
+def answered(number: int) -> PeekResponse:
+    """What a peek of a controller is answered with."""
+    return PeekResponse(number.to_bytes(16, "big"), Rows(((("key", number), 1),)))
 
 
 class Served:
@@ -168,7 +183,7 @@ class Served:
     async def check_alive(self, security: Security = Security(), controller_epoch: int = 10**6) -> None:
         """A good controller connects and is served."""
         async with linked(self, security, controller_epoch=controller_epoch) as (controller, _):
-            assert await controller.peek() == PeekResponse(UUID, Rows((((UUID,), 1),)))
+            assert await controller.peek() == answered(1)
 
 
 @contextlib.asynccontextmanager

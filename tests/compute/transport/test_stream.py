@@ -7,7 +7,7 @@ import asyncio
 from penstock.compute.errors import ConnectionBroken, StaleEpoch
 from penstock.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek
 from penstock.compute.protocol.responses import PeekResponse
-from tests.compute.transport.fakes import UUID, linked, run_link, served, until
+from tests.compute.transport.fakes import answered, linked, run_link, served, until
 
 
 def test_commands_arrive_in_order_and_are_answered() -> None:
@@ -18,7 +18,7 @@ def test_commands_arrive_in_order_and_are_answered() -> None:
             answers = [await controller.answer() for _ in uuids]
             assert [a.uuid for a in answers if isinstance(a, PeekResponse)] == uuids
             assert isinstance(server.replica.received[0], CreateTimely)
-            assert len(server.replica.received) == 253
+            assert len(server.replica.received) == 254
 
     asyncio.run(story())
 
@@ -60,7 +60,7 @@ def test_a_greater_epoch_takes_over_and_the_old_stream_learns_it() -> None:
                 await until(lambda: bool(old.failures))
                 assert isinstance(old_link.error, StaleEpoch)
                 assert server.replica.greatest_epoch == Epoch(2, 1)
-                await new.peek(b"2" * 16)
+                assert await new.peek() == answered(2)
 
     asyncio.run(story())
 
@@ -76,6 +76,6 @@ def test_an_epoch_that_is_not_greater_is_refused_before_any_command() -> None:
                 assert link.error.facts["current"] == (5, 1)
                 assert late.failures == [link.error]
             assert len(server.replica.received) == seen
-            await controller.peek(UUID)
+            assert await controller.peek() == answered(2)
 
     asyncio.run(story())

@@ -39,12 +39,15 @@ class Bell:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    async def heard(self, seconds: float) -> None:
+    async def heard(self, seconds: float | None = None) -> None:
         """Wait for a ring, or so long."""
         if not self._rung.is_set():
-            timer = asyncio.get_running_loop().call_later(seconds, self._rung.set)
-            try:
+            if seconds is None:
                 await self._rung.wait()
-            finally:
-                timer.cancel()
+            else:
+                timer = asyncio.get_running_loop().call_later(seconds, self._rung.set)
+                try:
+                    await self._rung.wait()
+                finally:
+                    timer.cancel()
         self._rung.clear()

@@ -14,6 +14,7 @@ from penstock.compute.protocol import wire_fields as fields
 from penstock.compute.protocol.commands import Command, Epoch
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Counted, Response
+from penstock.compute.protocol.stages import ControllerStages
 from penstock.compute.transport import channels
 from penstock.compute.transport.addresses import needs_lookup
 from penstock.compute.transport.bell import Bell
@@ -74,6 +75,7 @@ class Link:
         self._limits = limits
         self._channel: Any = None
         self._bell = Bell()
+        self._stages = ControllerStages()
 
     async def run(self) -> ComputeError | None:
         """Connect, carry commands and responses until it is over, tell the controller. What it ended with.
@@ -186,6 +188,7 @@ class Link:
         reader = wire.ResponseReader(self._limits.message, self._limits.batch)
         while (data := await call.read()) is not _aio.EOF:
             for response in reader.read(data):
+                self._stages.received(response)
                 connection.absorb(response)
         if connection.over:
             return
@@ -197,10 +200,12 @@ class Link:
         try:
             while not connection.over:
                 commands = connection.take()
+                for command in commands:
+                    self._stages.sent(command)
                 for message in wire.commands_to_messages(commands, self._limits.message):
                     await call.write(message)
                 if not commands:
-                    await self._bell.heard(_LONG)
+                    await self._bell.heard()
             await call.done_writing()
         except PenstockError as error:
             self._first(error)
@@ -216,9 +221,6 @@ class Link:
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
-
-
-_LONG = 3600.0
 
 
 def _nothing() -> None:

@@ -1,0 +1,136 @@
+"""What was said of one export, and what may follow. Each method gives the reason why something may not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from penstock.compute.frontier import END, START, Frontier
+from penstock.compute.protocol.dataflow import CopyToExport, Export, SubscribeExport
+from penstock.compute.protocol.responses import (
+    Batch,
+    Dropped,
+    DroppedAt,
+    Frontiers,
+    Problem,
+    RowCount,
+    Update,
+)
+
+Kind = Literal["write", "input", "output"]
+_KINDS: tuple[Kind, ...] = ("write", "input", "output")
+
+
+@dataclass(slots=True)
+class ExportTold:
+    """Of any export. since: to which it was compacted. ended: the replica owes nothing more."""
+
+    export: Export
+    as_of: Frontier
+    since: Frontier = field(init=False)
+    scheduled: bool = False
+    dropped: bool = False
+    ended: bool = False
+
+    def __post_init__(self) -> None:
+        self.since = self.as_of
+
+    def schedule(self) -> str | None:
+        if self.scheduled:
+            return "It is scheduled already."
+        self.scheduled = True
+        return None
+
+    def compact(self, frontier: Frontier) -> str | None:
+        if frontier < self.since:
+            return f"It is compacted to {self.since} already, and {frontier} is before that."
+        self.since = frontier
+        self.dropped = frontier == END
+        return None
+
+
+@dataclass(slots=True)
+class FrontiersTold(ExportTold):
+    """Of an index or a collection export."""
+
+    reported: dict[Kind, Frontier] = field(default_factory=dict[Kind, Frontier])
+
+    def report(self, response: Frontiers) -> str | None:
+        told: list[Frontier | None] = [getattr(response, kind) for kind in _KINDS]
+        now: dict[Kind, Frontier] = {
+            kind: frontier for kind, frontier in zip(_KINDS, told) if frontier is not None
+        }
+        if not now:
+            return "It tells no frontier."
+        for kind, frontier in now.items():
+            before = self.reported.get(kind)
+            if before is None and frontier < self.as_of:
+                return f"The first {kind} frontier {frontier} is before the as-of {self.as_of}."
+            if before is not None and frontier <= before:
+                return f"The {kind} frontier {frontier} is not after {before}, which was told before."
+        self.reported |= now
+        if self._behind():
+            return "The output frontier is after the write frontier."
+        self.ended = all(self.reported.get(kind) == END for kind in _KINDS)
+        return None
+
+    def _behind(self) -> bool:
+        write, output = self.reported.get("write"), self.reported.get("output")
+        return write is not None and output is not None and write < output
+
+
+@dataclass(slots=True)
+class SubscriptionTold(ExportTold):
+    """Of a subscription. upper: of its last batch."""
+
+    upper: Frontier = START
+    failed: bool = False
+
+    def see(self, event: Batch | DroppedAt) -> str | None:
+        if self.ended:
+            return "The subscription has ended."
+        if isinstance(event, DroppedAt):
+            if not self.dropped:
+                return "Nobody has dropped it."
+            if event.frontier != self.upper:
+                return f"Its last batch ended at {self.upper} and not at {event.frontier}."
+            self.ended = True
+            return None
+        return self._batch(event)
+
+    def _batch(self, batch: Batch) -> str | None:
+        if batch.lower != self.upper:
+            return f"The batch begins at {batch.lower} and not at {self.upper}, where the last one ended."
+        if batch.upper <= batch.lower:
+            return f"The batch from {batch.lower} to {batch.upper} has no times."
+        if batch.upper <= self.as_of:
+            return f"The batch ends at {batch.upper}, and nothing may be said before the as-of {self.as_of}."
+        if isinstance(batch.updates, Problem):
+            self.failed = True
+        elif self.failed and batch.updates:
+            return "An earlier batch had a problem, so no later one has updates."
+        elif any(not self._allows(batch, update) for update in batch.updates):
+            return f"It has updates outside {batch.lower} to {batch.upper}, or before the as-of {self.as_of}."
+        self.upper = batch.upper
+        self.ended = batch.upper == END
+        return None
+
+    def _allows(self, batch: Batch, update: Update) -> bool:
+        time = update[1]
+        assert isinstance(self.export, SubscribeExport)
+        first = self.as_of.passed(time) or (not self.export.snapshot and time == self.as_of.time)
+        return not first and not batch.lower.passed(time) and batch.upper.passed(time)
+
+
+@dataclass(slots=True)
+class CopyTold(ExportTold):
+    """Of a copy."""
+
+    def answer(self, result: RowCount | Problem | Dropped) -> str | None:
+        assert isinstance(self.export, CopyToExport)
+        if self.ended:
+            return "The copy is answered already."
+        if isinstance(result, Dropped) and not self.dropped:
+            return "Nobody has dropped it."
+        self.ended = True
+        return None
