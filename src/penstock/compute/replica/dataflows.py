@@ -227,6 +227,8 @@ class RunningDataflow:
             self._finish()
 
     def _compute(self, time: int) -> Iterator[None]:
+        # Where it fails, it is at this time, and not at an earlier one at which nothing happened.
+        self._advance(Frontier(time))
         inputs = {i.source: i.take().changes for i in self._inlets if i.next_time == time}
         if sum(map(len, inputs.values())) <= self._pace.most:
             self._tick(inputs, time)
