@@ -20,11 +20,13 @@ from typer.core import TyperGroup
 
 from penstock.cli.check import check
 from penstock.cli.conform import conform
+from penstock.cli.controller import controller
 from penstock.cli.doctor import doctor
 from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.explain import explain
 from penstock.cli.package import package
+from penstock.cli.replica import replica
 from penstock.cli.reshard import reshard
 from penstock.cli.rewind import rewind
 from penstock.cli.run import run
@@ -86,6 +88,8 @@ app.command()(trace)
 app.command()(state)
 app.command()(reshard)
 app.command()(rewind)
+app.command()(controller)
+app.command()(replica)
 
 
 @app.callback()

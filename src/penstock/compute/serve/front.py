@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
+
+import grpc
 
 from penstock.compute.client.describing import description_of
 from penstock.compute.client.endpoint import SERVICE
 from penstock.compute.client.generated import client_pb2 as pb
-from penstock.compute.errors import StaleEpoch, UnknownName
+from penstock.compute.client.refusals import END_OF_CALL
+from penstock.compute.errors import ComputeError, StaleEpoch, UnknownName
 from penstock.compute.problems import problem_of, problem_of_any
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 from penstock.compute.protocol.wire import problem_to_bytes
 from penstock.compute.serve.chunks import chunks
 from penstock.compute.serve.outlet import Outlet
 from penstock.compute.serve.talk import Surroundings, Talk
+from penstock.compute.transport.channels import names_of_peer
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.greeting import check_version, pairs
+from penstock.compute.transport.statuses import refuse
+
+_grpc: Any = grpc
 
 
 class Front:
@@ -25,18 +34,18 @@ class Front:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._calls: set[asyncio.Task[Any]] = set()
+        self._security = Security()
 
-    def handlers(self) -> Any:
-        """What a `grpc.aio` server is given."""
-        import grpc
-
-        return grpc.method_handlers_generic_handler(
+    def handlers(self, security: Security = Security()) -> Any:
+        """What a `grpc.aio` server is given. security: what clients must show."""
+        self._security = security
+        return _grpc.method_handlers_generic_handler(
             SERVICE,
             {
-                "Converse": grpc.stream_stream_rpc_method_handler(
+                "Converse": _grpc.stream_stream_rpc_method_handler(
                     self.converse, pb.Request.FromString, pb.Answer.SerializeToString
                 ),
-                "Subscribe": grpc.unary_stream_rpc_method_handler(
+                "Subscribe": _grpc.unary_stream_rpc_method_handler(
                     self.subscribe, pb.Subscription.FromString, pb.Event.SerializeToString
                 ),
             },
@@ -44,15 +53,14 @@ class Front:
 
     async def converse(self, requests: object, call: Any) -> None:
         """One client's requests."""
-        import grpc
-
+        await self._admit(call)
         # So that the client knows at once that it is let in.
         await call.send_initial_metadata(())
         talk = Talk(self._around)
         writing = asyncio.create_task(talk.write(call))
         with self._remembered():
             try:
-                await talk.read(call, grpc.aio.EOF)
+                await talk.read(call, END_OF_CALL)
             finally:
                 talk.end()
                 writing.cancel()
@@ -60,6 +68,7 @@ class Front:
 
     async def subscribe(self, asked: pb.Subscription, call: Any) -> None:
         """One client's subscription; gRPC waits while the client does not read."""
+        await self._admit(call)
         with self._remembered():
             try:
                 async with contextlib.aclosing(self._events(asked)) as events:
@@ -98,8 +107,22 @@ class Front:
         finally:
             outlet.close()
 
+    async def _admit(self, call: Any) -> None:
+        """Refuse a call without the right credentials or version."""
+        try:
+            metadata = pairs(call.invocation_metadata())
+            self._security.admit(metadata, names_of_peer(call))
+            check_version(metadata)
+        except ComputeError as error:
+            await refuse(call, error)
+
+    def end(self) -> None:
+        """The process ends: so do all streams, with a word why."""
+        for task in self._calls:
+            task.cancel()
+
     @contextlib.contextmanager
-    def _remembered(self) -> Any:
+    def _remembered(self) -> Generator[None]:
         task = asyncio.current_task()
         assert task is not None
         self._calls.add(task)
@@ -109,7 +132,7 @@ class Front:
             self._calls.discard(task)
 
 
-def _messages(batch: Batch) -> AsyncIterator[pb.Batch] | Any:
+def _messages(batch: Batch) -> Iterator[pb.Batch]:
     assert not isinstance(batch.updates, Problem)
     for piece, more in chunks(batch.updates):
         yield pb.Batch(lower=batch.lower.time, upper=batch.upper.time, updates=piece, more=more)

@@ -2,6 +2,145 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-log = logging.getLogger("penstock.controller")
+from penstock.compute.collections.opening import open_collections
+from penstock.compute.controller.controller import Controller
+from penstock.compute.controller.durable import ControllerState
+from penstock.compute.controller.requests import StashedAt
+from penstock.compute.errors import StaleEpoch
+from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.serve.front import Front
+from penstock.compute.serve.links import Links
+from penstock.compute.serve.writing import Writing
+from penstock.compute.transport import channels
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.limits import Limits
+
+GRACE = 0.5
+"""Seconds that clients have to take the last answers when the process ends."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a controller is started.
+
+    listen:      HOST:PORT for clients; port 0: any.
+    state:       folder for what it must not forget.
+    collections: URI of the store of rows; None: SQLite in the folder.
+    replicas:    addresses by name, in addition to those that it remembers.
+    clients:     what clients must show. links: what replicas are shown, and must show.
+    """
+
+    listen: str
+    state: Path
+    collections: str | None = None
+    replicas: Mapping[str, str] = field(default_factory=dict[str, str])
+    timely: TimelyConfig = TimelyConfig()  # noqa: RUF009
+    clients: Security = Security()  # noqa: RUF009
+    links: Security = Security()  # noqa: RUF009
+    limits: Limits = Limits()  # noqa: RUF009
+    parameters: Parameters = Parameters()  # noqa: RUF009
+    allow_callables: bool = False
+
+    @property
+    def store(self) -> str:
+        """The URI of the store."""
+        return self.collections or f"sqlite:{self.state.resolve() / 'collections.db'}"
+
+
+async def run_controller(options: Options, ready: Callable[[str], object]) -> None:
+    """Serve until the task is cancelled.
+
+    ready: told the address once it listens.
+    Raises `StaleEpoch` when a later controller has started on the same state; `InsecureAddress`,
+    `StoreDamaged`, `StoreUnavailable`, and what a wrong address raises.
+    """
+    options.clients.check_listen(options.listen)
+    options.state.mkdir(parents=True, exist_ok=True)
+    store = open_collections(options.store)
+    try:
+        state = ControllerState.open(options.state / "controller.db")
+        try:
+            process = _Process(options, state, store)
+            await process.run(ready)
+        finally:
+            state.close()
+    finally:
+        store.close()
+
+
+class _Process:
+    """A controller, and what goes on around it."""
+
+    def __init__(self, options: Options, state: ControllerState, store: object) -> None:
+        self._options = options
+        self.controller = Controller(
+            state,
+            store,  # type: ignore
+            clock=lambda: time.time_ns() // 1_000_000,
+            random=random.Random(),
+            parameters=options.parameters,
+            instance=InstanceConfig(options.store),
+            allow_callables=options.allow_callables,
+        )
+        self.writing = Writing(self.controller, lambda: open_collections(options.store), self.fenced)
+        self._links = Links(self.controller, options.links, options.limits)
+        self._front = Front(self)
+        self._due = asyncio.Event()
+        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self, ready: Callable[[str], object]) -> None:
+        options = self._options
+        for name, address in options.replicas.items():
+            self.controller.add_replica(name, address, options.timely)
+        server = channels.make_server(options.clients, options.limits)
+        server.add_generic_rpc_handlers((self._front.handlers(options.clients),))
+        maintaining = asyncio.create_task(self._maintain())
+        maintaining.add_done_callback(self._failed)
+        try:
+            address = channels.listen(server, options.listen, options.clients)
+            await server.start()
+            ready(address)
+            await self._end
+        finally:
+            maintaining.cancel()
+            self._front.end()
+            await server.stop(GRACE)
+            await self.writing.close()
+            await self._links.close()
+
+    async def _maintain(self) -> None:
+        while True:
+            self._due.clear()
+            wait = self.controller.maintain()
+            self._links.check()
+            timer = asyncio.get_running_loop().call_later(wait / 1000, self._due.set)
+            await self._due.wait()
+            timer.cancel()
+
+    def _failed(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._end.done():
+            self._end.set_exception(error)
+
+    # --- what the service needs -----------------------------------------------------------
+
+    def changed(self) -> None:
+        """Something may be due."""
+        self._due.set()
+
+    def fenced(self, error: StaleEpoch) -> None:
+        """A later controller has started: this one ends."""
+        if not self._end.done():
+            self._end.set_exception(error)
+
+    def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
+        """The rows that wait in a replica."""
+        return self._links.fetch(stash)

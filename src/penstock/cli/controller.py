@@ -1,0 +1,55 @@
+"""`penstock controller`: the process that clients ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.serving import DEFAULT_ADDRESS, Ca, Certificate, Collections, Key, TokenFile
+from penstock.cli.where import Where
+
+
+def controller(
+    state: Annotated[Path, typer.Option(help="A folder for the catalog; with SQLite also for the rows.")],
+    listen: Annotated[str, typer.Option(help="HOST:PORT for clients; port 0: any.")] = DEFAULT_ADDRESS,
+    replica: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=HOST:PORT", help="A replica to use, beside those that it knows."),
+    ] = None,
+    runtime: Annotated[
+        Where, typer.Option(help="What these replicas run flows on: in their process, or on Spark.")
+    ] = Where.HERE,
+    workers: Annotated[int, typer.Option(min=1, help="Parts that each of these replicas works in.")] = 1,
+    collections: Collections = None,
+    allow_callables: Annotated[
+        bool, typer.Option("--allow-callables", help="Take Python functions that come with flows.")
+    ] = False,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Answer clients out of views that replicas keep up to date, until SIGTERM or Ctrl-C.
+
+    It may be killed at any time: what it must know is in --state. A second one on the same state takes
+    over, and the first one ends.
+    """
+    from penstock.cli.run import named
+    from penstock.cli.serving import security_of, serve_until_signalled
+    from penstock.compute.protocol.commands import TimelyConfig
+    from penstock.compute.serve.process import Options, run_controller
+
+    security = security_of(ca, certificate, key, token_file)
+    options = Options(
+        listen=listen,
+        state=state,
+        collections=collections,
+        replicas=named("replica", replica or ()),
+        timely=TimelyConfig(runtime.value, workers),
+        clients=security,
+        links=security,
+        allow_callables=allow_callables,
+    )
+    serve_until_signalled("controller", lambda ready: run_controller(options, ready))

@@ -1,0 +1,72 @@
+"""The connections of a controller to its replicas: one task for each that is to be connected."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+from penstock.compute.controller.controller import Controller
+from penstock.compute.controller.requests import StashedAt
+from penstock.compute.errors import ResultGone
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.link import Link
+
+log = logging.getLogger("penstock.controller")
+
+
+class Links:
+    """Connects what the controller wants connected, when it wants it.
+
+    security: what is shown to replicas, and asked of them.
+    """
+
+    def __init__(self, controller: Controller, security: Security, limits: Limits) -> None:
+        self._controller = controller
+        self._security = security
+        self._limits = limits
+        self._links: dict[str, tuple[Link, asyncio.Task[None]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def check(self) -> None:
+        """Begin the connections that are due, and look again when the next one is."""
+        if self._closed:
+            return
+        for name, address in self._controller.due():
+            if name not in self._links:
+                link = Link(self._controller, name, address, self._security, self._limits)
+                self._links[name] = link, asyncio.create_task(self._run(link))
+
+    async def _run(self, link: Link) -> None:
+        try:
+            error = await link.run()
+            log.info("replica %s: %s", link.name, error.what if error is not None else "disconnected")
+        finally:
+            del self._links[link.name]
+            wait = None if self._closed else self._controller.retry_in(link.name)
+            if wait is not None:
+                asyncio.get_running_loop().call_later(wait / 1000, self.check)
+
+    async def fetch(self, stash: StashedAt) -> AsyncIterator[Sequence[Counted]]:
+        """The rows that wait in a replica. Raises `ResultGone`, `ConnectionBroken`."""
+        found = self._links.get(stash.replica)
+        if found is None:
+            raise ResultGone(
+                f"replica {stash.replica!r} is gone, with the rows of the answer",
+                fix="ask again",
+                replica=stash.replica,
+            )
+        async for rows in found[0].fetch(stash.token):
+            yield rows
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._closed = True
+        tasks = [task for _, task in self._links.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

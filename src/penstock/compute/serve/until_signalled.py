@@ -1,0 +1,34 @@
+"""Run a server until somebody ends its process."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+
+
+def until_signalled(serve: Callable[[], Awaitable[None]]) -> signal.Signals | None:
+    """Run `serve` in an event loop; SIGINT and SIGTERM cancel it. The signal that came; None: none did.
+
+    Raises what `serve` raises.
+    """
+    return asyncio.run(_run(serve))
+
+
+async def _run(serve: Callable[[], Awaitable[None]]) -> signal.Signals | None:
+    came: list[signal.Signals] = []
+    task = asyncio.ensure_future(serve())
+    loop = asyncio.get_running_loop()
+
+    def end(number: signal.Signals) -> None:
+        came.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not came:
+            raise
+    return came[0] if came else None
