@@ -71,11 +71,8 @@ def _view(
     view: ViewEntry, catalog: Catalog, instance: Instance, oracle: Oracle, replicas: Replicas
 ) -> ViewStatus:
     running = instance.running.get(view.id)
-    tracked = [
-        (connection.replica, connection.tracking.exports[view.id])
-        for connection in replicas.connections()
-        if view.id in connection.tracking.exports
-    ]
+    found = [(c.replica, c.tracking.exports.get(view.id)) for c in replicas.connections()]
+    hydrated = [tracked is not None and tracked.hydrated for _, tracked in found]
     names = {entry.id: entry.name for entry in (*catalog.collections.values(), *catalog.views.values())}
     return ViewStatus(
         name=view.name,
@@ -87,8 +84,8 @@ def _view(
         reads=tuple(names[id] for _, id in view.imports),
         into=names[view.into.collection] if view.into else None,
         scheduled=running is None or running.scheduled,
-        hydrated=running is None or is_hydrated_somewhere(t.hydrated for _, t in tracked),
-        replicas=tuple(_on_replica(name, t, oracle) for name, t in tracked),
+        hydrated=running is None or is_hydrated_somewhere(hydrated),
+        replicas=tuple(_on_replica(name, t, oracle) for name, t in found if t is not None),
     )
 
 

@@ -1,0 +1,332 @@
+"""Replicas: connected, lost, tried again, made careful, left alone."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from penstock.compute.controller import ReplicaState, Settings
+from penstock.compute.controller.backoff import pause
+from penstock.compute.errors import (
+    AlreadyThere,
+    BadMessage,
+    ConnectionBroken,
+    IncompatibleInstance,
+    StaleEpoch,
+    UnknownName,
+)
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.commands import (
+    CreateDataflow,
+    CreateTimely,
+    Epoch,
+    InitializationComplete,
+    Parameters,
+    Schedule,
+    TimelyConfig,
+    UpdateConfiguration,
+)
+from penstock.compute.protocol.responses import Frontiers, PeekResponse, Rows, Status
+from tests.compute.controller.world import PaperReplica, World, all_bids
+
+BROKEN = ConnectionBroken("it does not answer", address="r1:1")
+
+
+def test_a_replica_is_told_the_reduced_history_from_where_readers_are(world: World) -> None:
+    world.view(keep=0)
+    first = world.replica("r1")
+    time = world.write("bids", (1, 2))
+    uuid, _ = world.peek()
+    first.answers(uuid)
+    first.reports("u1", time + 1)
+    world.passes(1_000)
+    second = world.replica("r2")
+    assert [type(c).__name__ for c in second.told] == [
+        "CreateTimely",
+        "CreateInstance",
+        "UpdateConfiguration",
+        "CreateDataflow",
+        "Schedule",
+        "InitializationComplete",
+    ]
+    dataflow = second.dataflow("u1")
+    assert dataflow.as_of == Frontier(time)
+    assert [i.upper for i in dataflow.collections] == [Frontier(time + 1)]
+    on_second = next(r for r in world.view_status().replicas if r.replica == "r2")
+    assert (on_second.write, on_second.output, on_second.hydrated) == (Frontier(time), Frontier(time), False)
+
+
+def test_each_connection_has_a_greater_epoch_and_a_nonce_of_its_own(world: World) -> None:
+    connections = []
+    for _ in range(3):
+        connections.append(world.replica("r1").connection)
+        connections[-1].failed(BROKEN)
+    assert [c.epoch for c in connections] == [Epoch(1, 1), Epoch(1, 2), Epoch(1, 3)]
+    assert len({c.nonce for c in connections}) == 3 and all(len(c.nonce) == 16 for c in connections)
+    world.start()
+    last = world.replica("r1")
+    assert last.connection.epoch == Epoch(2, 1) > Epoch(1, 3)
+    (timely,) = last.of(CreateTimely)
+    assert (timely.epoch, timely.nonce) == (last.connection.epoch, last.connection.nonce)
+
+
+def test_what_an_old_connection_says_is_ignored(world: World) -> None:
+    world.view()
+    old = world.replica("r1")
+    old.hear()
+    uuid, answers = world.peek()
+    new = world.replica("r1")
+    assert old.connection.over and old.hear() == []
+    old.connection.absorb(PeekResponse(uuid, Rows(())))
+    old.connection.absorb(Frontiers("u1", write=Frontier(9)))
+    old.dies()
+    assert answers == [] and world.view_status().upper == Frontier(0)
+    assert world.replica_status("r1").state is ReplicaState.CONNECTED and not new.connection.over
+
+
+def test_a_lost_replica_is_tried_again_and_told_everything(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    assert world.controller.due() == [] and world.controller.retry_in("r1") is None
+    replica.dies(BROKEN)
+    status = world.replica_status("r1")
+    assert (status.state, status.problem) == (ReplicaState.WAITING, "it does not answer")
+    wait = world.controller.retry_in("r1")
+    assert wait is not None and 50 <= wait <= 100 and world.controller.due() == []
+    assert world.controller.maintain() == wait
+    world.now += wait
+    assert world.controller.due() == [("r1", "r1:1")]
+    again = world.replica("r1")
+    assert len(again.of(CreateDataflow)) == len(again.of(Schedule)) == 1
+    assert len(again.of(InitializationComplete)) == 1
+
+
+def test_the_pause_before_a_try_doubles_up_to_a_second_and_is_left_to_chance(world: World) -> None:
+    world.controller.add_replica("r1", "r1:1")
+    waits: list[int] = []
+    for _ in range(12):
+        world.controller.unreachable("r1", BROKEN)
+        waits.append(world.controller.retry_in("r1") or 0)
+        world.now += waits[-1]
+    assert all(25 * 2**n <= wait <= 50 * 2**n for n, wait in enumerate(waits[:4]))
+    assert all(500 <= wait <= 1_000 for wait in waits[6:]) and len(set(waits[6:])) > 1
+    world.replica("r1")
+    world.controller.unreachable("r1", BROKEN)
+    assert world.controller.retry_in("r1") is None
+
+
+def test_pauses_are_made_by_the_given_chance() -> None:
+    one, other = random.Random(3), random.Random(3)
+    assert [pause(one, n, 50, 1_000) for n in range(40)] == [pause(other, n, 50, 1_000) for n in range(40)]
+    assert pause(one, 10_000, 50, 1_000) <= 1_000
+
+
+def test_a_replica_that_goes_on_dying_is_made_careful_then_left_alone(world: World) -> None:
+    world.view("one")
+    world.view("two", all_bids())
+    healthy = world.replica("r0")
+    for death in range(8):
+        replica = world.replica("r1")
+        limit = replica.of(UpdateConfiguration)[0].parameters.hydration_concurrency
+        careful = death >= 3
+        assert limit == (1 if careful else 4)
+        assert replica.scheduled() == (["u1"] if careful else ["u1", "u2"])
+        replica.dies()
+        status = world.replica_status("r1")
+        assert status.deaths == death + 1
+        assert status.hydrating == (("u1",) if careful else ("u1", "u2"))
+        world.passes(1_000)
+    assert world.replica_status("r1").state is ReplicaState.QUARANTINED
+    assert world.controller.retry_in("r1") is None and world.controller.due() == []
+    uuid, answers = world.peek("one")
+    healthy.answers(uuid)
+    assert len(answers) == 1
+
+
+def quarantined(world: World) -> None:
+    for _ in range(world.settings.quarantine_after):
+        world.replica("r1").dies()
+    assert world.replica_status("r1").state is ReplicaState.QUARANTINED
+
+
+def test_a_quarantine_ends_after_its_time_and_one_more_death_renews_it(world: World) -> None:
+    world.view()
+    quarantined(world)
+    world.passes(world.settings.quarantine - 1)
+    assert world.controller.due() == []
+    world.passes(1)
+    assert world.controller.due() == [("r1", "r1:1")]
+    assert world.replica("r1").of(UpdateConfiguration)[0].parameters.hydration_concurrency == 1
+    world.controller.connected("r1").failed(BROKEN)
+    assert world.replica_status("r1").state is ReplicaState.QUARANTINED
+
+
+def test_a_quarantine_ends_when_somebody_says_so(world: World) -> None:
+    world.view()
+    quarantined(world)
+    world.controller.release_replica("r1")
+    assert world.controller.due() == [("r1", "r1:1")] and world.replica_status("r1").deaths == 0
+    with pytest.raises(UnknownName):
+        world.controller.release_replica("r9")
+
+
+def test_old_deaths_do_not_count(world: World) -> None:
+    for _ in range(20):
+        world.replica("r1").dies()
+        world.passes(world.settings.window // 3)
+    assert world.replica_status("r1").state is ReplicaState.WAITING
+    assert world.replica_status("r1").deaths <= 3
+
+
+def test_a_replica_that_was_whole_for_long_enough_starts_with_a_clean_slate(world: World) -> None:
+    world.view()
+    for _ in range(4):
+        world.replica("r1").dies()
+    replica = world.replica("r1")
+    world.passes(world.settings.steady * 2)
+    assert world.replica_status("r1").deaths == 4, "it builds still"
+    replica.reports("u1", 1)
+    world.passes(1_000)
+    world.passes(world.settings.steady - 1)
+    assert world.replica_status("r1").deaths == 4
+    world.passes(1)
+    assert world.replica_status("r1").deaths == 0
+
+
+@pytest.mark.parametrize("error", [IncompatibleInstance("another runtime"), StaleEpoch("another controller")])
+def test_a_refusal_is_no_death(world: World, error: Exception) -> None:
+    for _ in range(20):
+        world.replica("r1").dies(error)  # type: ignore[arg-type]
+    status = world.replica_status("r1")
+    assert (status.state, status.deaths) == (ReplicaState.WAITING, 0)
+    assert 0 < (world.controller.retry_in("r1") or 0) <= 1_000
+
+
+def test_a_reader_that_is_too_slow_is_cut_and_begins_anew(world: World) -> None:
+    world.settings = replace(world.settings, most_behind=20)
+    world.start()
+    world.view()
+    replica = world.replica("r1")
+    woken: list[int] = []
+    replica.connection.wake = lambda: woken.append(1)
+    for _ in range(30):
+        uuid, _ = world.peek()
+        world.controller.cancel_peek(uuid)
+    assert replica.connection.over and replica.hear() == [] and woken
+    replica.connection.failed(None)
+    status = world.replica_status("r1")
+    assert (status.deaths, status.state, world.controller.retry_in("r1")) == (0, ReplicaState.WAITING, 0)
+    again = world.replica("r1")
+    assert len(again.told) == 6
+
+
+def test_the_history_does_not_grow_with_what_is_over(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    for _ in range(500):
+        uuid, _ = world.peek()
+        replica.answers(uuid)
+        id, _ = world.subscribe()
+        world.controller.unsubscribe(id)
+    assert world.status().commands < 50
+
+
+def test_only_so_many_hydrate_at_a_time_and_a_report_lets_the_next_begin(world: World) -> None:
+    world.parameters = Parameters(hydration_concurrency=1)
+    world.start()
+    world.view("one")
+    world.view("two", all_bids())
+    replica = world.replica("r1")
+    woken: list[int] = []
+    replica.connection.wake = lambda: woken.append(1)
+    assert replica.scheduled() == ["u1"]
+    replica.reports("u1", 0, "output")
+    assert replica.scheduled() == ["u1"] and not woken
+    replica.reports("u1", 1)
+    assert woken and replica.scheduled() == ["u1", "u2"]
+
+
+def test_settings_change_for_replicas_that_are_there_and_that_come(world: World) -> None:
+    replica = world.replica("r1")
+    world.controller.configure(Parameters(max_result_size=7))
+    assert replica.hear() == [UpdateConfiguration(Parameters(max_result_size=7))]
+    (merged,) = world.replica("r2").of(UpdateConfiguration)
+    assert (merged.parameters.max_result_size, merged.parameters.hydration_concurrency) == (7, 4)
+
+
+def test_replicas_are_remembered(world: World) -> None:
+    spark = TimelyConfig("spark", 2)
+    world.controller.add_replica("r1", "host:1", spark)
+    world.controller.add_replica("r1", "host:1", spark)
+    with pytest.raises(AlreadyThere):
+        world.controller.add_replica("r1", "host:2", spark)
+    with pytest.raises(BadMessage):
+        world.controller.add_replica("", "host:2")
+    world.controller.add_replica("r2", "host:3")
+    world.controller.drop_replica("r2")
+    with pytest.raises(UnknownName):
+        world.controller.drop_replica("r2")
+    with pytest.raises(UnknownName):
+        world.controller.connected("r2")
+    world.start()
+    assert world.controller.due() == [("r1", "host:1")]
+    (timely,) = PaperReplica(world.controller.connected("r1")).of(CreateTimely)
+    assert timely.config == spark
+
+
+def test_a_dropped_replica_is_told_to_go(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    woken: list[int] = []
+    replica.connection.wake = lambda: woken.append(1)
+    world.controller.drop_replica("r1")
+    assert replica.connection.over and woken and replica.hear() == []
+    replica.dies()
+    assert world.status().replicas == ()
+
+
+def test_what_replicas_say_of_themselves_is_kept(world: World) -> None:
+    replica = world.replica("r1")
+    status = Status(None, "well", (("memory", 5.0),))
+    replica.connection.absorb(status)
+    assert replica.connection.status == {None: status}
+
+
+def test_a_view_is_hydrated_where_one_replica_has_computed_its_start(world: World) -> None:
+    world.view()
+    assert world.view_status().hydrated, "nobody is there to wait for"
+    world.controller.add_replica("r1", "r1:1")
+    world.controller.connected("r1")
+    assert not world.view_status().hydrated
+    first, second = world.replica("r1"), world.replica("r2")
+    assert not world.view_status().hydrated
+    second.reports("u1", 1)
+    assert world.view_status().hydrated
+    assert [(r.replica, r.hydrated) for r in world.view_status().replicas] == [("r1", False), ("r2", True)]
+
+
+def test_the_lag_of_a_replica_is_behind_the_last_write(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    replica.reports("u1", 1)
+    first = world.write("bids", (1, 2))
+    world.now += 700
+    world.write("bids", (1, 3))
+    replica.reports("u1", first + 1)
+    assert [r.lag for r in world.view_status().replicas] == [700]
+
+
+def test_a_controller_that_was_superseded_takes_no_connections(world: World) -> None:
+    old = world.controller
+    old.add_replica("r1", "r1:1")
+    world.start()
+    with pytest.raises(StaleEpoch):
+        old.connected("r1")
+
+
+def test_default_settings_end_a_loop_within_minutes() -> None:
+    settings = Settings()
+    assert settings.careful_after < settings.quarantine_after
+    assert settings.longest_rest * settings.quarantine_after < settings.window

@@ -1,0 +1,288 @@
+"""Subscriptions and copies: told by all replicas, delivered once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.compute.errors import BadMessage, SinceViolation, TargetReplicaLost, UnknownName
+from penstock.compute.frontier import END, START, Frontier
+from penstock.compute.protocol.commands import CreateDataflow
+from penstock.compute.protocol.dataflow import CopyToExport, IndexImport, SubscribeExport
+from penstock.compute.protocol.responses import (
+    Batch,
+    CopyToResponse,
+    Dropped,
+    DroppedAt,
+    Frontiers,
+    Problem,
+    RowCount,
+    SubscribeResponse,
+)
+from tests.compute.controller.world import PaperReplica, World
+
+
+def batch(lower: int, upper: int | None, *updates: Any) -> Batch:
+    return Batch(Frontier(lower), Frontier(upper), tuple(updates))
+
+
+def test_what_two_replicas_tell_is_delivered_once(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    id, events = world.subscribe(as_of=0)
+    a, b, c = (("a",), 3, 1), (("b",), 4, 1), (("c",), 6, 1)
+    first.tells(id, 0, 5, a)
+    second.tells(id, 0, 4, a)
+    second.tells(id, 4, 7, b, c)
+    first.tells(id, 5, 7, c)
+    second.tells(id, 7, None)
+    first.tells(id, 7, None)
+    assert events == [batch(0, 5, a), batch(5, 7, c), batch(7, None)]
+    assert world.status().subscriptions == () and world.problems() == []
+
+
+def test_a_subscription_reads_the_index_of_the_view(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    time = world.write("bids", (1, 2))
+    id, _ = world.subscribe()
+    dataflow = replica.dataflow(id)
+    assert dataflow.indexes == (IndexImport("input", "u1"),) and dataflow.collections == ()
+    assert dataflow.exports == (SubscribeExport(id, "output", snapshot=True),)
+    assert dataflow.as_of == Frontier(time)
+
+
+def test_a_subscription_without_a_snapshot_goes_on_after_a_time(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    time = world.write("bids", (1, 2))
+    id, _ = world.subscribe(as_of=time, snapshot=False)
+    assert replica.dataflow(id).exports == (SubscribeExport(id, "output", snapshot=False),)
+
+
+def test_unsubscribing_ends_it_and_what_still_comes_is_passed_over(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    id, events = world.subscribe()
+    replica.tells(id, 0, 5)
+    world.controller.unsubscribe(id)
+    world.controller.unsubscribe(id)
+    assert events == [batch(0, 5), DroppedAt(Frontier(5))]
+    replica.tells(id, 5, 7)
+    replica.connection.absorb(SubscribeResponse(id, DroppedAt(Frontier(7))))
+    assert len(events) == 2 and replica.compactions(id) == [END] and world.problems() == []
+    replica.connection.absorb(SubscribeResponse(id, DroppedAt(Frontier(7))))
+    assert world.problems() == [f"it answers for {id}, for which it owes nothing"]
+
+
+def test_an_error_is_the_last_word(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    id, events = world.subscribe()
+    first.tells(id, 0, 5)
+    second.hear()
+    problem = Problem("P730", "too large")
+    first.connection.absorb(SubscribeResponse(id, Batch(Frontier(5), Frontier(9), problem)))
+    second.tells(id, 0, 12)
+    assert events == [batch(0, 5), Batch(Frontier(5), Frontier(9), problem)]
+    assert second.compactions(id) == [END]
+
+
+def test_only_the_target_tells_a_targeted_subscription(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    id, events = world.subscribe(replica="r1")
+    assert [c.dataflow.name for c in second.of(CreateDataflow)] == ["top"]
+    second.tells(id, 0, None)
+    assert events == [] and world.status().subscriptions[0].upper == START
+    first.tells(id, 0, 5)
+    assert events == [batch(0, 5)]
+    second.hear()
+    world.controller.unsubscribe(id)
+    assert second.hear() == []
+
+
+def test_a_targeted_subscription_ends_with_its_replica(world: World) -> None:
+    world.view()
+    first = world.replica("r1")
+    world.replica("r2")
+    id, events = world.subscribe(replica="r1")
+    _, others = world.subscribe()
+    first.tells(id, 0, 5)
+    first.dies()
+    last = events[-1]
+    assert (last.lower, last.upper, last.updates.code) == (Frontier(5), Frontier(5), TargetReplicaLost.code)
+    assert others == []
+    with pytest.raises(TargetReplicaLost):
+        world.subscribe(replica="r1")
+
+
+def test_a_replica_that_comes_later_starts_where_the_client_is(world: World) -> None:
+    world.view(keep=0)
+    replica = world.replica("r1")
+    time = world.write("bids", (1, 2))
+    id, events = world.subscribe(as_of=time)
+    a = ((1, 2), time, 1)
+    replica.tells(id, 0, time + 1, a)
+    later = world.write("bids", (1, 3))
+    replica.reports("u1", later + 1)
+    replica.tells(id, time + 1, later + 1)
+    world.passes(1_000)
+    second = world.replica("r2")
+    assert second.dataflow(id).as_of == second.dataflow("u1").as_of == Frontier(later)
+    second.tells(id, 0, later + 1, ((1, 2), later, 1))
+    assert [event.updates for event in events] == [(a,), ()]
+
+
+def test_what_was_not_delivered_stays_readable(world: World) -> None:
+    world.view(keep=0)
+    replica = world.replica("r1")
+    time = world.write("bids", (1, 2))
+    id, _ = world.subscribe(as_of=time)
+    later = world.write("bids", (1, 3))
+    replica.reports("u1", later + 1)
+    world.passes(1_000)
+    assert world.view_status().since == Frontier(time)
+    world.controller.unsubscribe(id)
+    assert world.view_status().since == Frontier(later)
+
+
+def test_subscriptions_end_with_their_view(world: World) -> None:
+    world.view()
+    world.replica("r1")
+    _, events = world.subscribe()
+    answers: list[Any] = []
+    world.controller.copy("top", "top.jsonl", answers.append)
+    world.controller.drop("top")
+    assert events == [DroppedAt(START)] and answers == [Dropped()]
+
+
+def test_a_client_may_end_it_while_it_is_told(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    events: list[Any] = []
+
+    def stop(event: Any) -> None:
+        events.append(event)
+        world.controller.unsubscribe(id)
+
+    id = world.controller.subscribe("top", stop)
+    replica.tells(id, 0, 5)
+    assert events == [batch(0, 5), DroppedAt(Frontier(5))]
+    world.controller.check()
+
+
+def test_collections_are_subscribed_to_and_kept_for_who_reads_them(world: World) -> None:
+    world.view()
+    replica = world.replica("r1")
+    id, _ = world.subscribe("bids")
+    bids = world.controller.describe("bids").id
+    assert [i.id for i in replica.dataflow(id).collections] == [bids]
+    with pytest.raises(UnknownName):
+        world.subscribe("nothing")
+    with pytest.raises(BadMessage):
+        world.subscribe(as_of=-1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_replicas_with_any_cuts_deliver_every_change_once(data: st.DataObject) -> None:
+    """Catches: a time that is told twice or never, batches that overlap or leave a gap, whatever the
+    replicas' cuts, speeds, deaths."""
+    world = World()
+    world.view()
+    last = data.draw(st.integers(1, 12), label="last")
+    changes = [((time,), time, 1) for time in range(last)]
+    names = ["r1", "r2", "r3"]
+    replicas = {name: world.replica(name) for name in names}
+    id, events = world.subscribe(as_of=0)
+    uppers = dict.fromkeys(names, 0)
+    while any(upper < last for upper in uppers.values()):
+        name = data.draw(st.sampled_from([n for n in names if uppers[n] < last]))
+        if data.draw(st.booleans()) and data.draw(st.booleans()):
+            replicas[name].dies()
+            replicas[name] = world.replica(name)
+            uppers[name] = 0
+        as_of = replicas[name].dataflow(id).as_of.time or 0
+        lower = uppers[name]
+        upper = data.draw(st.integers(max(lower, as_of) + 1, last)) if max(lower, as_of) < last else last
+        told = [(row, max(time, as_of), w) for row, time, w in changes if lower <= max(time, as_of) < upper]
+        if upper > lower:
+            replicas[name].tells(id, lower, upper, *told)
+        uppers[name] = upper
+        world.passes(1_000)
+    assert [u for event in events for u in event.updates] == changes
+    assert [event.lower for event in events] == [START, *(event.upper for event in events)][:-1]
+    assert events[-1].upper == Frontier(last)
+
+
+class TestCopies:
+    """Rows into a file."""
+
+    def copy(self, world: World, **options: Any) -> tuple[str, list[Any]]:
+        answers: list[Any] = []
+        return world.controller.copy("top", "top.jsonl", answers.append, **options), answers
+
+    def test_the_first_answer_wins_and_no_frontiers_are_owed(self, world: World) -> None:
+        world.view()
+        first, second = world.replica("r1"), world.replica("r2")
+        time = world.write("bids", (1, 2))
+        id, answers = self.copy(world)
+        dataflow = first.dataflow(id)
+        assert dataflow.exports == (CopyToExport(id, "output", "top.jsonl"),)
+        assert (dataflow.as_of, dataflow.until) == (Frontier(time), Frontier(time + 1))
+        second.hear()
+        first.connection.absorb(CopyToResponse(id, RowCount(7)))
+        second.connection.absorb(CopyToResponse(id, RowCount(7)))
+        assert answers == [RowCount(7)]
+        assert first.compactions(id) == second.compactions(id) == [END]
+        assert world.problems() == []
+        first.connection.absorb(Frontiers(id, write=Frontier(9)))
+        assert len(world.problems()) == 1
+
+    def test_it_is_cancelled_at_once(self, world: World) -> None:
+        world.view()
+        replica = world.replica("r1")
+        id, answers = self.copy(world)
+        replica.hear()
+        world.controller.cancel_copy(id)
+        world.controller.cancel_copy(id)
+        replica.hear()
+        replica.connection.absorb(CopyToResponse(id, Dropped()))
+        assert answers == [Dropped()] and world.problems() == []
+
+    def test_a_targeted_one_is_of_its_replica(self, world: World) -> None:
+        world.view()
+        first, second = world.replica("r1"), world.replica("r2")
+        id, answers = self.copy(world, replica="r1")
+        assert first.dataflow(id) and all(c.dataflow.name == "top" for c in second.of(CreateDataflow))
+        assert len(second.of(CreateDataflow)) == 1
+        first.dies()
+        assert [a.code for a in answers] == [TargetReplicaLost.code]
+
+    @pytest.mark.parametrize("file", ["", "../x.jsonl", "a/b.jsonl", "/x.jsonl", "x.csv", "a\\b.jsonl", ".."])
+    def test_a_file_is_a_plain_name(self, world: World, file: str) -> None:
+        world.view()
+        with pytest.raises(BadMessage):
+            world.controller.copy("top", file, print)
+
+    def test_a_time_that_is_gone_cannot_be_copied(self, world: World) -> None:
+        world.view(keep=0)
+        replica = world.replica("r1")
+        time = world.write("bids", (1, 2))
+        replica.reports("u1", time + 1)
+        world.passes(1_000)
+        with pytest.raises(SinceViolation):
+            self.copy(world, at=time - 1)
+
+
+def test_a_slow_reader_of_commands_is_told_of_nothing_that_is_over(world: World) -> None:
+    world.view()
+    replica = PaperReplica(world.replica("r1").connection)
+    for _ in range(50):
+        id, _ = world.subscribe()
+        world.controller.unsubscribe(id)
+    assert replica.hear() == []
