@@ -1,0 +1,300 @@
+"""The state of a controller: whole after a kill at any step, of one controller at a time, not of anybody else."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.compute.collections.memory import MemoryCollections
+from penstock.compute.collections.store import Append
+from penstock.compute.controller import Controller, ControllerState
+from penstock.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.protocol.commands import TimelyConfig
+from tests.compute.controller.world import BIDS, World, all_bids, high_tops, joined
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+class Steps:
+    """Counts the steps that last, and kills at one of them: before it, or after it."""
+
+    def __init__(self, last: int | None = None) -> None:
+        self.taken = 0
+        self.last = last
+
+    def step(self, what: Callable[[], Any]) -> Any:
+        self.taken += 1
+        if self.last is not None and self.taken > 2 * self.last:
+            raise AssertionError("it goes on after it was killed")
+        before, after = 2 * self.taken - 1, 2 * self.taken
+        if before == self.last:
+            raise Killed
+        result = what()
+        if after == self.last:
+            raise Killed
+        return result
+
+
+class MortalCollections(MemoryCollections):
+    """A store whose user may be killed around each change."""
+
+    steps = Steps()
+
+    def create(self, id: str, description: bytes, upper: Frontier = START) -> None:
+        self.steps.step(lambda: super(MortalCollections, self).create(id, description, upper))
+
+    def drop(self, id: str) -> None:
+        self.steps.step(lambda: super(MortalCollections, self).drop(id))
+
+    def append(self, appends: Sequence[Append]) -> None:
+        self.steps.step(lambda: super(MortalCollections, self).append(appends))
+
+    def compact(self, id: str, since: Frontier) -> None:
+        self.steps.step(lambda: super(MortalCollections, self).compact(id, since))
+
+
+class MortalState(ControllerState):
+    """A state whose user may be killed around each commit."""
+
+    steps = Steps()
+
+    def _commit(self) -> None:
+        self.steps.step(super()._commit)
+
+
+def mortal_world(steps: Steps) -> World:
+    collections = MortalCollections()
+    state = MortalState.open(":memory:")
+    collections.steps = steps
+    state.steps = steps  # pyright: ignore[reportAttributeAccessIssue]
+    return World(state=state, collections=collections)
+
+
+def acts() -> list[Callable[[World], object]]:
+    return [
+        lambda w: w.controller.create_collection("bids", BIDS, append_only=False),
+        lambda w: w.view("top", key=["auction"]),
+        lambda w: w.controller.add_replica("r1", "host:1", TimelyConfig()),
+        lambda w: w.controller.written(b"1") or w.write("bids", (1, 20), ids=[b"1"]),
+        lambda w: w.view("both", joined(), into="rows"),
+        lambda w: w.view("high", high_tops()),
+        lambda w: w.controller.written(b"2") or w.change("bids", ((1, 20), -1), ((1, 30), 1), ids=[b"2"]),
+        lambda w: w.controller.describe("both") and w.controller.drop("both"),
+        lambda w: w.passes(1_000),
+        lambda w: w.controller.add_replica("r2", "host:2"),
+        lambda w: w.controller.drop_replica("r1"),
+        lambda w: w.passes(1_000),
+        lambda w: w.controller.drop("others"),
+        lambda w: w.passes(1_000),
+        lambda w: w.view("all", all_bids()),
+    ]
+
+
+def shown(controller: Controller) -> dict[str, Any]:
+    status = controller.status()
+    return {
+        "views": [(v.name, v.key, v.keep, v.reads, v.into) for v in status.views],
+        "collections": {(c.name, c.append_only, c.columns, c.written_by) for c in status.collections},
+        "replicas": [(r.name, r.address) for r in status.replicas],
+    }
+
+
+def rows(world: World, name: str) -> list[Any]:
+    id = world.controller.describe(name).id
+    (bounds,) = world.collections.bounds([id])
+    assert bounds.upper.time is not None
+    return sorted(row for chunk in world.collections.snapshot(id, bounds.upper.time - 1) for row in chunk)
+
+
+def check_store(world: World) -> None:
+    """The store holds what the catalog names, and nothing else; all of it is settled up to one time."""
+    world.controller.check()
+    world.passes(world.settings.patience)  # for so long what was there at the start is kept
+    world.passes(1_000)
+    names = {c.name for c in world.status().collections}
+    ids = {world.controller.describe(name).id for name in (*names, "penstock.written")}
+    assert world.collections.all().keys() == ids
+    clients = [c for c in world.status().collections if c.written_by is None]
+    assert all(c.upper == Frontier(world.status().read_time + 1) for c in clients)
+
+
+def test_a_controller_that_is_killed_at_any_step_goes_on_from_there() -> None:
+    """Catches: a change that is half in the catalog and half in the store, an id that is used twice, a write
+    that is lost or done twice, a collection that nobody names."""
+    counted = Steps()
+    whole = mortal_world(counted)
+    before = counted.taken
+    states: list[dict[str, Any]] = [shown(whole.controller)]
+    for act in acts():
+        act(whole)
+        states.append(shown(whole.controller))
+    assert counted.taken > before + 20
+    for last in range(1, 2 * counted.taken + 1):
+        killed_at(last, states, rows(whole, "bids"))
+
+
+def killed_at(last: int, states: list[dict[str, Any]], expected: list[Any]) -> None:
+    steps = Steps(last)
+    world: World | None = None
+    try:
+        world = mortal_world(steps)
+    except Killed:
+        return  # the world is not made yet: see `test_a_controller_that_is_killed_at_its_start`
+    to_do = acts()
+    for number, act in enumerate(to_do):
+        try:
+            act(world)
+        except Killed:
+            steps.last = None
+            world.start()
+            check_store(world)
+            assert shown(world.controller) in (states[number], states[number + 1])
+            if shown(world.controller) == states[number] or number in (3, 6):
+                act(world)
+        assert shown(world.controller) == states[number + 1]
+    check_store(world)
+    assert rows(world, "bids") == expected
+
+
+def test_a_controller_that_is_killed_at_its_start_starts_again() -> None:
+    for last in range(1, 30):
+        state, collections = MortalState.open(":memory:"), MortalCollections()
+        world = World(state=state, collections=collections)
+        world.view("both", joined(), into="rows")
+        steps = Steps(last)
+        collections.steps = state.steps = steps  # type: ignore[misc]
+        with pytest.raises(Killed):
+            for _ in range(40):
+                world.start()
+        steps.last = None
+        world.start()
+        check_store(world)
+
+
+def test_the_later_controller_fences_the_earlier_one(tmp_path: Path) -> None:
+    """In one file, through two connections, as two processes have them."""
+    collections = MemoryCollections()
+    earlier = World(state=ControllerState.open(tmp_path / "state"), collections=collections)
+    earlier.view()
+    later = World(state=ControllerState.open(tmp_path / "state"), collections=collections)
+    assert later.controller.epoch == earlier.controller.epoch + 1
+    assert shown(later.controller) == shown(earlier.controller)
+    old = earlier.controller
+    for refused in (
+        lambda: old.create_collection("more", BIDS, append_only=False),
+        lambda: old.drop("top"),
+        lambda: old.begin_write({"bids": []}),
+        lambda: old.add_replica("r1", "host:1"),
+        lambda: old.maintain(),
+        lambda: earlier.peek(),
+        lambda: earlier.subscribe(),
+    ):
+        with pytest.raises(StaleEpoch) as error:
+            refused()
+        assert (error.value.epoch, error.value.current) == (1, 2)  # type: ignore[attr-defined]
+    later.write("bids", (1, 2))
+    later.view("high", high_tops())
+    earlier.state.close()
+    later.state.close()
+
+
+def test_what_was_told_is_there_after_the_file_was_closed(tmp_path: Path) -> None:
+    collections = MemoryCollections()
+    world = World(state=ControllerState.open(tmp_path / "state"), collections=collections)
+    for act in acts():
+        act(world)
+    before = shown(world.controller)
+    world.state.close()
+    again = World(state=ControllerState.open(tmp_path / "state"), collections=collections)
+    assert shown(again.controller) == before
+    again.state.close()
+
+
+Damage = Callable[[Path, MemoryCollections], None]
+
+
+def no_database(path: Path, _: MemoryCollections) -> None:
+    path.write_bytes(b"no database at all, " * 100)
+
+
+def foreign_database(path: Path, _: MemoryCollections) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE mine (x)")
+    connection.commit()
+    connection.close()
+
+
+def later_layout(path: Path, _: MemoryCollections) -> None:
+    ControllerState.open(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+def changed(statement: str, *values: Any) -> Damage:
+    def change(path: Path, collections: MemoryCollections) -> None:
+        world = World(state=ControllerState.open(path), collections=collections)
+        world.view()
+        world.controller.add_replica("r1", "host:1")
+        world.state.close()
+        connection = sqlite3.connect(path)
+        connection.execute(statement, values)
+        connection.commit()
+        connection.close()
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        no_database,
+        foreign_database,
+        later_layout,
+        changed("UPDATE views SET entry = ?", b"\x93\x01"),
+        changed("UPDATE views SET entry = ?", b"\x93\x01\x02\x03"),
+        changed("UPDATE views SET entry = NULL"),
+        changed("UPDATE collections SET entry = ?", b"\xff"),
+        changed("UPDATE replicas SET entry = ?", b"text"),
+        changed("DELETE FROM numbers"),
+        changed("UPDATE numbers SET value = 'x'"),
+        changed("DROP TABLE views"),
+    ],
+)
+def test_a_file_that_is_not_ours_or_damaged_is_refused(tmp_path: Path, damage: Damage) -> None:
+    path, collections = tmp_path / "state", MemoryCollections()
+    damage(path, collections)
+    with pytest.raises(StoreDamaged, match="is no state of a controller"):
+        World(state=ControllerState.open(path), collections=collections)
+
+
+def test_a_file_that_cannot_be_opened_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable):
+        ControllerState.open(tmp_path / "no folder" / "state")
+    with pytest.raises(StoreUnavailable):
+        ControllerState.open(tmp_path)
+
+
+def test_a_store_that_belongs_to_another_state_is_refused() -> None:
+    world = World()
+    world.view()
+    with pytest.raises(StoreDamaged, match="has not the collection"):
+        World(state=world.state, collections=MemoryCollections())
+
+
+def test_a_failed_change_changes_nothing(world: World) -> None:
+    before = shown(world.controller)
+    world.collections.create("s2", b"of somebody else")
+    with pytest.raises(ComputeError):
+        world.view()
+    assert shown(world.controller) == before
+    world.passes(1_000)
+    assert world.view() == "u2"
+    world.controller.check()
