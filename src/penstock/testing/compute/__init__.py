@@ -1,0 +1,11 @@
+"""A seeded simulation of controllers, replicas and the links between them.
+
+`Simulation(seed).run()` makes a schedule: writes, reads, views that come and go, messages that wait, links
+that are cut, processes that are killed at any step. After every step it is compared with what is right. A
+seed that fails can
+be run again: `python -m penstock.testing.compute SEED`.
+"""
+
+from penstock.testing.compute.simulation import Simulation, Violation
+
+__all__ = ["Simulation", "Violation"]

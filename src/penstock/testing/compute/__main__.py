@@ -1,0 +1,39 @@
+"""Run schedules by their seeds: `python -m penstock.testing.compute [--trace] SEED [SEED_AFTER_THE_LAST]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+from penstock.testing.compute.simulation import Simulation
+
+
+def main() -> int:
+    """Exit code: how many schedules failed, at most 1."""
+    parser = argparse.ArgumentParser(prog="python -m penstock.testing.compute", description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("end", type=int, nargs="?")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--trace", action="store_true", help="print what happened in schedules that fail")
+    given = parser.parse_args()
+    failed: list[int] = []
+    for seed in range(given.seed, given.end or given.seed + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            simulation = Simulation(seed, Path(folder), steps=given.steps)
+            try:
+                simulation.run()
+            except Exception:
+                failed.append(seed)
+                if given.trace:
+                    sys.stdout.write("\n".join(simulation.trace) + "\n")
+                sys.stdout.write(f"seed {seed}\n{traceback.format_exc()}\n")
+    count = (given.end or given.seed + 1) - given.seed
+    sys.stdout.write(f"{count - len(failed)} of {count} schedules are right; wrong: {failed[:20]}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,141 @@
+"""Everything that can happen in one step of a simulation, with how often it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from penstock.compute.controller.controller import Controller
+
+if TYPE_CHECKING:
+    from penstock.testing.compute.simulation import Simulation
+
+Action: TypeAlias = "Callable[[Simulation], None]"
+
+
+def of_users(act: Callable[[Simulation, Controller], None]) -> Action:
+    """Something that needs a controller; without one nothing happens."""
+
+    def action(world: Simulation) -> None:
+        if world.controller is not None:
+            act(world, world.controller)
+
+    return action
+
+
+def _deliver(world: Simulation, *, down: bool) -> None:
+    links = [link for link in world.links if (link.down if down else link.up)]
+    if links:
+        world.deliver(world.random.choice(links), down=down)
+
+
+def _send(world: Simulation) -> None:
+    if world.links:
+        link = world.random.choice(world.links)
+        if world.random.random() < 0.5:
+            link.send_commands()
+        else:
+            link.send_responses()
+
+
+def _work(world: Simulation) -> None:
+    alive = [process for process in world.processes.values() if process is not None]
+    if alive:
+        world.random.choice(alive).replica.step(0.0)
+
+
+def _cut(world: Simulation) -> None:
+    """One end of a link notices that it is cut; the other at its next chance, or much later."""
+    if world.links:
+        link = world.random.choice(world.links)
+        world.random.choice([link.tell_controller, link.tell_replica])()
+        if world.random.random() < 0.5:
+            link.tell_controller()
+            link.tell_replica()
+        world.forget_closed_links()
+
+
+def _notice(world: Simulation) -> None:
+    """An end of a link whose other end is gone notices it."""
+    for link in list(world.links):
+        if not link.replica_side_open and world.random.random() < 0.5:
+            link.tell_controller()
+        elif not link.controller_side_open and world.random.random() < 0.5:
+            link.tell_replica()
+    world.forget_closed_links()
+
+
+def _kill_replica(world: Simulation) -> None:
+    world.kill_process(world.random.choice(list(world.processes)))
+
+
+def _start_replica(world: Simulation) -> None:
+    for name, process in world.processes.items():
+        if process is None or process.ended is not None:
+            world.kill_process(name)
+            world.start_process(name)
+            return
+
+
+def _start_controller(world: Simulation) -> None:
+    if world.controller is None:
+        world.start_controller()
+
+
+def _time(world: Simulation) -> None:
+    world.now += world.random.choice([1, 10, 100, 1000])
+
+
+def _add_replica(world: Simulation) -> None:
+    if world.controller is not None and len(world.processes) < 4:
+        world.add_replica(f"r{world.names}")
+
+
+def _drop_replica(world: Simulation) -> None:
+    if world.controller is not None and len(world.processes) > 1:
+        world.drop_replica(world.random.choice(list(world.processes)))
+
+
+def _peek(world: Simulation, controller: Controller) -> None:
+    users = world.users
+    if users.views:
+        at = world.random.choice([None, None, users.acknowledged, max(0, users.acknowledged - 100)])
+        replica = world.random.choice([None, None, None, *world.processes])
+        users.ask(controller, world.random.choice(users.views), at=at, replica=replica)
+
+
+def _append(world: Simulation, controller: Controller) -> None:
+    if world.users.append(controller, world.store):
+        world.note(f"  {world.users.writing}")
+
+
+ACTIONS: Mapping[str, tuple[float, Action]] = {
+    "a command arrives": (30, lambda w: _deliver(w, down=True)),
+    "a response arrives": (30, lambda w: _deliver(w, down=False)),
+    "something is sent": (40, _send),
+    "a replica works": (30, _work),
+    "time goes by": (6, _time),
+    "connect": (10, lambda w: w.connect()),
+    "maintain": (8, of_users(lambda w, c: void(c.maintain()))),
+    "a write begins": (8, of_users(lambda w, c: w.users.begin_write(c))),
+    "a write is durable": (8, of_users(_append)),
+    "a write ends": (8, of_users(lambda w, c: w.users.end_write(c))),
+    "a view is made": (4, of_users(lambda w, c: w.users.create_view(c))),
+    "a view is dropped": (0.7, of_users(lambda w, c: w.users.drop_view(c))),
+    "a peek": (9, of_users(_peek)),
+    "a peek is cancelled": (2, of_users(lambda w, c: w.users.cancel(c))),
+    "a subscription": (3, of_users(lambda w, c: w.users.subscribe(c))),
+    "a subscription ends": (1, of_users(lambda w, c: w.users.unsubscribe(c))),
+    "a link is cut": (2, _cut),
+    "an end notices": (5, _notice),
+    "a replica is killed": (0.8, _kill_replica),
+    "a replica starts": (4, _start_replica),
+    "the controller is killed": (0.6, lambda w: w.kill_controller()),
+    "a controller starts": (5, _start_controller),
+    "a replica is added": (0.4, _add_replica),
+    "a replica is dropped": (0.3, _drop_replica),
+}
+
+
+def void(_: object) -> None:
+    """The answer is of no interest."""

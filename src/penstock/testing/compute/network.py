@@ -1,0 +1,110 @@
+"""Processes of replicas, and links: they keep the order of messages, delay them, and are cut."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from penstock.compute.controller.controller import ReplicaConnection
+from penstock.compute.errors import ComputeError, ConnectionBroken, StaleEpoch
+from penstock.compute.protocol.commands import Command, Epoch
+from penstock.compute.protocol.responses import Response
+from penstock.compute.protocol.wire import (
+    command_from_bytes,
+    command_to_bytes,
+    response_from_bytes,
+    response_to_bytes,
+)
+from penstock.compute.replica.replica import Replica
+
+IN_FLIGHT = 8
+"""Messages that a link holds in one direction before the sender has to wait."""
+
+
+class Process:
+    """A process of a replica. `link`: the connection that it serves; None while there is none."""
+
+    def __init__(self, name: str, make: Callable[[Process], Replica]) -> None:
+        self.name = name
+        self.link: Link | None = None
+        self.ended: ComputeError | None = None
+        self.replica = make(self)
+
+    def accept(self, link: Link) -> None:
+        """What the server of a replica does with a new stream. Raises `StaleEpoch`."""
+        greatest = self.replica.greatest_epoch
+        if greatest is not None and link.connection.epoch <= greatest:
+            raise StaleEpoch(
+                f"epoch {link.connection.epoch} has been superseded",
+                epoch=link.connection.epoch,
+                current=greatest,
+            )
+        if self.link is not None:
+            self.link.replica_side_open = False
+        self.link = link
+        self.replica.connected(link.connection.nonce)
+
+
+class Link:
+    """One connection: messages under way in both directions, and what each end knows of its end."""
+
+    def __init__(self, connection: ReplicaConnection, process: Process) -> None:
+        self.connection = connection
+        self.process = process
+        self.down: deque[bytes] = deque()
+        self.up: deque[bytes] = deque()
+        self.controller_side_open = True
+        self.replica_side_open = True
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.connection.epoch
+
+    def send_commands(self) -> int:
+        """The controller writes what it has to say, as far as the link takes it."""
+        if not self.controller_side_open or len(self.down) >= IN_FLIGHT:
+            return 0
+        commands = self.connection.take(IN_FLIGHT - len(self.down))
+        for command in commands:
+            self.down.append(command_to_bytes(command))
+        return len(commands)
+
+    def deliver_command(self) -> Command | None:
+        """The oldest command reaches the replica, if it still listens."""
+        if not self.down or not self.replica_side_open:
+            return None
+        command = command_from_bytes(self.down.popleft())
+        self.process.replica.receive(command)
+        return command
+
+    def send_responses(self) -> int:
+        """The replica writes what it has to say; to nobody where this is not its connection any more."""
+        if self.process.link is not self or not self.replica_side_open or len(self.up) >= IN_FLIGHT:
+            return 0
+        responses = self.process.replica.responses()
+        self.up.extend(response_to_bytes(response) for response in responses)
+        return len(responses)
+
+    def deliver_response(self) -> Response | None:
+        """The oldest response reaches the controller, if it still listens."""
+        if not self.up or not self.controller_side_open:
+            return None
+        response = response_from_bytes(self.up.popleft())
+        self.connection.absorb(response)
+        return response
+
+    def tell_controller(self) -> None:
+        """The controller notices that the link is cut."""
+        if self.controller_side_open:
+            self.controller_side_open = False
+            self.up.clear()
+            self.connection.failed(ConnectionBroken("the link was cut", address=self.process.name))
+
+    def tell_replica(self) -> None:
+        """The replica notices that the link is cut."""
+        if self.replica_side_open:
+            self.replica_side_open = False
+            self.down.clear()
+            if self.process.link is self:
+                self.process.link = None
+                self.process.replica.disconnected()

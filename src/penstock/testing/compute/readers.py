@@ -1,0 +1,143 @@
+"""What those who read must see: one right answer per peek, every time of a subscription once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from penstock.compute.errors import SinceViolation, TargetReplicaLost, UnknownName
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.protocol.responses import Batch, Canceled, DroppedAt, Problem, Row, Rows, Stashed
+from penstock.testing.compute.truth import Truth
+
+PeekAnswer: TypeAlias = Rows | Stashed | Problem | Canceled
+
+
+class Violation(AssertionError):
+    """The system did what it must never do."""
+
+
+@dataclass
+class PeekWatch:
+    """One peek of a user, and its answers.
+
+    earliest: the last acknowledged write when it was asked: an answer must know of it.
+    at:       the time asked for; None: the present.
+    keys:     wanted values of the key columns, at `positions`; None: all rows.
+    targeted: whether it may fail with its replica.
+    """
+
+    view: str
+    earliest: int
+    at: int | None
+    keys: tuple[Row, ...] | None
+    positions: tuple[int, ...]
+    targeted: bool
+    uuid: bytes = b""
+    cancelled: bool = False
+    answer: PeekAnswer | None = None
+
+    def answered(self, truth: Truth, answer: PeekAnswer) -> None:
+        """Called with each answer: there may be one, and it must be right."""
+        if self.answer is not None:
+            raise Violation(f"a second answer to a peek of {self.view}: {answer} after {self.answer}")
+        self.answer = answer
+        match answer:
+            case Rows():
+                self._check_rows(truth, answer)
+            case Canceled():
+                if not self.cancelled:
+                    raise Violation(f"a peek of {self.view} was cancelled by nobody")
+            case Stashed():
+                raise Violation("so few rows are not stashed")
+            case Problem():
+                self._check_problem(answer)
+
+    def _check_rows(self, truth: Truth, answer: Rows) -> None:
+        found = Counter(dict(answer.rows))
+        if len(found) != len(answer.rows) or any(count <= 0 for count in found.values()):
+            raise Violation(f"rows of a peek are not counted once, above zero: {answer.rows}")
+        times = [self.at] if self.at is not None else [t for t in truth.times if t >= self.earliest]
+        if not any(found == self._wanted(truth, time) for time in times):
+            raise Violation(
+                f"a peek of {self.view} at {self.at} for {self.keys}, after the write of {self.earliest},"
+                f" saw {sorted(found.items())}; right is {sorted(self._wanted(truth, times[-1]).items())}"
+            )
+
+    def _wanted(self, truth: Truth, time: int) -> Counter[Row]:
+        rows = truth.view(self.view, time)
+        if self.keys is None:
+            return rows
+        return Counter(
+            {row: n for row, n in rows.items() if tuple(row[p] for p in self.positions) in self.keys}
+        )
+
+    def _check_problem(self, problem: Problem) -> None:
+        lost = self.targeted and problem.code == TargetReplicaLost.code
+        gone = self.at is not None and problem.code == SinceViolation.code
+        dropped = problem.code == UnknownName.code
+        if not (lost or gone or dropped):
+            raise Violation(f"a peek of {self.view} failed: {problem}")
+
+
+@dataclass
+class SubscriptionWatch:
+    """One subscription of a user, and what it has seen.
+
+    as_of: the first time of it. Without a snapshot it sees what comes after.
+    """
+
+    view: str
+    as_of: int
+    snapshot: bool
+    seen: Frontier = START
+    sum: Counter[Row] = field(default_factory=Counter[Row])
+    ended: bool = False
+    id: str = ""
+
+    def delivered(self, truth: Truth, event: Batch | DroppedAt) -> None:
+        """Called with each event: batches meet without gap, and add up to the view."""
+        if self.ended:
+            raise Violation(f"a subscription to {self.view} was told {event} after its end")
+        match event:
+            case DroppedAt():
+                self.ended = True
+            case Batch(lower, upper, updates):
+                if isinstance(updates, Problem):
+                    raise Violation(f"a subscription to {self.view} failed: {updates}")
+                if lower != self.seen or upper <= lower:
+                    raise Violation(f"a batch from {lower} to {upper} came after {self.seen} of {self.view}")
+                self.seen = upper
+                self.ended = upper.ended
+                self._check(truth, lower, upper, updates)
+
+    def _check(
+        self, truth: Truth, lower: Frontier, upper: Frontier, updates: tuple[tuple[Row, int, int], ...]
+    ) -> None:
+        outside = [t for _, t, _ in updates if lower.passed(t) or not upper.passed(t) or t < self.as_of]
+        if outside:
+            raise Violation(f"times {outside} are outside {lower} to {upper}, from {self.as_of} on")
+        if len({(row, time) for row, time, _ in updates}) != len(updates) or not all(w for *_, w in updates):
+            raise Violation(f"updates of {self.view} are not consolidated: {updates}")
+        for row, _, weight in updates:
+            self.sum[row] += weight
+        last = upper.step_back()
+        if last.time is not None and last.time >= self.as_of:
+            self._check_sum(truth, last.time)
+
+    def _check_sum(self, truth: Truth, time: int) -> None:
+        wanted = Counter(truth.view(self.view, time))
+        if not self.snapshot:
+            wanted.subtract(truth.view(self.view, self.as_of))
+        wanted = Counter({row: n for row, n in wanted.items() if n})
+        found = Counter({row: n for row, n in self.sum.items() if n})
+        if found != wanted:
+            raise Violation(
+                f"a subscription to {self.view} from {self.as_of} adds up to {sorted(found.items())}"
+                f" at {time}; right is {sorted(wanted.items())}"
+            )
+
+
+Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]

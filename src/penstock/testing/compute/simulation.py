@@ -1,0 +1,241 @@
+"""The simulated world: one controller at a time, replicas, links, a store, and users who watch all of it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.compute.collections.memory import MemoryCollections, Shared
+from penstock.compute.controller.controller import Controller
+from penstock.compute.controller.durable import ControllerState
+from penstock.compute.errors import ComputeError, ConnectionBroken, ProtocolViolation, StaleEpoch
+from penstock.compute.protocol.commands import InstanceConfig, TimelyConfig
+from penstock.compute.replica.here import Here
+from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.replica import Replica
+from penstock.testing.compute.actions import ACTIONS
+from penstock.testing.compute.network import Link, Process
+from penstock.testing.compute.readers import Violation
+from penstock.testing.compute.truth import Truth
+from penstock.testing.compute.users import Users
+
+SETTLING_ROUNDS = 2000
+"""How long a world without failures may take until nothing is left to do."""
+
+
+class Simulation:
+    """A schedule made from a seed. The same seed makes the same schedule, in every process.
+
+    folder: where the controller keeps its state between its lives.
+    steps:  how many random actions, before failures stop and everything must come to rest.
+    """
+
+    def __init__(self, seed: int, folder: Path, *, steps: int = 300) -> None:
+        self.steps = steps
+        self.random = random.Random(seed)
+        self.now = 1000
+        self.names = 0
+        self.users = Users(Truth(), self.random)
+        self._shared = Shared()
+        self.store = MemoryCollections(self._shared)
+        self.trace: deque[str] = deque(maxlen=5000)
+        self.happened: Counter[str] = Counter()
+        self.controller: Controller | None = None
+        self.processes: dict[str, Process | None] = {}
+        self.links: list[Link] = []
+        self._plans = Plans()
+        self._state = folder / f"controller-{seed}.sqlite"
+        self.start_controller()
+        for _ in range(self.random.randint(1, 3)):
+            self.add_replica(f"r{self.names}")
+
+    def run(self) -> None:
+        """Make the schedule, then let everything come to rest. Raises `Violation`."""
+        names = list(ACTIONS)
+        weights = [weight for weight, _ in ACTIONS.values()]
+        for step in range(self.steps):
+            (name,) = self.random.choices(names, weights)
+            self.note(f"{step}: {name}")
+            self.happened[name] += 1
+            ACTIONS[name][1](self)
+            self.check()
+        self.come_to_rest()
+
+    def note(self, text: str) -> None:
+        """Add a line to the trace."""
+        self.trace.append(text)
+
+    def check(self) -> None:
+        """What must hold after every step, beyond what those who read have checked."""
+        if self.controller is not None:
+            self.controller.check()
+        for process in self.processes.values():
+            if process is not None and process.ended is not None:
+                raise Violation(f"{process.name} has ended itself: {process.ended}")
+
+    # -- processes --------------------------------------------------------------------
+
+    def clock(self) -> int:
+        return self.now
+
+    def start_controller(self) -> None:
+        """A controller from what the one before has left."""
+        self._durable = ControllerState.open(self._state)
+        self.controller = Controller(
+            self._durable,
+            MemoryCollections(self._shared),
+            clock=self.clock,
+            random=random.Random(self.random.random()),
+        )
+        self.note(f"  a controller of epoch {self.controller.epoch}")
+
+    def kill_controller(self) -> None:
+        """All that it had not written down is gone. The other ends of its links do not know it yet."""
+        if self.controller is None:
+            return
+        for link in self.links:
+            link.controller_side_open = False
+            link.up.clear()
+        self._durable.close()
+        self.controller = None
+        self.users.forget_controller()
+
+    def add_replica(self, name: str) -> None:
+        """A replica that the controller knows, and its process."""
+        assert self.controller is not None
+        self.names += 1
+        self.controller.add_replica(name, f"{name}:1")
+        self.start_process(name)
+
+    def drop_replica(self, name: str) -> None:
+        """The controller is told to forget it. Its process is left alone for a while, as it would be."""
+        assert self.controller is not None
+        self.controller.drop_replica(name)
+        for link in self.links:
+            if link.process.name == name:
+                link.controller_side_open = False
+                link.up.clear()
+        self.processes.pop(name)
+
+    def start_process(self, name: str) -> None:
+        self.processes[name] = Process(name, self._replica)
+        self.note(f"  {name} starts")
+
+    def _replica(self, process: Process) -> Replica:
+        def halt(error: ComputeError) -> None:
+            process.ended = error
+
+        return Replica(
+            self._runtime,
+            clock=self.clock,
+            wake=lambda: None,
+            halt=halt,
+        )
+
+    def _runtime(self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]) -> Here:
+        store = MemoryCollections(self._shared)
+        # A timer that stands still would never end a slice; one that jumps ends each after its first piece.
+        timer = itertools.count().__next__
+        return Here(config, wake, collections=store, clock=self.clock, timer=timer, plans=self._plans)
+
+    def kill_process(self, name: str) -> None:
+        """Its memory is gone; the controller does not know it yet."""
+        process = self.processes[name]
+        if process is not None:
+            for link in self.links:
+                if link.process is process:
+                    link.replica_side_open = False
+                    link.down.clear()
+            process.replica.close()
+            self.processes[name] = None
+            self.note(f"  {name} dies")
+
+    # -- what is under way ------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Make the connections that the controller wants now."""
+        if self.controller is None:
+            return
+        for name, _ in self.controller.due():
+            connection = self.controller.connected(name)
+            process = self.processes.get(name)
+            if process is None:
+                connection.failed(ConnectionBroken("nobody listens", address=name))
+                continue
+            link = Link(connection, process)
+            try:
+                process.accept(link)
+            except StaleEpoch as error:
+                raise Violation(f"the present controller was refused: {error}") from error
+            self.links.append(link)
+            self.note(f"  {name} is connected, epoch {connection.epoch}")
+
+    def deliver(self, link: Link, *, down: bool) -> None:
+        """One message of a link reaches its end."""
+        try:
+            message = link.deliver_command() if down else link.deliver_response()
+        except ProtocolViolation as error:
+            raise Violation(f"{'command' if down else 'response'} against the protocol: {error}") from error
+        if message is not None:
+            self.note(f"  {link.process.name} {'<-' if down else '->'} {message}")
+
+    def forget_closed_links(self) -> None:
+        self.links = [link for link in self.links if link.controller_side_open or link.replica_side_open]
+
+    # -- the end ----------------------------------------------------------------------
+
+    def come_to_rest(self) -> None:
+        """No failures any more: what was asked is answered, and each replica by itself says what is right."""
+        self.note("failures stop")
+        if self.controller is None:
+            self.start_controller()
+        assert self.controller is not None
+        for name, process in self.processes.items():
+            self.controller.release_replica(name)
+            if process is None:
+                self.start_process(name)
+        for link in self.links:
+            if not (link.controller_side_open and link.replica_side_open):
+                link.tell_controller()
+                link.tell_replica()
+        self.forget_closed_links()
+        self.users.append(self.controller, self.store)
+        self.users.end_write(self.controller)
+        self._until(lambda: not self.users.unrest() and not self._unconnected())
+        for name in self.processes:
+            for view in self.users.views:
+                self.users.ask(self.controller, view, replica=name)
+        self._until(lambda: not self.users.unrest())
+
+    def _until(self, done: Callable[[], bool]) -> None:
+        for _ in range(SETTLING_ROUNDS):
+            self.everything_moves()
+            if done():
+                return
+        raise Violation(f"it does not come to rest: {self.users.unrest()} {self._unconnected()}")
+
+    def _unconnected(self) -> set[str]:
+        return set(self.processes) - {link.process.name for link in self.links}
+
+    def everything_moves(self) -> None:
+        """Each message arrives, each process does one step of work."""
+        assert self.controller is not None
+        self.now += 50
+        self.controller.maintain()
+        self.connect()
+        for link in self.links:
+            link.send_commands()
+            while link.down and link.replica_side_open:
+                self.deliver(link, down=True)
+        for process in self.processes.values():
+            if process is not None:
+                process.replica.step(0.0)
+        for link in self.links:
+            link.send_responses()
+            while link.up and link.controller_side_open:
+                self.deliver(link, down=False)
+        self.forget_closed_links()
+        self.check()

@@ -1,0 +1,47 @@
+"""What every view must hold at every time: computed from scratch out of all writes, and kept stupid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from penstock.compute.protocol.responses import Row, Update
+from penstock.testing.compute.views import COLLECTIONS, RECIPES
+from penstock.testing.oracle import Bag, answers
+
+
+class Truth:
+    """The writes that the store has taken, and what follows from them."""
+
+    def __init__(self) -> None:
+        self.updates: dict[str, list[Update]] = {name: [] for name in COLLECTIONS}
+        self.times: list[int] = [0]
+        self._known: dict[tuple[str, int], Bag] = {}
+
+    def wrote(self, time: int, writes: Mapping[str, list[tuple[Row, int]]]) -> None:
+        """A write that is durable, whoever knows of it."""
+        self.times.append(time)
+        for name, rows in writes.items():
+            self.updates[name] += [(row, time, weight) for row, weight in rows]
+
+    def collection(self, name: str, time: int) -> Bag:
+        """The rows of a collection at a time."""
+        bag: Bag = Counter()
+        for row, at, weight in self.updates[name]:
+            if at <= time:
+                bag[row] += weight
+        return Counter({row: count for row, count in bag.items() if count})
+
+    def view(self, name: str, time: int) -> Bag:
+        """The rows of a view at a time."""
+        # Nothing happens between two writes, so the last one before it says it all.
+        time = max(at for at in self.times if at <= time)
+        if (name, time) not in self._known:
+            graph = RECIPES[name].flow().graph()
+            inputs = {
+                source: self.collection(source, time) if source in COLLECTIONS else self.view(source, time)
+                for source in graph.sources
+            }
+            bag = answers(graph, inputs)["out"]
+            self._known[name, time] = Counter({row: count for row, count in bag.items() if count})
+        return self._known[name, time]

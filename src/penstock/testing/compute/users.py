@@ -1,0 +1,185 @@
+"""Those who write and read, and notice whatever is wrong."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from functools import partial
+
+from penstock.compute.collections.store import Collections
+from penstock.compute.controller.controller import Controller, PeekRequest, Write
+from penstock.compute.errors import ComputeError, SinceViolation, StillInUse, TargetReplicaLost
+from penstock.compute.plans import encode
+from penstock.compute.protocol.commands import Finishing
+from penstock.compute.protocol.responses import Counted, Row
+from penstock.testing.compute.readers import PeekWatch, SubscriptionWatch, Violation
+from penstock.testing.compute.truth import Truth
+from penstock.testing.compute.views import COLLECTIONS, RECIPES
+
+
+@dataclass
+class Pending:
+    """A group of writes between its beginning and its end."""
+
+    write: Write
+    rows: dict[str, list[Counted]]
+    appended: bool = False
+
+
+@dataclass
+class Users:
+    """All users together. They survive the controller; what they had asked it does not."""
+
+    truth: Truth
+    random: random.Random
+    peeks: list[PeekWatch] = field(default_factory=list[PeekWatch])
+    subscriptions: list[SubscriptionWatch] = field(default_factory=list[SubscriptionWatch])
+    views: list[str] = field(default_factory=list[str])
+    collections: set[str] = field(default_factory=set[str])
+    writing: Pending | None = None
+    acknowledged: int = 0
+
+    def forget_controller(self) -> None:
+        """It is gone, and with it what was asked. A write under way may have happened or not."""
+        self.peeks = [watch for watch in self.peeks if watch.answer is not None]
+        for watch in self.subscriptions:
+            watch.ended = True
+        self.writing = None
+
+    # -- writing ----------------------------------------------------------------------
+
+    def begin_write(self, controller: Controller) -> None:
+        rows = self._some_rows()
+        if rows and self.writing is None:
+            self.writing = Pending(controller.begin_write(rows), rows)
+
+    def append(self, controller: Controller, store: Collections) -> bool:
+        """Make the write that has begun durable; whether there was one."""
+        if self.writing is None or self.writing.appended:
+            return False
+        try:
+            store.append(self.writing.write.appends)
+        except ComputeError as error:
+            controller.fail_write(self.writing.write, error)
+            raise Violation(f"a write of the only controller was refused: {error}") from error
+        self.writing.appended = True
+        self.truth.wrote(self.writing.write.time, self.writing.rows)
+        return True
+
+    def end_write(self, controller: Controller) -> None:
+        if self.writing is not None and self.writing.appended:
+            controller.end_write(self.writing.write)
+            self.acknowledged = self.writing.write.time
+            self.writing = None
+
+    def _some_rows(self) -> dict[str, list[Counted]]:
+        rows: dict[str, list[Counted]] = {}
+        for name in sorted(self.collections):
+            there = self.truth.collection(name, self.truth.times[-1])
+            changes: dict[Row, int] = {}
+            for _ in range(self.random.randint(0, 3)):
+                if there and not COLLECTIONS[name] and self.random.random() < 0.4:
+                    row = self.random.choice(sorted(there))
+                    if there[row] + changes.get(row, 0) > 0:
+                        changes[row] = changes.get(row, 0) - 1
+                else:
+                    row = (self.random.randint(0, 3), self.random.randint(0, 3))
+                    changes[row] = changes.get(row, 0) + 1
+            found = [(row, weight) for row, weight in changes.items() if weight]
+            if found:
+                rows[name] = found
+        return rows
+
+    # -- views ------------------------------------------------------------------------
+
+    def create_view(self, controller: Controller) -> None:
+        missing = [n for n, r in RECIPES.items() if n not in self.views and set(r.reads) <= set(self.views)]
+        if missing:
+            name = self.random.choice(missing)
+            recipe = RECIPES[name]
+            keep = self.random.choice([0, 100, 1000])
+            flow = recipe.flow()
+            controller.create_view(name, encode(flow), key=recipe.key, keep=keep)
+            self.views.append(name)
+            self.collections |= set(flow.graph().sources) & set(COLLECTIONS)
+
+    def drop_view(self, controller: Controller) -> None:
+        if not self.views:
+            return
+        name = self.random.choice(self.views)
+        readers = [view for view in self.views if name in RECIPES[view].reads]
+        try:
+            controller.drop(name)
+        except StillInUse as error:
+            if not readers:
+                raise Violation(f"{name} is said to be in use: {error}") from error
+            return
+        if readers:
+            raise Violation(f"{name} was dropped under its readers {readers}")
+        self.views.remove(name)
+
+    # -- reading ----------------------------------------------------------------------
+
+    def ask(
+        self, controller: Controller, view: str, *, replica: str | None = None, at: int | None = None
+    ) -> None:
+        """A peek, whose answers are watched."""
+        positions, keys = (), None
+        if self.random.random() < 0.5:
+            schema = RECIPES[view].flow().graph().nodes[-1].schema
+            positions = tuple(
+                next(i for i, f in enumerate(schema.fields) if f.name == column)
+                for column in RECIPES[view].key
+            )
+            keys = tuple((self.random.randint(0, 3),) for _ in range(self.random.randint(1, 2)))
+        watch = PeekWatch(view, self.acknowledged, at, keys, positions, replica is not None)
+        request = PeekRequest(view, keys=keys, at=at, finishing=Finishing(), replica=replica)
+        self.peeks.append(watch)
+        try:
+            watch.uuid = controller.peek(request, partial(watch.answered, self.truth))
+        except (SinceViolation, TargetReplicaLost) as error:
+            self.peeks.remove(watch)
+            if not (replica if isinstance(error, TargetReplicaLost) else at is not None):
+                raise
+
+    def cancel(self, controller: Controller) -> None:
+        waiting = [watch for watch in self.peeks if watch.answer is None]
+        if waiting:
+            watch = self.random.choice(waiting)
+            watch.cancelled = True
+            controller.cancel_peek(watch.uuid)
+
+    def subscribe(self, controller: Controller) -> None:
+        if not self.views:
+            return
+        view = self.random.choice(self.views)
+        as_of = self.random.choice([None, self.acknowledged, max(0, self.acknowledged - 50)])
+        snapshot = as_of is None or self.random.random() < 0.5
+        # The first batch goes beyond the as-of, so of one that the controller chooses nothing more need be
+        known.watch = SubscriptionWatch(view, as_of or 0, snapshot)
+        try:
+            watch.id = controller.subscribe(
+                view, partial(watch.delivered, self.truth), as_of=as_of, snapshot=snapshot
+            )
+        except SinceViolation:
+            if as_of is None:
+                raise
+            return
+        self.subscriptions.append(watch)
+
+    def unsubscribe(self, controller: Controller) -> None:
+        live = [watch for watch in self.subscriptions if not watch.ended]
+        if live:
+            controller.unsubscribe(self.random.choice(live).id)
+
+    # -- the end ----------------------------------------------------------------------
+
+    def unrest(self) -> str:
+        """What is still owed to somebody; empty where nothing is."""
+        waiting = [watch.view for watch in self.peeks if watch.answer is None]
+        behind = [
+            watch.view
+            for watch in self.subscriptions
+            if not watch.ended and not watch.seen.passed(self.acknowledged)
+        ]
+        return f"peeks of {waiting}, subscriptions to {behind}" if waiting or behind else ""

@@ -1,0 +1,102 @@
+"""Flows that the simulation makes views of: joins, aggregates of aggregates, recursion, views of views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import col
+from penstock.flow.flow import Flow
+
+
+class Item(NamedTuple):
+    """A row of a table: its rows come and go."""
+
+    key: int
+    value: int
+
+
+class Edge(NamedTuple):
+    """A row that only comes."""
+
+    source: int
+    target: int
+
+
+class Total(NamedTuple):
+    """A row of the view "totals"."""
+
+    key: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A view. key: the columns it is arranged by. reads: the views that it reads, which come first."""
+
+    flow: Callable[[], Flow]
+    key: tuple[str, ...]
+    reads: tuple[str, ...] = ()
+
+
+COLLECTIONS: Mapping[str, bool] = MappingProxyType({"items": False, "prices": False, "edges": True})
+"""The collections, each with whether rows are only added."""
+
+
+def _totals() -> Flow:
+    flow = ps.Flow("totals")
+    flow.sink("out", flow.table("items", Item).group_by(col.key).agg(total=ps.sum(col.value)))
+    return flow
+
+
+def _joined() -> Flow:
+    flow = ps.Flow("joined")
+    prices = flow.table("prices", Item).select(item=col.key, price=col.value)
+    flow.sink("out", flow.table("items", Item).join(prices, on=col.key == col.item))
+    return flow
+
+
+def _best() -> Flow:
+    flow = ps.Flow("best")
+    best = flow.table("items", Item).group_by(col.key).agg(best=ps.max(col.value))
+    flow.sink("out", best.group_by(col.best).agg(keys=ps.count()))
+    return flow
+
+
+def _reached() -> Flow:
+    flow = ps.Flow("reached")
+    edges = flow.source("edges", Edge)
+    reached = flow.feedback(Edge)
+    hops = edges.select(middle=col.source, end=col.target)
+    further = reached.join(hops, on=col.target == col.middle).select(source=col.source, target=col.end)
+    reached.close(edges.union(further).distinct())
+    flow.sink("out", reached)
+    return flow
+
+
+def _high() -> Flow:
+    flow = ps.Flow("high")
+    flow.sink("out", flow.table("totals", Total).filter(col.total > 2))
+    return flow
+
+
+def _priced() -> Flow:
+    flow = ps.Flow("priced")
+    prices = flow.table("prices", Item).select(item=col.key, price=col.value)
+    flow.sink("out", flow.table("totals", Total).join(prices, on=col.key == col.item).distinct())
+    return flow
+
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "totals": Recipe(_totals, ("key",)),
+        "joined": Recipe(_joined, ("key",)),
+        "best": Recipe(_best, ("best",)),
+        "reached": Recipe(_reached, ("source",)),
+        "high": Recipe(_high, ("key",), ("totals",)),
+        "priced": Recipe(_priced, ("item",), ("totals",)),
+    }
+)

@@ -1,0 +1,36 @@
+"""Three hundred random schedules of a controller, replicas, cut links and kills; ten thousand are in
+benches/schedules.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.testing.compute import Simulation
+
+SEEDS = 300
+TOGETHER = 30
+"""Schedules in one test, so that the report stays short."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
+def test_everybody_sees_what_is_right_whatever_dies(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + TOGETHER):
+        simulation = Simulation(seed, tmp_path)
+        try:
+            simulation.run()
+        except Exception as error:
+            error.add_note(f"python -m penstock.testing.compute {seed} --trace")
+            raise
+
+
+def test_a_seed_makes_the_same_schedule_again(tmp_path: Path) -> None:
+    traces = []
+    for life in ("first", "second"):
+        folder = tmp_path / life
+        folder.mkdir()
+        simulation = Simulation(7, folder)
+        simulation.run()
+        traces.append(list(simulation.trace))
+    assert traces[0] == traces[1]
