@@ -155,8 +155,8 @@ class Users:
         view = self.random.choice(self.views)
         as_of = self.random.choice([None, self.acknowledged, max(0, self.acknowledged - 50)])
         snapshot = as_of is None or self.random.random() < 0.5
-        # The first batch goes beyond the as-of, so of one that the controller chooses nothing more need be
-        known.watch = SubscriptionWatch(view, as_of or 0, snapshot)
+        # The first batch goes beyond the as-of: of one that the controller chooses, no more is needed.
+        watch = SubscriptionWatch(view, as_of or 0, snapshot)
         try:
             watch.id = controller.subscribe(
                 view, partial(watch.delivered, self.truth), as_of=as_of, snapshot=snapshot
