@@ -172,7 +172,8 @@ class RegionWriter:
     def fresh(self, name: str) -> str:
         """A variable name that is used nowhere else in the region."""
         self._fresh += 1
-        clean = re.sub(r"\W", "_", name)
+        # Letters of other scripts: not all that count as letters may stand in a name of Python.
+        clean = re.sub(r"\W", "_", name, flags=re.ASCII)
         if not clean[:1].isalpha() or keyword.iskeyword(clean) or clean in _NUMBERED_OTHERWISE:
             clean = f"v_{clean}"
         return f"{clean}_{self._fresh}"

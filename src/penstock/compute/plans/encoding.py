@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from google.protobuf.message import DecodeError, EncodeError
+
 from penstock.analysis import analyse
+from penstock.compute.errors import BadPlan
 from penstock.compute.plans.bodies import body_of, node_of
 from penstock.compute.plans.callables import dumped, refuse_callables
 from penstock.compute.plans.decoding import decode
@@ -28,20 +31,32 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
     analyse(graph)
     # The graph's own operators may be others, in loops; they are found again.
     nodes = flow.nodes
-    writer = Writer()
-    body = body_of(nodes, writer, given_ticks=graph.given_ticks)
-    if writer.functions and not allow_callables:
-        raise refuse_callables(_holders(nodes))
-    if writer.functions:
-        writer = Writer(row_classes=True)
-        body = body_of(nodes, writer, given_ticks=graph.given_ticks)
-        body.functions = dumped(writer.functions)
-    octets = body.SerializeToString(deterministic=True)
+    try:
+        octets = _octets(nodes, given_ticks=graph.given_ticks, allow_callables=allow_callables)
+    except (DecodeError, EncodeError, RecursionError):
+        raise BadPlan(
+            f"flow {flow.name!r} holds a value or a type that is nested too deeply to travel",
+            why="Messages are nested at most 100 deep.",
+            fix="let columns hold what is nested, or make it flat",
+            part="",
+        ) from None
     check_size(f"the plan of flow {flow.name!r}", len(octets), limits.size)
     plan = Plan(octets, places_of(flow.name, nodes))
     # What nobody could read is refused here, where something can be done about it.
     decode(plan, allow_callables=allow_callables, limits=limits)
     return plan
+
+
+def _octets(nodes: tuple[Node, ...], *, given_ticks: bool, allow_callables: bool) -> bytes:
+    writer = Writer()
+    body = body_of(nodes, writer, given_ticks=given_ticks)
+    if writer.functions and not allow_callables:
+        raise refuse_callables(_holders(nodes))
+    if writer.functions:
+        writer = Writer(row_classes=True)
+        body = body_of(nodes, writer, given_ticks=given_ticks)
+        body.functions = dumped(writer.functions)
+    return body.SerializeToString(deterministic=True)
 
 
 def _holders(nodes: tuple[Node, ...]) -> list[tuple[Node, str]]:
