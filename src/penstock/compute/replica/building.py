@@ -29,6 +29,7 @@ from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.subscriptions import SubscribeOutlet
+from penstock.compute.replica.ticking import MakeTicking, whole
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
@@ -49,6 +50,7 @@ class Builder:
     tell: Callable[[Answer], None]
     note: Callable[[Id, str], None]
     timer: Callable[[], float]
+    make_engine: MakeTicking = whole
 
     def build(self, dataflow: Dataflow) -> RunningDataflow:
         """It, not yet started; one that has failed where it cannot be built."""
@@ -62,11 +64,12 @@ class Builder:
             for inlet in inlets:
                 inlet.close()
             return self._unbuilt(dataflow, error)
-        return RunningDataflow(dataflow, flow, inlets, outlets, self.timer)
+        return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, self.make_engine)
 
     def _unbuilt(self, dataflow: Dataflow, error: PenstockError) -> RunningDataflow:
         outlets = [self._outlet(export, _NO_SCHEMA, dataflow) for export in dataflow.exports]
-        running = RunningDataflow(dataflow, Flow(dataflow.name or "unbuilt"), (), outlets, self.timer)
+        flow = Flow(dataflow.name or "unbuilt")
+        running = RunningDataflow(dataflow, flow, (), outlets, self.timer, self.make_engine)
         running.fail(error)
         return running
 

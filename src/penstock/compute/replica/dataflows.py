@@ -21,8 +21,8 @@ from penstock.compute.replica.index_outlet import IndexOutlet
 from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.pace import Pace
+from penstock.compute.replica.ticking import MakeTicking, Ticking
 from penstock.compute.replica.writing import CollectionOutlet
-from penstock.engine.engine import Engine
 from penstock.errors import BadInput, PenstockError
 from penstock.flow.flow import Flow
 
@@ -49,6 +49,7 @@ class RunningDataflow:
         inlets: Sequence[Inlet],
         outlets: Sequence[Outlet],
         timer: Callable[[], float],
+        make_engine: MakeTicking,
     ) -> None:
         assert dataflow.as_of.time is not None
         self.dataflow = dataflow
@@ -64,7 +65,8 @@ class RunningDataflow:
         self.alive = True
         self.retry_at = 0.0
         self._timer = timer
-        self._engine: Engine | None = None
+        self._make_engine = make_engine
+        self._engine: Ticking | None = None
         self._started = False
         self._slices: Iterator[None] | None = None
         self._pace = Pace()
@@ -191,7 +193,7 @@ class RunningDataflow:
     # -- doing it -------------------------------------------------------------------------------
 
     def _hydrate(self) -> Iterator[None]:
-        self._engine = Engine(self._flow, columnar="never")
+        self._engine = self._make_engine(self.dataflow, self._flow)
         began = False
         for inlet in self._inlets:
             for part in inlet.snapshot(self.as_of):

@@ -26,6 +26,7 @@ from penstock.compute.replica.peeks import Peeks
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.stash import Stash
+from penstock.compute.replica.ticking import MakeTicking, whole
 from penstock.compute.replica.turns import Turns
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.writing import CollectionOutlet
@@ -51,6 +52,7 @@ class Here(Runtime):
         made when it is needed.
     watched: somebody calls `noticed` when collections may have changed; else every step looks.
     clock:   milliseconds. timer: seconds, by which work is divided into slices.
+    make_engine: what runs the flow of a dataflow.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Here(Runtime):
         timer: Callable[[], float] = time.perf_counter,
         plans: Plans | None = None,
         watched: bool = False,
+        make_engine: MakeTicking = whole,
     ) -> None:
         super().__init__(config, wake)
         self._store = collections
@@ -96,6 +99,7 @@ class Here(Runtime):
             self._answers.append,
             lambda id, text: self._answers.append(Status(id, text)),
             timer,
+            make_engine,
         )
         self._turns = Turns(timer)
         self._exports: dict[Id, tuple[RunningDataflow, Outlet]] = {}
