@@ -366,7 +366,7 @@ def test_types_and_values_may_not_be_nested_too_deeply() -> None:
     with pytest.raises(BadPlan):
         schema_from_bytes(_field(0x0A, _field(0x12, octets)))
     value = pb.Value(truth=True)
-    for _ in range(90):
+    for _ in range(40):
         value = pb.Value(sequence=pb.Values(items=[value]))
     body = doubled()
     body.nodes[1].operator.members[0].value.CopyFrom(value)
