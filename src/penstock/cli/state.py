@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.tables import console, table_of
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from penstock.state.inspection import CheckpointHeld, Found
 
 Folder = Annotated[Path, typer.Argument(help="The folder of a checkpoint.")]
@@ -102,12 +100,12 @@ def _tell_rows(found: list[Found], as_json: bool) -> None:
         ]
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = _table("operator", "slot", ">shard", "value")
+    table = table_of("operator", "slot", ">shard", "value")
     for f in found:
         for number, line in enumerate(_lines(f.value)):
             first = (f.operator or "", f.what, str(f.shard)) if not number else ("", "", "")
             table.add_row(*first, line)
-    _console().print(table if found else "nothing is held for this key")
+    console().print(table if found else "nothing is held for this key")
 
 
 def _lines(value: Any) -> list[str]:
@@ -128,22 +126,20 @@ def _short(value: Any) -> str:
 def _tell(held: CheckpointHeld, *, by_shard: bool) -> None:
     from rich.text import Text
 
-    console = _console()
-    console.print(f"checkpoint {held.folder}, of a run on {held.on}", highlight=False, soft_wrap=True)
+    out = console()
+    out.print(f"checkpoint {held.folder}, of a run on {held.on}", highlight=False, soft_wrap=True)
     shards = f"{held.shards} shard{'s' * (held.shards != 1)}"
     ticks = f"tick {held.tick}" + (f" (back to {held.oldest})" if held.oldest < held.tick else "")
-    console.print(
-        f"{ticks}, {shards}, {held.files} files, {_size(held.bytes)}", highlight=False, soft_wrap=True
-    )
+    out.print(f"{ticks}, {shards}, {held.files} files, {_size(held.bytes)}", highlight=False, soft_wrap=True)
     for name, position in held.positions.items():
-        console.print(f"read of {name}: {_position(position)}", highlight=False, soft_wrap=True)
+        out.print(f"read of {name}: {_position(position)}", highlight=False, soft_wrap=True)
     for name, mark in held.watermarks.items():
-        console.print(f"watermark of {name}: {mark}", highlight=False, soft_wrap=True)
+        out.print(f"watermark of {name}: {mark}", highlight=False, soft_wrap=True)
     for damage in held.damage:
-        console.print(Text.assemble(("damaged", "red"), f": {damage}"), soft_wrap=True)
+        out.print(Text.assemble(("damaged", "red"), f": {damage}"), soft_wrap=True)
     if held.damage:
         return
-    table = _table("name", "operator", "at", "slot", ">shard" if by_shard else ">shards", ">keys", ">bytes")
+    table = table_of("name", "operator", "at", "slot", ">shard" if by_shard else ">shards", ">keys", ">bytes")
     for slot in held.slots:
         first = (slot.called or slot.name, slot.operator or "removed", slot.place or "", slot.what)
         if by_shard:
@@ -151,7 +147,7 @@ def _tell(held: CheckpointHeld, *, by_shard: bool) -> None:
                 table.add_row(*first, str(shard), f"{part.keys:,}", f"{part.bytes:,}")
         else:
             table.add_row(*first, str(len(slot.shards)), f"{slot.whole.keys:,}", f"{slot.whole.bytes:,}")
-    console.print(table if held.slots else "it holds no state")
+    out.print(table if held.slots else "it holds no state")
 
 
 def _position(position: Any) -> str:
@@ -168,21 +164,3 @@ def _size(number: int) -> str:
             return f"{number:,} {unit}"
         number //= 1000
     return f"{number:,} GB"
-
-
-def _table(*columns: str) -> Any:
-    """columns: their heads; one that begins with > stands to the right."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(column.removeprefix(">"), justify="right" if column[0] == ">" else "left")
-    return table
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    # What is not read on a screen is not cut to one. Rows may hold brackets and colons: they are no markup.
-    return Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False)

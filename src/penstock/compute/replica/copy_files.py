@@ -6,32 +6,19 @@ A file has its name only once it is whole; an older one of that name is replaced
 from __future__ import annotations
 
 import json
-import math
 import os
 from abc import ABC, abstractmethod
-from base64 import b64encode
 from collections.abc import Callable, Sequence
-from functools import singledispatch
 from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, TypeAlias
+from typing import Any
 
 from penstock.compute.errors import BadPlan
 from penstock.compute.protocol.responses import Row
-from penstock.expr.types import (
-    BytesType,
-    DataType,
-    DateType,
-    DecimalType,
-    Field,
-    Float64Type,
-    ListType,
-    Schema,
-    StructType,
-    TimestampType,
-)
+from penstock.expr.types import Schema
 from penstock.io.arrow_needed import need_arrow
+from penstock.io.to_json import to_object
 
 _LONGEST = 200
 
@@ -83,13 +70,12 @@ class _JsonLines(CopyFile):
 
     def __init__(self, path: Path, schema: Schema) -> None:
         super().__init__(path)
-        self._fields = [(field.name, _json(field.type)) for field in schema.fields]
+        self._record = to_object(schema.fields)
         self._file = self.partial.open("w", encoding="utf-8", newline="\n")
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            record = {n: convert(v) for (n, convert), v in zip(self._fields, row, strict=True)}
-            self._file.write(json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n")
+            self._file.write(json.dumps(self._record(row), ensure_ascii=False, allow_nan=False) + "\n")
 
     def commit(self) -> None:
         self._file.flush()
@@ -120,57 +106,3 @@ class _Parquet(CopyFile):
 
 
 _KINDS: dict[str, Callable[[Path, Schema], CopyFile]] = {".jsonl": _JsonLines, ".parquet": _Parquet}
-
-_ToJson: TypeAlias = Callable[[Any], Any]
-
-
-def _json(data_type: DataType) -> _ToJson:
-    """From a value, or None, to what JSON has for it."""
-    convert = _to_json(data_type)
-    return lambda value: None if value is None else convert(value)
-
-
-@singledispatch
-def _to_json(data_type: DataType) -> _ToJson:
-    return lambda value: value
-
-
-@_to_json.register
-def _(data_type: Float64Type) -> _ToJson:
-    return lambda value: value if math.isfinite(value) else _not_finite(value)
-
-
-def _not_finite(value: float) -> str:
-    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-
-
-@_to_json.register(DecimalType)
-def _decimal(data_type: DecimalType) -> _ToJson:
-    return str
-
-
-@_to_json.register(DateType)
-@_to_json.register(TimestampType)
-def _moment(data_type: DateType | TimestampType) -> _ToJson:
-    return lambda value: value.isoformat()
-
-
-@_to_json.register
-def _(data_type: BytesType) -> _ToJson:
-    return lambda value: b64encode(value).decode("ascii")
-
-
-@_to_json.register
-def _(data_type: ListType) -> _ToJson:
-    element = _json(data_type.element)
-    return lambda values: [element(value) for value in values]
-
-
-@_to_json.register
-def _(data_type: StructType) -> _ToJson:
-    return _record(data_type.fields)
-
-
-def _record(fields: Sequence[Field]) -> _ToJson:
-    parts = [(field.name, _json(field.type)) for field in fields]
-    return lambda row: {name: convert(value) for (name, convert), value in zip(parts, row, strict=True)}
