@@ -25,13 +25,19 @@ from penstock.cli.doctor import doctor
 from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
 from penstock.cli.explain import explain
+from penstock.cli.insert import delete, insert
 from penstock.cli.package import package
+from penstock.cli.peek import peek
 from penstock.cli.replica import replica
+from penstock.cli.replicas import replicas
 from penstock.cli.reshard import reshard
 from penstock.cli.rewind import rewind
 from penstock.cli.run import run
 from penstock.cli.state import state
+from penstock.cli.status import status
+from penstock.cli.subscribe import subscribe
 from penstock.cli.trace import trace
+from penstock.cli.view import view
 from penstock.errors import PenstockError
 
 
@@ -90,6 +96,13 @@ app.command()(reshard)
 app.command()(rewind)
 app.command()(controller)
 app.command()(replica)
+app.add_typer(replicas, name="replicas")
+app.add_typer(view, name="view")
+app.command()(insert)
+app.command()(delete)
+app.command()(peek)
+app.command()(subscribe)
+app.command()(status)
 
 
 @app.callback()

@@ -45,15 +45,14 @@ def connect(
     key: Path | None,
     token_file: Path | None,
     server_name: str | None,
+    *,
+    patience: str = "3s",
 ) -> Client:
-    """A client for a command: it does not wait long for a controller that is not there."""
+    """A client for a command, which does not wait long for a controller that is not there."""
     from penstock.compute.client.client import Client
-    from penstock.compute.transport.credentials import Security
 
-    security = Security.load(
-        ca=ca, certificate=certificate, key=key, token_file=token_file, server_name=server_name
-    )
-    return Client(controller, security=security, patience="3s")
+    security = security_of(ca, certificate, key, token_file, server_name)
+    return Client(controller, security=security, patience=patience)
 
 
 def serve_until_signalled(what: str, serve: Callable[[Callable[[str], None]], Awaitable[None]]) -> None:

@@ -95,13 +95,17 @@ class Known:
             return self.position(one.expr), one.descending
         return self.position(cast("str | Expr", one)), False
 
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns that it is looked up by."""
+        return self.key or self.schema.names
+
     def keys(self, keys: Iterable[Any]) -> list[Row]:
         """Values of the key columns, as rows. One column: a bare value; several: a tuple or a mapping.
 
         Raises `BadRow`.
         """
-        names = self.key or self.schema.names
-        fields = tuple(self.schema.fields[self.position(name)] for name in names)
+        fields = tuple(self.schema.fields[self.position(name)] for name in self.key_columns)
         given = list(keys)
         if len(fields) == 1:
             nested = isinstance(fields[0].type, StructType | ListType)

@@ -1,0 +1,89 @@
+"""`penstock insert` and `penstock delete`: rows of collections, from lines of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.serving import (
+    DEFAULT_ADDRESS,
+    Ca,
+    Certificate,
+    Controller,
+    Key,
+    ServerName,
+    TokenFile,
+    connect,
+)
+from penstock.errors import BadInput
+
+if TYPE_CHECKING:
+    from penstock.compute.client.client import Client
+
+Collection = Annotated[str, typer.Argument(help="The name of the collection.")]
+File = Annotated[
+    str | None, typer.Argument(metavar="[FILE]", help="A file of JSON, a row a line; - for standard input.")
+]
+RowTexts = Annotated[list[str] | None, typer.Option("--row", metavar="JSON", help="A row; any number.")]
+AtOnce = Annotated[int, typer.Option("--at-once", min=1, help="Rows that come at one time, all or none.")]
+
+
+def insert(
+    collection: Collection,
+    file: File = None,
+    row: RowTexts = None,
+    at_once: AtOnce = 10_000,
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """Add rows to a collection; every read from then on sees them."""
+    with connect(controller, ca, certificate, key, token_file, server_name) as client:
+        _write(client, client.insert, "added to", collection, file, row, at_once)
+
+
+def delete(
+    collection: Collection,
+    file: File = None,
+    row: RowTexts = None,
+    at_once: AtOnce = 10_000,
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """Take rows back from a collection, each line once; refused where one is not there."""
+    with connect(controller, ca, certificate, key, token_file, server_name) as client:
+        _write(client, client.delete, "taken from", collection, file, row, at_once)
+
+
+def _write(
+    client: Client,
+    write: Callable[[str, list[Any]], int],
+    done: str,
+    collection: str,
+    file: str | None,
+    row: list[str] | None,
+    at_once: int,
+) -> None:
+    from penstock.cli.rows import lines_of, parsed_rows
+
+    if (file is None) == (not row):
+        raise BadInput("rows are given by a file or by --row", fix="give one of them; - is standard input")
+    if file not in (None, "-") and not Path(str(file)).is_file():
+        raise BadInput(f"there is no file {file}", fix="name a file with a row of JSON in each line")
+    known = client.describe(collection)
+    lines = row if file is None else lines_of(file)
+    rows = parsed_rows(known, lines or (), "--row" if file is None else file)
+    while some := list(islice(rows, at_once)):
+        time = write(collection, some)
+        typer.echo(f"{len(some):,} row{'s' * (len(some) != 1)} {done} {collection} at {time}")

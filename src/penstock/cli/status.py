@@ -1,0 +1,135 @@
+"""`penstock status`: replicas, views and collections, and how far they are."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.serving import (
+    DEFAULT_ADDRESS,
+    Ca,
+    Certificate,
+    Controller,
+    Key,
+    ServerName,
+    TokenFile,
+    connect,
+)
+
+if TYPE_CHECKING:
+    from penstock.compute.controller.status import ControllerStatus, ViewStatus
+
+
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """Say what a controller knows of its replicas, views and collections."""
+    from penstock.compute.client.plain import to_plain
+
+    with connect(controller, ca, certificate, key, token_file, server_name) as client:
+        found = client.status()
+    if as_json:
+        typer.echo(json.dumps(to_plain(found), indent=2, default=_as_text))
+        return
+    from penstock.cli.tables import console
+
+    out = console()
+    out.print(f"controller {found.epoch}, last write at {found.read_time} ({_moment(found.read_time)})")
+    for heading, show in (
+        ("Replicas", show_replicas),
+        ("Views", show_views),
+        ("Collections", show_collections),
+    ):
+        out.print(f"\n{heading}")
+        show(found)
+    waiting = f"{len(found.peeks)} peeks wait, {len(found.subscriptions)} subscriptions"
+    out.print(f"\n{waiting}, a history of {found.commands} commands")
+    for problem in found.problems:
+        out.print(f"{_moment(problem.at)} {problem.replica or 'controller'}: {problem.text}", soft_wrap=True)
+
+
+def _as_text(value: object) -> object:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _moment(milliseconds: int) -> str:
+    if not milliseconds:
+        return "never"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def show_replicas(found: ControllerStatus) -> None:
+    """The table of replicas."""
+    from penstock.cli.tables import console, table_of
+
+    table = table_of("name", "address", "runtime", "state", ">for", ">connections", ">deaths", "problem")
+    now = time.time_ns() // 1_000_000
+    for each in found.replicas:
+        runtime = each.timely.runtime + (f" x{each.timely.workers}" if each.timely.workers > 1 else "")
+        table.add_row(
+            each.name,
+            each.address,
+            runtime,
+            each.state.value,
+            _span(now - each.since),
+            str(each.epoch),
+            str(each.deaths),
+            each.problem,
+        )
+    console().print(table if found.replicas else "none: add one by penstock replicas add NAME=HOST:PORT")
+
+
+def _span(milliseconds: int) -> str:
+    seconds = max(0, milliseconds) // 1000
+    return (
+        f"{seconds} s"
+        if seconds < 100
+        else f"{seconds // 60} min"
+        if seconds < 6000
+        else f"{seconds // 3600} h"
+    )
+
+
+def show_views(found: ControllerStatus) -> None:
+    """The table of views."""
+    from penstock.cli.tables import console, table_of
+
+    table = table_of("name", "reads", "key", "state", ">settled before", "replicas (lag)")
+    for each in found.views:
+        replicas = ", ".join(
+            f"{on.replica} ({on.lag} ms)" if on.hydrated else f"{on.replica} (hydrating)"
+            for on in each.replicas
+        )
+        reads = ", ".join(each.reads)
+        key = ", ".join(each.key) or "whole row"
+        table.add_row(each.name, reads, key, _state(each), _upper(each.upper.time), replicas)
+    console().print(table if found.views else "none: make one by penstock view create FILE:FLOW")
+
+
+def _state(view: ViewStatus) -> str:
+    return "ready" if view.hydrated else "hydrating" if view.scheduled else "waits for its inputs"
+
+
+def _upper(time: int | None) -> str:
+    return "the end" if time is None else str(time)
+
+
+def show_collections(found: ControllerStatus) -> None:
+    """The table of collections."""
+    from penstock.cli.tables import console, table_of
+
+    table = table_of("name", "columns", "written by", ">readable from", ">to before")
+    for each in found.collections:
+        by = each.written_by or ("clients, only added to" if each.append_only else "clients")
+        table.add_row(each.name, each.columns, by, _upper(each.since.time), _upper(each.upper.time))
+    console().print(table if found.collections else "none")

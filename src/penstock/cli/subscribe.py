@@ -1,0 +1,148 @@
+"""`penstock subscribe`: the changes of a view as they happen."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from penstock.cli.serving import (
+    DEFAULT_ADDRESS,
+    Ca,
+    Certificate,
+    Controller,
+    Key,
+    ServerName,
+    TokenFile,
+    connect,
+)
+
+if TYPE_CHECKING:
+    from penstock.compute.client.rows import Known
+    from penstock.compute.client.subscription import Batch
+
+MOST_SHOWN = 40
+"""Rows of the table that changes."""
+
+
+class Shown(Enum):
+    """LINES: a line per change. JSON: an object per change. TABLE: the rows as they are now."""
+
+    LINES = "lines"
+    JSON = "json"
+    TABLE = "table"
+
+
+def subscribe(
+    view: Annotated[str, typer.Argument(help="The name of the view.")],
+    as_of: Annotated[
+        int | None, typer.Option(help="Begin at this time; without it: at the last acknowledged write.")
+    ] = None,
+    no_snapshot: Annotated[
+        bool, typer.Option("--no-snapshot", help="Only what changes after that, not what is there.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="End after the first batch.")] = False,
+    until: Annotated[
+        int | None, typer.Option(help="End when everything before this time has been shown.")
+    ] = None,
+    progress: Annotated[
+        bool, typer.Option("--progress", help="Say how far it is, also where nothing changes.")
+    ] = False,
+    format: Annotated[
+        Shown, typer.Option(help="Lines or JSON of changes, or a table that changes.")
+    ] = Shown.LINES,
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """Show all changes of a view, each time once, until Ctrl-C; replicas and the controller may be killed.
+
+    To go on after a time T that was shown: --as-of T --no-snapshot.
+    """
+    with connect(controller, ca, certificate, key, token_file, server_name, patience="60s") as client:
+        known = client.describe(view)
+        subscription = client.subscribe(view, as_of=as_of, snapshot=not no_snapshot, progress=True)
+        with subscription, _SHOWN[format](known, progress) as show:
+            for batch in subscription:
+                show(batch)
+                if once or (until is not None and (batch.upper is None or batch.upper >= until)):
+                    return
+
+
+Show = Callable[["Batch[Any]"], None]
+
+
+@contextmanager
+def _lines(known: Known, progress: bool) -> Iterator[Show]:
+    from penstock.io.print_rows import shown
+
+    names = known.schema.names
+
+    def show(batch: Batch[Any]) -> None:
+        for row, time, weight in _in_order(batch):
+            sign = ("+" if weight > 0 else "-") + ("" if abs(weight) == 1 else str(abs(weight)))
+            values = (row,) if known.schema.scalar else row
+            columns = " ".join(f"{name}={shown(value)}" for name, value in zip(names, values, strict=True))
+            typer.echo(f"{time} {sign} {columns}")
+        if progress:
+            typer.echo(f"all before {'the end' if batch.upper is None else batch.upper}")
+
+    yield show
+
+
+@contextmanager
+def _json(known: Known, progress: bool) -> Iterator[Show]:
+    from penstock.io.to_json import to_object
+
+    record = to_object(known.schema.fields)
+
+    def show(batch: Batch[Any]) -> None:
+        for row, time, weight in _in_order(batch):
+            values = (row,) if known.schema.scalar else row
+            line = {"time": time, "weight": weight, "row": record(values)}
+            typer.echo(json.dumps(line, ensure_ascii=False))
+        if progress:
+            typer.echo(json.dumps({"upper": batch.upper}))
+
+    yield show
+
+
+@contextmanager
+def _table(known: Known, progress: bool) -> Iterator[Show]:
+    from rich.live import Live
+
+    from penstock.cli.tables import console, table_of
+    from penstock.io.print_rows import shown
+
+    rows: Counter[Any] = Counter()
+    with Live(console=console(), auto_refresh=False) as live:
+
+        def show(batch: Batch[Any]) -> None:
+            for row, _, weight in batch.updates:
+                rows[row] += weight
+                if not rows[row]:
+                    del rows[row]
+            table = table_of(*known.schema.names, ">times")
+            for row, count in sorted(rows.items(), key=lambda item: repr(item[0]))[:MOST_SHOWN]:
+                values = (row,) if known.schema.scalar else row
+                table.add_row(*map(shown, values), "" if count == 1 else f"{count:,}")
+            table.caption = f"{len(rows):,} rows, all before {batch.upper}"
+            live.update(table, refresh=True)
+
+        yield show
+
+
+def _in_order(batch: Batch[Any]) -> list[Any]:
+    """By time; of one time what goes before what comes."""
+    return sorted(batch.updates, key=lambda update: (update.time, update.weight > 0))
+
+
+_SHOWN = {Shown.LINES: _lines, Shown.JSON: _json, Shown.TABLE: _table}
