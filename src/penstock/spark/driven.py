@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Given: TypeAlias = tuple[str, int, Rows]
-"""Rows of a source at a time: the name, which of the tick's times it is, internal rows (a table's: weight last)."""
+"""Rows of a source at a time: the name, which of the tick's times, internal rows (a table's: weight last)."""
 
 _ROWS_OF_A_FILE = 20_000
 
@@ -96,7 +96,7 @@ class Driven:
         return 0 if last is None else last.state_bytes
 
     def run(self, given: Iterable[Given], times: Sequence[int], positions: Any) -> int:
-        """Run and commit one tick; how many rows went in. Raises what fails in it, of which then nothing counts.
+        """Run and commit one tick; how many rows went in. Raises what fails in it: then nothing of it counts.
 
         times: ascending. positions: plain data, which `positions` gives back, also after a restart.
         """
@@ -148,7 +148,7 @@ class Driven:
         return Plan(stages, inputs, outputs, str(self._folder), self._durable)
 
     def _files(self, given: Iterable[Given]) -> Iterator[tuple[int, int, bytes]]:
-        """Contents of files, each of one source and of a bounded number of rows, with tag and number of rows."""
+        """Contents of files, each of one source and of a bounded number of rows: tag, rows, bytes."""
         waiting: dict[str, list[tuple[int, Rows]]] = {}
         counts: dict[str, int] = {}
         for name, number, rows in given:

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import BadPlan, SinceViolation, UnknownName
+from penstock.compute.errors import BadPlan, UnknownName
 from penstock.compute.frontier import Frontier
 from penstock.compute.plans import sinks_of, sources_of
 from penstock.compute.protocol.commands import InstanceConfig, Parameters
@@ -26,6 +26,7 @@ from penstock.compute.protocol.responses import Status
 from penstock.compute.replica.copies import CopyOutlet
 from penstock.compute.replica.feeds import Feeds
 from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.peek_run import below_since
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.spark_dataflow import SparkDataflow
@@ -161,13 +162,7 @@ class _Parts:
             if index is None:
                 raise UnknownName(f"the replica has no index {i.id}", name=i.id)
             if index.since > self.dataflow.as_of:
-                raise SinceViolation(
-                    f"index {i.id} cannot be read at time {self.as_of}: it has been compacted to {index.since}",
-                    fix="ask for a later time",
-                    id=i.id,
-                    time=self.as_of,
-                    since=index.since.time,
-                )
+                raise below_since(i.id, self.as_of, index.since)
             self.imports.append(FromVersions(i.source, index.versions, self.as_of))
         read = {one.source for one in self.imports}
         if read != sources:

@@ -23,11 +23,12 @@ from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.failed import Failed, failed
 from penstock.compute.replica.outlet import Outlet
-from penstock.compute.replica.spark_files import ChangeFiles
 from penstock.compute.replica.spark_imports import FromVersions, Import
 from penstock.compute.replica.spark_versions import Versions
+from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import BadInput, CheckpointDamaged, FlowChanged, PenstockError, SparkProcessDied
 from penstock.spark.driven import Driven, Given
+from penstock.spark.versions.files import ChangeFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +91,7 @@ class SparkDataflow:
         self._driven: Driven | None = None
         self._told_upper: Frontier | None = None
         self._most_times = MOST_TIMES
+        self._times = 0
         self._deaths = 0
         self._retry_at = 0.0
 
@@ -131,8 +133,18 @@ class SparkDataflow:
             raise
         except Exception as error:
             return self._narrow(error)
+        return more
+
+    def work_outlets(self) -> bool:
+        """Have outlets do a slice of what is left to do; whether there is more. Also after the end.
+
+        Raises what the store raises.
+        """
+        more = False
         with self.telling:
             for outlet in self.outlets:
+                if isinstance(outlet, CollectionOutlet):
+                    outlet.feed.refresh()
                 outlet.flush()
                 more |= outlet.work()
         return more
@@ -225,6 +237,7 @@ class SparkDataflow:
     def _run(self, given: Iterable[Given], times: Sequence[int], upper: Frontier) -> None:
         driven = self._driven
         assert driven is not None
+        self._times = len(times)
         for versions in self.versions.values():
             versions.merge(driven.tick + 1)
         sinks = {
@@ -234,6 +247,7 @@ class SparkDataflow:
         driven.run(given, times, {"upper": upper.time, "sinks": sinks})
         for sink, versions in self.versions.items():
             versions.add(driven.outputs.get(sink, ()))
+        self._times = 0
         self._settle(upper)
 
     def _settle(self, upper: Frontier) -> None:
@@ -256,6 +270,7 @@ class SparkDataflow:
                 first = self.as_of + 1 if begin is None or begin.time is None else begin.time
                 for version in _by_time(outlet.sink, versions.changes(first, upper)):
                     outlet.add(version.changes, version.time)
+                    outlet.advance(Frontier(version.time + 1))
                 if Frontier(first) < upper:
                     outlet.advance(upper)
 
@@ -323,8 +338,8 @@ class SparkDataflow:
     def _narrow(self, error: Exception) -> bool:
         """Something failed in a tick: find out at which of its times; whether there is more to try."""
         self._close_driven()
-        if self.hydrated and self._most_times > 1:
-            self._most_times = max(1, min(self._most_times, MOST_TIMES) // 8)
+        if self._times > 1:
+            self._most_times = max(1, self._times // 4)
             return True
         self.fail(error)
         return False

@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import BadMessage, UnknownName
+from penstock.compute.errors import BadMessage, RuntimeLost, UnknownName
 from penstock.compute.frontier import Frontier
 from penstock.compute.problems import problem_of
-from penstock.compute.protocol.commands import CollectionTarget, IndexTarget, Parameters, Peek
+from penstock.compute.protocol.commands import CollectionTarget, Parameters, Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Problem, Rows, Stashed
 from penstock.compute.replica.peek_run import PeekRun, below_since, collection_parts
@@ -144,7 +144,10 @@ class SparkPeeks:
 
     def _is_settled(self, pending: _Pending) -> bool:
         """Whether there is something to do; of a collection a thread must look."""
-        return pending.index is None or pending.index.versions.upper.passed(pending.peek.time)
+        if pending.index is None:
+            return True
+        versions, time = pending.index.versions, pending.peek.time
+        return versions.upper.passed(time) or (versions.failed is not None and time >= versions.failed.time)
 
     def _answer(self, pending: _Pending, stores: Stores) -> None:
         if pending.cancelled:
@@ -153,6 +156,11 @@ class SparkPeeks:
             answer = self._read(pending, stores)
         except PenstockError as error:
             answer = self._problem(pending.peek, error)
+        except Exception as error:
+            if pending.cancelled:
+                # The end of its job is what was wanted.
+                return
+            answer = self._problem(pending.peek, _unread(error))
         if answer is None:
             with self._lock:
                 pending.at_work = False
@@ -230,6 +238,13 @@ class SparkPeeks:
         return problem_of(error, id=peek.target.id, time=peek.time)
 
 
+def _unread(error: Exception) -> RuntimeLost:
+    first = str(error).strip().partition("\n")[0]
+    return RuntimeLost(
+        "Spark could not read the index", why=f"{type(error).__name__}: {first}", fix="ask again"
+    )
+
+
 def _check_keys(peek: Peek, width: int) -> None:
     for key in peek.keys or ():
         if len(key) != width:
@@ -238,6 +253,3 @@ def _check_keys(peek: Peek, width: int) -> None:
                 fix="give a value for each key column",
                 field="keys",
             )
-
-
-__all__ = ["IndexTarget", "SparkPeeks"]

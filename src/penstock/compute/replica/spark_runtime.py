@@ -43,8 +43,6 @@ ADVANCING = 2
 PEEKING = 4
 LOOK_EVERY = 0.2
 """Seconds between two looks at the collections where nothing is heard of them."""
-KEPT = 600.0
-"""Seconds that the folder of a dataflow waits to be asked for after a start."""
 _ENDED = Reached(END, END, END, END)
 
 
@@ -96,9 +94,8 @@ class OnSpark(Runtime):
         self._stash = Stash(state / "stash", clock)
         self._folder = state / "dataflows"
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._found = {path for path in self._folder.iterdir()}
-        self._forget_found_at = timer() + KEPT
-        self._timer = timer
+        self._found = set(self._folder.iterdir())
+        self._stepped = False
         plans = Plans(allow_callables)
         self._builder = SparkBuilder(
             config, self._folder, copies or state / "copies", plans, self._indexes, self._settings,
@@ -108,7 +105,14 @@ class OnSpark(Runtime):
         self._peeking = Crew("peek", PEEKING, config.collections)
         self._watching = Crew("watch", 1, config.collections)
         self._peeks = SparkPeeks(
-            self._peeking, self._indexes, _schema_of, plans, self._settings, self._stash, self._tell, self._spark
+            self._peeking,
+            self._indexes,
+            _schema_of,
+            plans,
+            self._settings,
+            self._stash,
+            self._tell,
+            self._spark,
         )
         self._watching.do(self._watch)
 
@@ -169,6 +173,7 @@ class OnSpark(Runtime):
     # -- what there is to tell ------------------------------------------------------------------
 
     def step(self, seconds: float) -> bool:
+        self._stepped = True
         self._check_not_lost()
         return False
 
@@ -245,8 +250,10 @@ class OnSpark(Runtime):
         try:
             if not work.left and not running.versions_wanted:
                 self._close_work(work)
-            elif running.started and not running.ended:
-                more = running.advance(stores(), self._spark())
+            elif running.started:
+                if not running.ended:
+                    more = running.advance(stores(), self._spark())
+                more |= running.work_outlets()
         except StoreUnavailable:
             pass
         except PenstockError as error:
@@ -286,16 +293,16 @@ class OnSpark(Runtime):
             with self._lock:
                 work = list(self._work)
             for one in work:
-                if not one.built.running.ended or not one.left:
+                if one.left or not one.busy:
                     self._advance_soon(one)
             self._peeks.wake()
-            if self._timer() > self._forget_found_at:
+            if self._stepped:
                 self._forget_found()
 
     def _forget_found(self) -> None:
-        """Nobody has asked for these dataflows since the start: they were dropped meanwhile."""
+        """Nobody has asked for these dataflows before the first step: they were dropped meanwhile."""
         with self._lock:
-            found, self._found = self._found, set()
+            found, self._found = self._found, set[Path]()
         for folder in found:
             shutil.rmtree(folder, ignore_errors=True)
 

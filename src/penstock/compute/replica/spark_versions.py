@@ -11,7 +11,7 @@ import heapq
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,7 @@ from typing import Any
 from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.responses import Counted, Row, Update
 from penstock.compute.replica.failed import Failed
-from penstock.compute.replica.spark_files import (
-    LAST_HASH,
-    ChangeFile,
-    Entry,
-    Hashing,
-    write_entries,
-)
+from penstock.spark.versions.files import LAST_HASH, ChangeFile, Entry, Filing, hash_of, write_entries
 from penstock.state.codec import decode
 
 _FILES = 8
@@ -109,7 +103,7 @@ class Versions:
         self._remove_unwanted()
 
     def merge(self, tick: int) -> None:
-        """Merge some files if there are many. What is merged is there until `add` says that it was committed."""
+        """Merge some files if there are many. They are there until `add` says that this was committed."""
         files = self._files
         if len(files) <= _FILES:
             return
@@ -140,17 +134,18 @@ class Versions:
 
     def at(self, values: tuple[Any, ...], time: int) -> list[Counted]:
         """The rows of a key at a time that is settled and held. Counts may be below zero."""
-        hashing = Hashing(self.key)
-        wanted = hashing.key_of_values(values)
-        found = self._sum(hashing.of_values(values), hashing.of_values(values), time)
-        return [(row, count) for row, count in found if hashing.key_of_row(row) == wanted]
+        filing = Filing(self.key)
+        wanted = filing.of_values(values)
+        hashed = hash_of(wanted)
+        found = summed(self._files, hashed, hashed, time)
+        return [(row, count) for row, count in found if filing.of_row(row) == wanted]
 
     def scan(self, time: int, low: int = 0, high: int = LAST_HASH) -> list[Counted]:
         """All rows at a time that is settled and held, with hashes from `low` to `high`."""
-        return self._sum(low, high, time)
+        return summed(self._files, low, high, time)
 
     @contextmanager
-    def reading(self) -> Iterator[list[str]]:
+    def reading(self) -> Generator[list[str]]:
         """The paths of the files that count now; for other processes they stay meanwhile."""
         with self._lock:
             files = self._files
@@ -168,9 +163,6 @@ class Versions:
             paths = [self._unwanted.pop(name) for name in free]
         for path in paths:
             path.unlink(missing_ok=True)
-
-    def _sum(self, low: int, high: int, time: int) -> list[Counted]:
-        return summed(self._files, low, high, time)
 
     def changes(self, lower: int, upper: Frontier) -> list[Update]:
         """The changes with times from `lower` to before `upper`, by time. `lower` is above what is held."""

@@ -12,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,14 +69,30 @@ def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generato
 def _quiet(spark: SparkSession) -> Generator[None]:
     """What threads of PySpark would print of a broken connection is left out: `run` raises it."""
     server: Any = getattr(getattr(spark, "_sc", None), "_accumulatorServer", None)
-    if server is not None:
-        server.handle_error = partial(_tell_others, server)
-    logging.root.addFilter(_is_other)
+    with _at_work.lock:
+        _at_work.runs += 1
+        if server is not None:
+            server.handle_error = partial(_tell_others, server)
+        logging.root.addFilter(_is_other)
     yield
     # Not after a failure: those threads may come to it later than this one.
-    logging.root.removeFilter(_is_other)
-    if server is not None:
-        del server.handle_error
+    with _at_work.lock:
+        _at_work.runs -= 1
+        if not _at_work.runs:
+            logging.root.removeFilter(_is_other)
+            if server is not None:
+                vars(server).pop("handle_error", None)
+
+
+class _AtWork:
+    """How many runs of this process want it quiet: they may share a session, in threads of their own."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.runs = 0
+
+
+_at_work = _AtWork()
 
 
 def _is_other(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Files of an index on Spark: changes, sorted by the hash of their key, which nobody alters once they are there.
+"""Files of changes, sorted by the hash of their key, which nobody alters once they are there.
 
     <tick>-<attempt>-<first time>-<last time>-<changes>.arrow       hash, time, weight, row (encoded)
 
@@ -14,25 +14,26 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from penstock.compute.collections.rows import RowCodec, hash_of
+from penstock.expr.keys import nested_key
 from penstock.io.guarantee import Guarantee
 from penstock.io.publish import sync_file, sync_folder
 from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink
 from penstock.spark.ticks.drain import task_target, write_changes
 from penstock.spark.ticks.messages import Result
 from penstock.spark.ticks.plan import Output
-from penstock.state.codec import value_encoder
+from penstock.state.codec import key_encoder, value_encoder
 
 Entry: TypeAlias = tuple[int, bytes, int, int]
 """Hash of the key, encoded row, time, weight."""
 
-ENDING = ".arrow"
+_ENDING = ".arrow"
 _CHANGES_OF_A_BATCH = 65_536
 _FORM = pa.schema([("hash", pa.int64()), ("time", pa.int64()), ("weight", pa.int64()), ("row", pa.binary())])
 LAST_HASH = 2**63 - 1
@@ -50,25 +51,26 @@ class ChangeFiles(SinkTarget):
     key: tuple[int, ...]
 
 
-class Hashing:
-    """From rows to the hashes of their keys. Used by one thread at a time."""
+class Filing:
+    """From rows to the keys by which they are filed: bytes, equal for equal keys. Used by one thread.
+
+    key: positions of the columns; empty: the whole row.
+    """
 
     def __init__(self, key: Sequence[int]) -> None:
         self._key = tuple(key)
-        self._codec = RowCodec()
+        self._encode = key_encoder()
 
-    def of_row(self, row: Sequence[Any]) -> int:
+    def of_row(self, row: Sequence[Any]) -> bytes:
         return self.of_values(tuple(row[at] for at in self._key) if self._key else tuple(row))
 
-    def of_values(self, values: tuple[Any, ...]) -> int:
-        return hash_of(self._codec.key(values))
+    def of_values(self, values: tuple[Any, ...]) -> bytes:
+        return self._encode(nested_key(values))
 
-    def key_of_row(self, row: Sequence[Any]) -> bytes:
-        """What tells keys apart that share a hash."""
-        return self.key_of_values(tuple(row[at] for at in self._key) if self._key else tuple(row))
 
-    def key_of_values(self, values: tuple[Any, ...]) -> bytes:
-        return self._codec.key(values)
+def hash_of(key: bytes) -> int:
+    """A number from 0 to `LAST_HASH` by which a key is found. Keys may share one."""
+    return int.from_bytes(blake2b(key, digest_size=8).digest(), "big") >> 1
 
 
 # --- written ---------------------------------------------------------------------------------
@@ -88,7 +90,7 @@ def write_entries(folder: Path, tick: int, attempt: str, entries: Iterable[Entry
         return ""
     if durable:
         sync_file(aside)
-    name = f"{tick:012d}-{attempt}-{first}-{last}-{count}{ENDING}"
+    name = f"{tick:012d}-{attempt}-{first}-{last}-{count}{_ENDING}"
     os.replace(aside, folder / name)
     return name
 
@@ -117,14 +119,14 @@ def _batch(entries: list[Entry]) -> pa.RecordBatch:
 
 def entries_of(changes: Iterable[Sequence[Any]], key: Sequence[int]) -> list[Entry]:
     """Changes, weight and time last, as sorted entries without what cancels out."""
-    hashing, encode = Hashing(key), value_encoder()
+    filing, encode = Filing(key), value_encoder()
     total: dict[tuple[bytes, int], int] = {}
     hashes: dict[bytes, int] = {}
     for change in changes:
         row = tuple(change[:-2])
         encoded = encode(row)
         if encoded not in hashes:
-            hashes[encoded] = hashing.of_row(row)
+            hashes[encoded] = hash_of(filing.of_row(row))
         total[encoded, change[-1]] = total.get((encoded, change[-1]), 0) + change[-2]
     return sorted((hashes[row], row, time, weight) for (row, time), weight in total.items() if weight)
 
@@ -179,7 +181,7 @@ class ChangeFile:
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
         self.path = folder / name
-        _, _, first, last, count = name.removesuffix(ENDING).split("-")
+        _, _, first, last, count = name.removesuffix(_ENDING).split("-")
         self.first, self.last, self.count = int(first), int(last), int(count)
 
     @cached_property

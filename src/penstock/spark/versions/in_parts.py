@@ -1,0 +1,37 @@
+"""Work that tasks share by its number, for a program that wants what they make as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from penstock.spark.ticks.errors import told, told_errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Part: TypeAlias = Callable[[int], Iterator[bytes]]
+"""Makes the part of a number. It is sent to tasks, so it must be made of what can be pickled."""
+
+
+def in_parts(spark: SparkSession, parts: int, make: Part, group: str) -> list[bytes]:
+    """Have tasks make the parts from 0 to before `parts`; all that they made, in no order.
+
+    group: of the job: `spark.sparkContext.cancelJobGroup(group)` ends it. Raises the errors of ours that a
+    task raises, and what Spark raises.
+    """
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for made in make(number):
+                    yield pa.RecordBatch.from_pydict({"made": pa.array([made], pa.binary())})
+
+    context = spark.sparkContext
+    context.setJobGroup(group, "Penstock: work in parts", interruptOnCancel=True)
+    with told_errors():
+        found = spark.range(0, parts, 1, parts).mapInArrow(told(task), "made binary").toArrow()
+    return found.column("made").to_pylist()

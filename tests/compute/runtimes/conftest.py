@@ -1,0 +1,40 @@
+"""Each test of this folder runs on every runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from penstock.compute.collections.opening import open_collections
+from penstock.compute.protocol.commands import InstanceConfig
+from penstock.compute.replica.here import Here
+from penstock.compute.replica.runtime import Runtime
+from tests.compute.runtimes.stage import Make, Stage
+
+ALL = ["here", pytest.param("spark", marks=pytest.mark.spark)]
+_NAMES = count()
+
+
+def make_here(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
+    store = open_collections(config.collections)
+    return Here(config, wake, collections=store, folder=folder)
+
+
+def maker(name: str, request: pytest.FixtureRequest) -> Make:
+    """What makes a runtime by its name."""
+    if name == "here":
+        return make_here
+    from penstock.compute.replica.spark_runtime import OnSpark
+
+    spark = request.getfixturevalue("spark")
+    return lambda config, wake, folder: OnSpark(config, wake, state=folder, spark=spark)
+
+
+@pytest.fixture(params=ALL)
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(maker(request.param, request), f"sqlite:{tmp_path}/collections.db", tmp_path / "replica")
+    yield stage
+    stage.close()
