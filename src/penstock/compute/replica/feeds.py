@@ -70,21 +70,26 @@ class Feed:
         self.id = id
         self.since = bounds.since
         self.upper = bounds.upper
+        self._told = bounds.upper
         self.start = self.known = bounds.upper
         self._buffer: deque[Version] = deque()
         self._buffered = 0
         self._reading: Whole | None = None
 
     def look(self, bounds: Bounds) -> bool:
-        """Take note of how far the collection is; whether that is farther than before."""
-        risen = bounds.upper > self.upper
+        """Take note of how far the collection is; whether that is farther than when this was last called."""
         self.since, self.upper = bounds.since, bounds.upper
+        risen = bounds.upper > self._told
+        self._told = bounds.upper
         return risen
 
     def refresh(self) -> None:
-        """`look` at this one. Raises what the store raises."""
+        """Take note of how far this one is. Raises what the store raises.
+
+        Who reads it is told of that by the next `look`, whoever has called this.
+        """
         (bounds,) = self.store.bounds([self.id])
-        self.look(bounds)
+        self.since, self.upper = bounds.since, bounds.upper
 
     def read(self) -> None:
         """Read the next chunk into the buffer. Raises what the store raises; then it may be tried again."""
