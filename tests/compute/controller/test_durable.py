@@ -1,4 +1,4 @@
-"""The state of a controller: whole after a kill at any step, of one controller at a time, not of anybody else."""
+"""The state of a controller: whole after a kill at any step, of one controller at a time, not of others."""
 
 from __future__ import annotations
 
@@ -163,6 +163,11 @@ def killed_at(last: int, states: list[dict[str, Any]], expected: list[Any]) -> N
     assert rows(world, "bids") == expected
 
 
+def start_often(world: World) -> None:
+    for _ in range(40):
+        world.start()
+
+
 def test_a_controller_that_is_killed_at_its_start_starts_again() -> None:
     for last in range(1, 30):
         state, collections = MortalState.open(":memory:"), MortalCollections()
@@ -171,8 +176,7 @@ def test_a_controller_that_is_killed_at_its_start_starts_again() -> None:
         steps = Steps(last)
         collections.steps = state.steps = steps  # type: ignore[misc]
         with pytest.raises(Killed):
-            for _ in range(40):
-                world.start()
+            start_often(world)
         steps.last = None
         world.start()
         check_store(world)

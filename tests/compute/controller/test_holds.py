@@ -59,7 +59,8 @@ def test_the_last_hold_drops_the_thing_and_what_it_held() -> None:
     implied.release()
     implied.release()
     assert told.all == [("s1", 1), ("s1", None), ("u1", None)]
-    assert "u1" not in told.holds and told.holds.since("u1") == END
+    assert "u1" not in told.holds
+    assert told.holds.since("u1") == END
 
 
 def test_many_peeks_at_one_time_leave_nothing_behind() -> None:
@@ -95,7 +96,9 @@ class RandomHolds(RuleBasedStateMachine):
         assert since > self.last[id], "told what is no news"
         self.last[id] = since
         for read in self.inputs[id]:
-            others = [reader for reader, reads in self.inputs.items() if read in reads and self.last[reader] < since]
+            others = [
+                reader for reader, reads in self.inputs.items() if read in reads and self.last[reader] < since
+            ]
             others += [h.id for h in self.mine if h.id == read and h.frontier < since]
             assert others or self.last[read] >= since, f"{read} stays behind {id} for nobody"
 

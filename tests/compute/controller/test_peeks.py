@@ -38,9 +38,11 @@ def test_a_targeted_peek_is_asked_of_its_replica_alone_and_others_cannot_answer_
     world.view()
     first, second = world.replica("r1"), world.replica("r2")
     uuid, answers = world.peek(replica="r1")
-    assert first.peeked() == [uuid] and second.peeked() == []
+    assert first.peeked() == [uuid]
+    assert second.peeked() == []
     second.answers(uuid, (9, 9))
-    assert answers == [] and len(world.status().peeks) == 1
+    assert answers == []
+    assert len(world.status().peeks) == 1
     first.answers(uuid, (1, 2))
     assert answers == [Rows((((1, 2), 1),))]
     assert second.cancelled() == []
@@ -53,7 +55,8 @@ def test_cancelling_what_does_not_wait_is_noted_and_does_nothing(world: World) -
     replica.answers(uuid, (1, 2))
     replica.hear()
     world.controller.cancel_peek(uuid)
-    assert len(answers) == 1 and replica.hear() == []
+    assert len(answers) == 1
+    assert replica.hear() == []
     assert "a peek was to be cancelled that does not wait" in world.problems()[-1]
 
 
@@ -72,7 +75,8 @@ def test_an_answer_after_the_cancellation_is_passed_over(world: World) -> None:
     replica.hear()
     replica.answers(uuid, (1, 2))
     replica.connection.absorb(PeekResponse(uuid, Canceled()))
-    assert answers == [Canceled()] and world.problems() == []
+    assert answers == [Canceled()]
+    assert world.problems() == []
 
 
 def test_a_peek_below_the_since_is_refused_and_changes_nothing(world: World) -> None:
@@ -86,7 +90,8 @@ def test_a_peek_below_the_since_is_refused_and_changes_nothing(world: World) -> 
     with pytest.raises(SinceViolation) as error:
         world.peek(at=time - 1)
     assert (error.value.id, error.value.since) == ("u1", Frontier(time))  # type: ignore[attr-defined]
-    assert replica.hear() == [] and world.status().peeks == ()
+    assert replica.hear() == []
+    assert world.status().peeks == ()
 
 
 def test_an_untargeted_peek_survives_the_loss_of_a_replica(world: World) -> None:
@@ -107,7 +112,8 @@ def test_a_targeted_peek_ends_with_its_replica(world: World) -> None:
     replica, other = world.replica("r1"), world.replica("r2")
     _, answers = world.peek(replica="r1")
     replica.dies()
-    assert [a.code for a in answers] == [TargetReplicaLost.code] and answers[0].retryable
+    assert [a.code for a in answers] == [TargetReplicaLost.code]
+    assert answers[0].retryable
     with pytest.raises(TargetReplicaLost):
         world.peek(replica="r1")
     with pytest.raises(UnknownName):
@@ -154,9 +160,11 @@ def test_a_peek_in_the_future_waits_and_no_keys_are_no_rows(world: World) -> Non
     world.view(key=["auction"])
     replica = world.replica("r1")
     uuid, answers = world.peek(at=world.now + 5_000)
-    assert replica.peeked() == [uuid] and answers == []
+    assert replica.peeked() == [uuid]
+    assert answers == []
     _, nothing = world.peek(keys=[])
-    assert nothing == [Rows(())] and replica.hear() == []
+    assert nothing == [Rows(())]
+    assert replica.hear() == []
 
 
 def test_every_served_peek_is_followed_by_a_cancel(world: World) -> None:

@@ -64,7 +64,8 @@ def test_each_connection_has_a_greater_epoch_and_a_nonce_of_its_own(world: World
         connections.append(world.replica("r1").connection)
         connections[-1].failed(BROKEN)
     assert [c.epoch for c in connections] == [Epoch(1, 1), Epoch(1, 2), Epoch(1, 3)]
-    assert len({c.nonce for c in connections}) == 3 and all(len(c.nonce) == 16 for c in connections)
+    assert len({c.nonce for c in connections}) == 3
+    assert all(len(c.nonce) == 16 for c in connections)
     world.start()
     last = world.replica("r1")
     assert last.connection.epoch == Epoch(2, 1) > Epoch(1, 3)
@@ -78,23 +79,29 @@ def test_what_an_old_connection_says_is_ignored(world: World) -> None:
     old.hear()
     uuid, answers = world.peek()
     new = world.replica("r1")
-    assert old.connection.over and old.hear() == []
+    assert old.connection.over
+    assert old.hear() == []
     old.connection.absorb(PeekResponse(uuid, Rows(())))
     old.connection.absorb(Frontiers("u1", write=Frontier(9)))
     old.dies()
-    assert answers == [] and world.view_status().upper == Frontier(0)
-    assert world.replica_status("r1").state is ReplicaState.CONNECTED and not new.connection.over
+    assert answers == []
+    assert world.view_status().upper == Frontier(0)
+    assert world.replica_status("r1").state is ReplicaState.CONNECTED
+    assert not new.connection.over
 
 
 def test_a_lost_replica_is_tried_again_and_told_everything(world: World) -> None:
     world.view()
     replica = world.replica("r1")
-    assert world.controller.due() == [] and world.controller.retry_in("r1") is None
+    assert world.controller.due() == []
+    assert world.controller.retry_in("r1") is None
     replica.dies(BROKEN)
     status = world.replica_status("r1")
     assert (status.state, status.problem) == (ReplicaState.WAITING, "it does not answer")
     wait = world.controller.retry_in("r1")
-    assert wait is not None and 50 <= wait <= 100 and world.controller.due() == []
+    assert wait is not None
+    assert 50 <= wait <= 100
+    assert world.controller.due() == []
     assert world.controller.maintain() == wait
     world.now += wait
     assert world.controller.due() == [("r1", "r1:1")]
@@ -111,7 +118,8 @@ def test_the_pause_before_a_try_doubles_up_to_a_second_and_is_left_to_chance(wor
         waits.append(world.controller.retry_in("r1") or 0)
         world.now += waits[-1]
     assert all(25 * 2**n <= wait <= 50 * 2**n for n, wait in enumerate(waits[:4]))
-    assert all(500 <= wait <= 1_000 for wait in waits[6:]) and len(set(waits[6:])) > 1
+    assert all(500 <= wait <= 1_000 for wait in waits[6:])
+    assert len(set(waits[6:])) > 1
     world.replica("r1")
     world.controller.unreachable("r1", BROKEN)
     assert world.controller.retry_in("r1") is None
@@ -139,7 +147,8 @@ def test_a_replica_that_goes_on_dying_is_made_careful_then_left_alone(world: Wor
         assert status.hydrating == (("u1",) if careful else ("u1", "u2"))
         world.passes(1_000)
     assert world.replica_status("r1").state is ReplicaState.QUARANTINED
-    assert world.controller.retry_in("r1") is None and world.controller.due() == []
+    assert world.controller.retry_in("r1") is None
+    assert world.controller.due() == []
     uuid, answers = world.peek("one")
     healthy.answers(uuid)
     assert len(answers) == 1
@@ -167,7 +176,8 @@ def test_a_quarantine_ends_when_somebody_says_so(world: World) -> None:
     world.view()
     quarantined(world)
     world.controller.release_replica("r1")
-    assert world.controller.due() == [("r1", "r1:1")] and world.replica_status("r1").deaths == 0
+    assert world.controller.due() == [("r1", "r1:1")]
+    assert world.replica_status("r1").deaths == 0
     with pytest.raises(UnknownName):
         world.controller.release_replica("r9")
 
@@ -214,7 +224,9 @@ def test_a_reader_that_is_too_slow_is_cut_and_begins_anew(world: World) -> None:
     for _ in range(30):
         uuid, _ = world.peek()
         world.controller.cancel_peek(uuid)
-    assert replica.connection.over and replica.hear() == [] and woken
+    assert replica.connection.over
+    assert replica.hear() == []
+    assert woken
     replica.connection.failed(None)
     status = world.replica_status("r1")
     assert (status.deaths, status.state, world.controller.retry_in("r1")) == (0, ReplicaState.WAITING, 0)
@@ -243,9 +255,11 @@ def test_only_so_many_hydrate_at_a_time_and_a_report_lets_the_next_begin(world: 
     replica.connection.wake = lambda: woken.append(1)
     assert replica.scheduled() == ["u1"]
     replica.reports("u1", 0, "output")
-    assert replica.scheduled() == ["u1"] and not woken
+    assert replica.scheduled() == ["u1"]
+    assert not woken
     replica.reports("u1", 1)
-    assert woken and replica.scheduled() == ["u1", "u2"]
+    assert woken
+    assert replica.scheduled() == ["u1", "u2"]
 
 
 def test_settings_change_for_replicas_that_are_there_and_that_come(world: World) -> None:
@@ -282,7 +296,9 @@ def test_a_dropped_replica_is_told_to_go(world: World) -> None:
     woken: list[int] = []
     replica.connection.wake = lambda: woken.append(1)
     world.controller.drop_replica("r1")
-    assert replica.connection.over and woken and replica.hear() == []
+    assert replica.connection.over
+    assert woken
+    assert replica.hear() == []
     replica.dies()
     assert world.status().replicas == ()
 
@@ -300,7 +316,7 @@ def test_a_view_is_hydrated_where_one_replica_has_computed_its_start(world: Worl
     world.controller.add_replica("r1", "r1:1")
     world.controller.connected("r1")
     assert not world.view_status().hydrated
-    first, second = world.replica("r1"), world.replica("r2")
+    _first, second = world.replica("r1"), world.replica("r2")
     assert not world.view_status().hydrated
     second.reports("u1", 1)
     assert world.view_status().hydrated

@@ -41,7 +41,8 @@ def test_what_two_replicas_tell_is_delivered_once(world: World) -> None:
     second.tells(id, 7, None)
     first.tells(id, 7, None)
     assert events == [batch(0, 5, a), batch(5, 7, c), batch(7, None)]
-    assert world.status().subscriptions == () and world.problems() == []
+    assert world.status().subscriptions == ()
+    assert world.problems() == []
 
 
 def test_a_subscription_reads_the_index_of_the_view(world: World) -> None:
@@ -50,7 +51,8 @@ def test_a_subscription_reads_the_index_of_the_view(world: World) -> None:
     time = world.write("bids", (1, 2))
     id, _ = world.subscribe()
     dataflow = replica.dataflow(id)
-    assert dataflow.indexes == (IndexImport("input", "u1"),) and dataflow.collections == ()
+    assert dataflow.indexes == (IndexImport("input", "u1"),)
+    assert dataflow.collections == ()
     assert dataflow.exports == (SubscribeExport(id, "output", snapshot=True),)
     assert dataflow.as_of == Frontier(time)
 
@@ -73,7 +75,9 @@ def test_unsubscribing_ends_it_and_what_still_comes_is_passed_over(world: World)
     assert events == [batch(0, 5), DroppedAt(Frontier(5))]
     replica.tells(id, 5, 7)
     replica.connection.absorb(SubscribeResponse(id, DroppedAt(Frontier(7))))
-    assert len(events) == 2 and replica.compactions(id) == [END] and world.problems() == []
+    assert len(events) == 2
+    assert replica.compactions(id) == [END]
+    assert world.problems() == []
     replica.connection.absorb(SubscribeResponse(id, DroppedAt(Frontier(7))))
     assert world.problems() == [f"it answers for {id}, for which it owes nothing"]
 
@@ -97,7 +101,8 @@ def test_only_the_target_tells_a_targeted_subscription(world: World) -> None:
     id, events = world.subscribe(replica="r1")
     assert [c.dataflow.name for c in second.of(CreateDataflow)] == ["top"]
     second.tells(id, 0, None)
-    assert events == [] and world.status().subscriptions[0].upper == START
+    assert events == []
+    assert world.status().subscriptions[0].upper == START
     first.tells(id, 0, 5)
     assert events == [batch(0, 5)]
     second.hear()
@@ -157,7 +162,8 @@ def test_subscriptions_end_with_their_view(world: World) -> None:
     answers: list[Any] = []
     world.controller.copy("top", "top.jsonl", answers.append)
     world.controller.drop("top")
-    assert events == [DroppedAt(START)] and answers == [Dropped()]
+    assert events == [DroppedAt(START)]
+    assert answers == [Dropped()]
 
 
 def test_a_client_may_end_it_while_it_is_told(world: World) -> None:
@@ -252,13 +258,15 @@ class TestCopies:
         world.controller.cancel_copy(id)
         replica.hear()
         replica.connection.absorb(CopyToResponse(id, Dropped()))
-        assert answers == [Dropped()] and world.problems() == []
+        assert answers == [Dropped()]
+        assert world.problems() == []
 
     def test_a_targeted_one_is_of_its_replica(self, world: World) -> None:
         world.view()
         first, second = world.replica("r1"), world.replica("r2")
         id, answers = self.copy(world, replica="r1")
-        assert first.dataflow(id) and all(c.dataflow.name == "top" for c in second.of(CreateDataflow))
+        assert first.dataflow(id)
+        assert all(c.dataflow.name == "top" for c in second.of(CreateDataflow))
         assert len(second.of(CreateDataflow)) == 1
         first.dies()
         assert [a.code for a in answers] == [TargetReplicaLost.code]

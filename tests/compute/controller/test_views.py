@@ -86,7 +86,8 @@ def test_a_view_over_one_that_is_behind_starts_when_that_has_come_so_far(world: 
     world.view("high", high_tops("rows"))
     assert replica.dataflow("u3").collections == (CollectionImport("rows", rows),)
     as_of = replica.dataflow("u3").as_of
-    assert as_of == Frontier(0) and replica.scheduled() == ["u1", "u2"]
+    assert as_of == Frontier(0)
+    assert replica.scheduled() == ["u1", "u2"]
     world.collections.append([Append(rows, Frontier(0), Frontier(time + 1), (((1, 20), time, 1),))])
     world.passes(1_000)
     assert replica.scheduled() == ["u1", "u2", "u3"]
@@ -183,7 +184,8 @@ def test_a_view_its_sources_and_its_collection_are_different_things(world: World
         world.view("top", joined(), into=into)
     with pytest.raises(AlreadyThere):
         world.view("bids", joined())
-    assert world.status().collections == () and world.collections.all().keys() == {"s1"}
+    assert world.status().collections == ()
+    assert world.collections.all().keys() == {"s1"}
 
 
 def test_a_source_of_added_rows_reads_nothing_whose_rows_may_go(world: World) -> None:
@@ -278,7 +280,8 @@ def test_a_dropped_view_still_answers_the_peeks_that_it_accepted(world: World) -
     world.controller.drop("top")
     assert replica.compactions("u1") == []
     replica.answers(uuid)
-    assert len(answers) == 1 and replica.compactions("u1") == [END]
+    assert len(answers) == 1
+    assert replica.compactions("u1") == [END]
 
 
 def test_what_it_is_can_be_told(world: World) -> None:

@@ -35,7 +35,13 @@ from penstock.compute.protocol.commands import (
     TimelyConfig,
 )
 from penstock.compute.protocol.dataflow import Dataflow, Plan
-from penstock.compute.protocol.responses import Batch, Frontiers, PeekResponse, Rows, SubscribeResponse
+from penstock.compute.protocol.responses import (
+    Batch,
+    Frontiers,
+    PeekResponse,
+    Rows,
+    SubscribeResponse,
+)
 from penstock.expr.rows import schema_of
 from penstock.expr.types import Schema
 
@@ -129,7 +135,7 @@ class PaperReplica:
         """Its frontiers of an export are at `upper`, of all kinds or those named."""
         self.hear()
         frontier = Frontier(upper)
-        told = {kind: frontier for kind in kinds or ("write", "input", "output")}
+        told = dict.fromkeys(kinds or ("write", "input", "output"), frontier)
         self.connection.absorb(Frontiers(export, **told))
 
     def answers(self, uuid: bytes, *rows: tuple[Any, ...]) -> None:
@@ -184,7 +190,9 @@ class World:
     def write(self, collection: str, *rows: tuple[Any, ...], ids: Sequence[bytes] = ()) -> int:
         return self.change(collection, *((row, 1) for row in rows), ids=ids)
 
-    def change(self, collection: str, *changes: tuple[tuple[Any, ...], int], ids: Sequence[bytes] = ()) -> int:
+    def change(
+        self, collection: str, *changes: tuple[tuple[Any, ...], int], ids: Sequence[bytes] = ()
+    ) -> int:
         """Write, wait for the store, acknowledge. The time of the write."""
         write = self.controller.begin_write({collection: changes}, ids)
         self.collections.append(write.appends)
@@ -220,5 +228,3 @@ class World:
 
     def problems(self) -> list[str]:
         return [problem.text for problem in self.status().problems]
-
-

@@ -1,0 +1,112 @@
+"""Replicas that run, beside a controller in a test: without sockets, in one thread."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from penstock.compute.collections.memory import MemoryCollections, Shared
+from penstock.compute.controller import Controller, ReplicaConnection
+from penstock.compute.errors import ConnectionBroken
+from penstock.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
+from penstock.compute.protocol.dataflow import Dataflow
+from penstock.compute.replica.here import Here
+from penstock.compute.replica.replica import Replica
+from tests.compute.controller.world import World
+
+
+class Counting(Here):
+    """The runtime of the in-process engine; notes what it is told to build."""
+
+    def __init__(self, built: list[str], *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._built = built
+
+    def create_dataflow(self, dataflow: Dataflow) -> None:
+        self._built += sorted(dataflow.export_ids)
+        super().create_dataflow(dataflow)
+
+
+class LiveReplica:
+    """A process of a replica, which outlives controllers.
+
+    built: ids of exports, each time they were built.
+    """
+
+    def __init__(self, name: str, shared: Shared, clock: Callable[[], int]) -> None:
+        self.name = name
+        self.built: list[str] = []
+        self.told: list[Command] = []
+        self.connection: ReplicaConnection | None = None
+        self._shared = shared
+        self._clock = clock
+        self.replica = Replica(self._runtime, clock=clock, wake=lambda: None, halt=self._halt)
+
+    def connect(self, controller: Controller) -> None:
+        self.connection = controller.connected(self.name)
+        self.replica.connected(self.connection.nonce)
+
+    def cut(self) -> None:
+        if self.connection is not None:
+            self.connection.failed(ConnectionBroken("cut", address=self.name))
+        self.connection = None
+        self.replica.disconnected()
+
+    def pump(self) -> bool:
+        """Carry messages both ways, and work; whether there is more to do."""
+        assert self.connection is not None
+        commands = self.connection.take()
+        for command in commands:
+            self.told.append(command)
+            self.replica.receive(command)
+        busy = self.replica.step(0.0)
+        responses = self.replica.responses()
+        for response in responses:
+            self.connection.absorb(response)
+        return bool(commands or busy or responses)
+
+    def _runtime(self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]) -> Here:
+        timer = itertools.count().__next__
+        collections = MemoryCollections(self._shared)
+        return Counting(self.built, config, wake, collections=collections, clock=self._clock, timer=timer)
+
+    def _halt(self, error: Exception) -> None:
+        raise AssertionError(f"{self.name} ends itself: {error}")
+
+
+class LiveWorld(World):
+    """A world with replicas that run."""
+
+    def __init__(self) -> None:
+        self.shared = Shared()
+        self.live: dict[str, LiveReplica] = {}
+        super().__init__(collections=MemoryCollections(self.shared))
+
+    def joins(self, name: str) -> LiveReplica:
+        self.controller.add_replica(name, f"{name}:1")
+        self.live[name] = LiveReplica(name, self.shared, lambda: self.now)
+        self.live[name].connect(self.controller)
+        return self.live[name]
+
+    def reconnect(self) -> None:
+        for replica in self.live.values():
+            replica.connect(self.controller)
+
+    def rest(self) -> None:
+        """Until nobody has anything to do."""
+        quiet = 0
+        for _ in range(10_000):
+            self.passes(100)
+            connected = [replica for replica in self.live.values() if replica.connection is not None]
+            busy = [replica.pump() for replica in connected]
+            quiet = 0 if any(busy) else quiet + 1
+            if quiet == 10:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def rows(self, view: str, **options: Any) -> list[Any]:
+        _, answers = self.peek(view, **options)
+        self.rest()
+        assert len(answers) == 1, answers
+        return sorted(answers[0].rows)

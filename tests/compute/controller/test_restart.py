@@ -1,0 +1,226 @@
+"""A controller that comes back: with replicas that run on, and keep what they have."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.compute.collections.store import Append
+from penstock.compute.errors import SinceViolation
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.protocol.commands import AllowCompaction, CreateDataflow, Parameters
+from penstock.compute.protocol.responses import Batch
+from tests.compute.controller.live import LiveWorld
+from tests.compute.controller.world import World, high_tops, joined, top_bids
+
+
+def test_a_replica_keeps_everything_when_its_controller_comes_back() -> None:
+    world = LiveWorld()
+    world.view("top", key=["auction"], keep=0)
+    world.view("high", high_tops(), keep=2_000)
+    world.view("both", joined(), into="rows", keep=0)
+    world.view("of rows", top_bids("rows"))
+    replica = world.joins("r1")
+    for price in range(20):
+        world.write("bids", (price % 3, price))
+        world.rest()
+        world.passes(500)
+    world.rest()
+    assert replica.built == ["u1", "u2", "u3", "u4", "u5"]
+    expected = {name: world.rows(name) for name in ("top", "high", "both", "of rows")}
+    for _ in range(3):
+        world.start()
+        world.reconnect()
+        assert {name: world.rows(name) for name in expected} == expected
+        world.write("others", (7, 7))
+        world.rest()
+        expected = {name: world.rows(name) for name in expected}
+        assert (7, 7) in [row for row, _ in expected["both"]]
+    assert replica.built == ["u1", "u2", "u3", "u4", "u5"], "it built something again"
+    assert world.problems() == []
+
+
+def test_fifteen_views_are_kept_by_two_replicas() -> None:
+    world = LiveWorld()
+    for number in range(15):
+        world.view(f"top{number}", keep=0 if number % 2 else 5_000)
+    first, second = world.joins("r1"), world.joins("r2")
+    world.write("bids", (1, 2))
+    world.rest()
+    world.passes(9_000)
+    world.write("bids", (1, 3))
+    world.rest()
+    world.start()
+    world.reconnect()
+    world.rest()
+    assert len(first.built) == len(second.built) == 15
+    assert world.rows("top3") == [((1, 3), 1)]
+
+
+def test_a_view_that_was_just_made_is_kept() -> None:
+    """Its past does not go back as far as what it may keep."""
+    world = LiveWorld()
+    world.view("first", keep=0)
+    world.now = 100_000
+    world.write("bids", (1, 2))
+    world.view("top", keep=60_000)
+    replica = world.joins("r1")
+    world.rest()
+    world.start()
+    world.reconnect()
+    world.rest()
+    assert replica.built == ["u1", "u2"]
+    with pytest.raises(SinceViolation):
+        world.peek("top", at=99_999)
+
+
+def test_what_was_dropped_meanwhile_is_dropped_by_the_replica() -> None:
+    world = LiveWorld()
+    world.view("top")
+    world.view("more")
+    replica = world.joins("r1")
+    world.rest()
+    replica.cut()
+    world.controller.drop("more")
+    world.start()
+    world.view("new")
+    world.reconnect()
+    world.rest()
+    assert replica.built == ["u1", "u2", "u3"]
+    assert [v.name for v in world.status().views] == ["top", "new"]
+    assert world.problems() == []
+
+
+def test_a_subscription_goes_on_from_where_the_client_was() -> None:
+    world = LiveWorld()
+    world.view("top")
+    world.joins("r1")
+    world.write("bids", (1, 2))
+    _, events = world.subscribe()
+    world.rest()
+    upper = events[-1].upper.time
+    world.now += 5_000
+    world.write("bids", (1, 3))
+    world.start()
+    world.reconnect()
+    _, more = world.subscribe(as_of=upper - 1, snapshot=False)
+    world.rest()
+    told = [u for event in (*events, *more) if isinstance(event, Batch) for u in event.updates]
+    assert [(row, weight) for row, _, weight in told] == [((1, 2), 1), ((1, 2), -1), ((1, 3), 1)]
+    world.passes(1_000)
+    world.now += 60_000
+    world.write("bids", (1, 4))
+    world.rest()
+    world.passes(1_000)
+    with pytest.raises(SinceViolation):
+        world.subscribe(as_of=upper - 1, snapshot=False)
+
+
+def test_what_a_view_writes_goes_on_where_it_ended() -> None:
+    world = LiveWorld()
+    world.view("top", into="rows", keep=0)
+    replica = world.joins("r1")
+    world.write("bids", (1, 2))
+    world.rest()
+    replica.cut()
+    world.controller.drop_replica("r1")
+    del world.live["r1"]
+    for price in range(3, 6):
+        world.now += 1_000
+        world.write("bids", (1, price))
+    world.passes(60_000)
+    world.start()
+    world.joins("r2")
+    world.passes(60_000)
+    world.rest()
+    rows = world.controller.describe("rows").id
+    (bounds,) = world.collections.bounds([rows])
+    assert bounds.upper == Frontier(world.status().read_time + 1)
+    assert bounds.upper.time is not None
+    assert list(world.collections.snapshot(rows, bounds.upper.time - 1)) == [[((1, 5), 1)]]
+    changes = [u for chunk in world.collections.changes(rows, Frontier(2_000), bounds.upper) for u in chunk]
+    assert len(changes) == 6, "every change is there at its time"
+
+
+def test_a_dead_controller_leaves_a_lagging_replica_time_to_read_on() -> None:
+    world = LiveWorld()
+    world.view("top", keep=0)
+    fast, slow = world.joins("r1"), world.joins("r2")
+    world.write("bids", (1, 2))
+    world.rest()
+    slow.cut()
+    for price in range(3, 6):
+        world.now += 1_000
+        world.write("bids", (1, price))
+        for _ in range(20):
+            fast.pump()
+    world.start()
+    fast.connect(world.controller)
+    world.passes(59_000)
+    for _ in range(20):
+        fast.pump()
+    world.passes(500)
+    slow.connect(world.controller)
+    world.rest()
+    assert slow.built == ["u1"]
+    assert world.rows("top", replica="r2") == [((1, 5), 1)]
+
+
+def test_a_view_into_a_complete_collection_runs_no_more() -> None:
+    world = World()
+    world.view("top", into="rows")
+    world.view("high", high_tops())
+    rows = world.controller.describe("rows").id
+    world.collections.append([Append(rows, Frontier(0), END)])
+    world.start()
+    replica = world.replica("r1")
+    assert replica.of(CreateDataflow) == []
+    assert world.view_status("top").hydrated
+    assert world.view_status("top").upper == END
+    with pytest.raises(SinceViolation):
+        world.subscribe("top")
+    with pytest.raises(SinceViolation):
+        world.controller.copy("high", "x.jsonl", print)
+    with pytest.raises(SinceViolation):
+        world.peek("top")
+    with pytest.raises(SinceViolation):
+        world.view("more", high_tops())
+    world.controller.check()
+
+
+def test_a_gap_that_nobody_can_fill_is_said() -> None:
+    world = World()
+    world.view("top", into="rows")
+    world.write("bids", (1, 2))
+    world.collections.compact(world.controller.describe("bids").id, Frontier(world.now))
+    world.start()
+    assert world.problems() == ["'top' starts anew, with a gap"]
+
+
+def test_a_new_state_is_ready_at_once() -> None:
+    world = World()
+    assert (world.status().epoch, world.status().read_time) == (1, 0)
+    world.view()
+    replica = world.replica("r1")
+    assert replica.scheduled() == ["u1"]
+    uuid, answers = world.peek()
+    replica.answers(uuid)
+    assert len(answers) == 1
+
+
+def test_parameters_are_those_of_the_last_start() -> None:
+    world = World()
+    world.parameters = Parameters(max_result_size=5)
+    world.start()
+    assert any("max_result_size=5" in repr(command) for command in world.replica("r1").told)
+
+
+def test_a_replica_is_not_told_to_compact_what_it_was_told_already() -> None:
+    world = LiveWorld()
+    world.view("top", keep=0)
+    replica = world.joins("r1")
+    world.write("bids", (1, 2))
+    world.rest()
+    world.passes(1_000)
+    world.rest()
+    told = [c.frontier for c in replica.told if isinstance(c, AllowCompaction)]
+    assert told == sorted(set(told))
