@@ -6,12 +6,16 @@ and closes the connection.
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import grpc
 
+from penstock.compute.errors import ConnectionBroken
+from penstock.compute.transport.addresses import host_of
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
+from penstock.errors import BadOption
 
 SERVICE = "penstock.compute.v1.Compute"
 STREAM = f"/{SERVICE}/CommandResponseStream"
@@ -69,18 +73,47 @@ def make_server(security: Security, limits: Limits) -> Any:
 def listen(server: Any, address: str, security: Security) -> str:
     """Let a server listen. The address, with the port that port 0 became.
 
-    Raises `InsecureAddress`; `UnwritableFile`, `ConnectionBroken` where the address is taken.
+    Raises `InsecureAddress`; `BadOption` for no address or no certificate; `ConnectionBroken` where the
+    address is taken, or is not of this machine.
     """
     security.check_listen(address)
+    try:
+        port = _add_port(server, address, security)
+    except RuntimeError as error:
+        if security.certificate is not None and _is_free(address):
+            raise BadOption(
+                "the certificate, its key or the CA cannot be used",
+                why="They are no PEM, or do not belong together.",
+                fix="give files in PEM, the certificate first with what signed it",
+                option="certificate",
+            ) from error
+        raise ConnectionBroken(
+            f"{address} is taken, or is not of this machine",
+            why=str(error),
+            fix="end what listens there, or choose another address; port 0 is any that is free",
+            address=address,
+        ) from error
+    return address if host_of(address) is None else f"{address.rpartition(':')[0]}:{port}"
+
+
+def _add_port(server: Any, address: str, security: Security) -> int:
     if security.certificate is None:
-        port = server.add_insecure_port(address)
-    else:
-        pair = ((security.key, security.certificate),)
-        must = security.ca is not None
-        port = server.add_secure_port(address, _grpc.ssl_server_credentials(pair, security.ca, must))
-    if address.startswith("unix"):
-        return address
-    return f"{address.rpartition(':')[0]}:{port}"
+        return server.add_insecure_port(address)
+    pair = ((security.key, security.certificate),)
+    must = security.ca is not None
+    return server.add_secure_port(address, _grpc.ssl_server_credentials(pair, security.ca, must))
+
+
+def _is_free(address: str) -> bool:
+    host = host_of(address)
+    if host is None:
+        return True
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, int(address.rpartition(":")[2])), family=family).close()
+    except OSError:
+        return False
+    return True
 
 
 def names_of_peer(context: Any) -> set[str]:

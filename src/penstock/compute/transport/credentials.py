@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,11 +52,13 @@ class Security:
         environment: Mapping[str, str] = os.environ,
     ) -> Security:
         """From files; the token from a file or else an environment variable, never from a command line, which
-        everybody on the machine can read. Raises `BadOption`."""
+        everybody on the machine can read. Raises `BadOption`, also for files that are no certificates or keys,
+        or do not belong together."""
         if (certificate is None) != (key is None):
             raise BadOption(
                 "a certificate and its key belong together", fix="give both", option="certificate"
             )
+        _check(ca, certificate, key)
         token = environment.get(token_variable) or None
         if token_file is not None:
             token = _read(token_file, "token_file").decode("utf-8", "replace").strip()
@@ -122,6 +125,25 @@ class Security:
                 why=f"Allowed are {', '.join(self.clients)}.",
                 fix="use the certificate of one of them",
             )
+
+
+def _check(ca: str | Path | None, certificate: str | Path | None, key: str | Path | None) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    option = "ca"
+    try:
+        if ca is not None:
+            context.load_verify_locations(ca)
+        option = "certificate"
+        if certificate is not None:
+            # A key with a passphrase is refused here: without this, OpenSSL would ask the terminal for it.
+            context.load_cert_chain(certificate, key, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        raise BadOption(
+            f"the {option} cannot be used",
+            why=f"{type(error).__name__}: {error}",
+            fix="name files in PEM that can be read; a key without a passphrase, of the certificate",
+            option=option,
+        ) from error
 
 
 def _read(path: str | Path, option: str) -> bytes:

@@ -1,0 +1,352 @@
+"""Who may connect, listen, and where: a clear refusal each, and the server goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from penstock.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
+from penstock.compute.transport import addresses
+from penstock.compute.transport.addresses import is_loopback
+from penstock.compute.transport.channels import FETCH
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.limits import Limits
+from penstock.errors import BadOption
+from tests.compute.transport.fakes import Served, answered, linked, raw_stream, run_link, served
+
+trustme = pytest.importorskip("trustme", reason="trustme is not installed, which makes certificates")
+_grpc: Any = grpc
+
+TOKEN = "correct-horse"
+QUICK = Limits(connect=2.0)
+
+
+class Authority:
+    """A CA and what it signs."""
+
+    def __init__(self) -> None:
+        self._ca = trustme.CA()
+        self.pem: bytes = self._ca.cert_pem.bytes()
+
+    def security(self, *names: str, **more: Any) -> Security:
+        """One side with a certificate of those names; it trusts this CA."""
+        expires = more.pop("expires", None)
+        dates = {} if expires is None else {"not_before": expires - timedelta(days=9), "not_after": expires}
+        signed = self._ca.issue_cert(*names, **dates)
+        chain = b"".join(blob.bytes() for blob in signed.cert_chain_pems)
+        kept: dict[str, Any] = {"ca": self.pem, "certificate": chain, "key": signed.private_key_pem.bytes()}
+        return Security(**(kept | more))
+
+
+@pytest.fixture(scope="module")
+def ours() -> Authority:
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Authority:
+    return Authority()
+
+
+def story_of(server: Security, client: Security, good: Security | None = None) -> tuple[ComputeError, Served]:
+    """The error of a client that connects; then a good one is served."""
+
+    async def story() -> tuple[ComputeError, Served]:
+        async with served(server) as running:
+            controller, link = await run_link(running, client, QUICK)
+            assert link.error is not None
+            assert [*controller.unreached, *controller.failures] == [link.error]
+            assert running.replica.received == []
+            if good is not None:
+                await running.check_alive(good)
+            return link.error, running
+
+    return asyncio.run(story())
+
+
+# --- TLS ---------------------------------------------------------------------------
+
+
+def test_both_sides_show_certificates_of_the_ca(ours: Authority) -> None:
+    async def story() -> None:
+        async with (
+            served(ours.security("127.0.0.1")) as server,
+            linked(server, ours.security("controller")) as (controller, _),
+        ):
+            assert await controller.peek() == answered(1)
+
+    asyncio.run(story())
+
+
+def test_a_server_of_another_ca_is_not_trusted(ours: Authority, theirs: Authority) -> None:
+    error, _ = story_of(
+        theirs.security("127.0.0.1"), ours.security("controller"), theirs.security("controller")
+    )
+    assert isinstance(error, NotAuthorized)
+    assert "not to be trusted" in error.what
+
+
+def test_a_client_of_another_ca_is_refused(ours: Authority, theirs: Authority) -> None:
+    stranger = theirs.security("controller", ca=ours.pem)
+    error, _ = story_of(ours.security("127.0.0.1"), stranger, ours.security("controller"))
+    assert isinstance(error, ConnectionBroken | NotAuthorized)
+
+
+def test_a_client_without_a_certificate_is_refused(ours: Authority) -> None:
+    error, _ = story_of(ours.security("127.0.0.1"), Security(ca=ours.pem), ours.security("controller"))
+    assert isinstance(error, ConnectionBroken | NotAuthorized)
+
+
+def test_a_server_of_another_name_is_not_trusted(ours: Authority) -> None:
+    server = ours.security("elsewhere.example")
+    error, _ = story_of(
+        server, ours.security("controller"), ours.security("controller", server_name="elsewhere.example")
+    )
+    assert isinstance(error, NotAuthorized)
+    assert "not to be trusted" in error.what
+
+
+def test_an_expired_certificate_is_not_trusted_on_either_side(ours: Authority) -> None:
+    expired = datetime.now(UTC) - timedelta(days=1)
+    error, _ = story_of(ours.security("127.0.0.1", expires=expired), ours.security("controller"))
+    assert isinstance(error, NotAuthorized)
+    assert "expired" in error.why
+    error, _ = story_of(
+        ours.security("127.0.0.1"),
+        ours.security("controller", expires=expired),
+        ours.security("controller"),
+    )
+    assert isinstance(error, ConnectionBroken | NotAuthorized)
+
+
+def test_a_plain_client_of_a_server_with_tls_is_refused(ours: Authority) -> None:
+    error, _ = story_of(ours.security("127.0.0.1"), Security(), ours.security("controller"))
+    assert isinstance(error, ConnectionBroken)
+    assert "TLS" in error.fix
+
+
+def test_a_client_with_tls_of_a_plain_server_is_refused(ours: Authority) -> None:
+    error, _ = story_of(Security(), ours.security("controller"), Security())
+    assert isinstance(error, ConnectionBroken)
+    assert "TLS" in error.fix
+
+
+def test_only_clients_of_allowed_names_are_served(ours: Authority) -> None:
+    server = ours.security("127.0.0.1", clients=("controller.example",))
+    error, _ = story_of(server, ours.security("other.example"), ours.security("controller.example"))
+    assert isinstance(error, NotAuthorized)
+    assert "other.example" in error.what
+
+
+# --- tokens ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("token", "told"), [(None, "no token was given"), ("wrong", "the token is wrong"), ("größe", "wrong")]
+)
+def test_a_client_without_the_token_is_refused(token: str | None, told: str) -> None:
+    if token == "größe":
+        with pytest.raises(BadOption):
+            Security.load(environment={"PENSTOCK_TOKEN": token})
+        return
+    error, _ = story_of(Security(token=TOKEN), Security(token=token), Security(token=TOKEN))
+    assert isinstance(error, NotAuthorized)
+    assert told in error.what
+    assert TOKEN not in str(error)
+
+
+def test_a_token_over_tls_is_enough_beyond_this_machine(ours: Authority) -> None:
+    server = ours.security("127.0.0.1", ca=None, token=TOKEN)
+    server.check_listen("0.0.0.0:7411")
+    good = Security(ca=ours.pem, token=TOKEN)
+    error, _ = story_of(server, Security(ca=ours.pem), good)
+    assert isinstance(error, NotAuthorized)
+
+
+def test_stashes_are_only_for_those_who_may_connect() -> None:
+    async def story() -> None:
+        async with (
+            served(Security(token=TOKEN)) as server,
+            _grpc.aio.insecure_channel(server.address) as channel,
+        ):
+            call = channel.unary_stream(FETCH)(b"", metadata=(("x-penstock-protocol", "1"),))
+            with pytest.raises(_grpc.aio.AioRpcError) as refused:
+                await call.read()
+            error: Any = refused.value
+            assert error.code() == _grpc.StatusCode.UNAUTHENTICATED
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("header", ["Bearer", "bearer correct-horse", "Bearer correct-horse ", "Basic eDp5"])
+def test_what_is_not_exactly_the_token_is_not_the_token(header: str) -> None:
+    async def story() -> None:
+        async with (
+            served(Security(token=TOKEN)) as server,
+            raw_stream(server, [("x-penstock-protocol", "1"), ("authorization", header)]) as call,
+        ):
+            with pytest.raises(_grpc.aio.AioRpcError) as refused:
+                await call.read()
+            error: Any = refused.value
+            assert error.code() == _grpc.StatusCode.UNAUTHENTICATED
+
+    # gRPC itself takes spaces at the end away.
+    if header.strip() != f"Bearer {TOKEN}":
+        asyncio.run(story())
+
+
+def test_secrets_are_not_shown(ours: Authority) -> None:
+    shown = repr(ours.security("127.0.0.1", token=TOKEN))
+    assert TOKEN not in shown
+    assert "PRIVATE" not in shown
+
+
+def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("from-the-file\n")
+    assert Security.load(token_file=file, environment={"PENSTOCK_TOKEN": "x"}).token == "from-the-file"
+    assert Security.load(environment={"PENSTOCK_TOKEN": "x"}).token == "x"
+    assert Security.load(environment={"MINE": "x"}, token_variable="MINE").token == "x"
+    assert Security.load(environment={"PENSTOCK_TOKEN": ""}).token is None
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda folder: Security.load(token_file=folder / "none", environment={}),
+        lambda folder: Security.load(token_file=folder / "empty", environment={}),
+        lambda folder: Security.load(token_file=folder / "two lines", environment={}),
+        lambda folder: Security.load(ca=folder / "none", environment={}),
+        lambda folder: Security.load(certificate=folder / "empty", environment={}),
+        lambda folder: Security.load(key=folder / "empty", environment={}),
+    ],
+)
+def test_files_that_are_no_credentials_are_refused(tmp_path: Path, load: Callable[[Path], Security]) -> None:
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "two lines").write_text("a\nb")
+    with pytest.raises(BadOption):
+        load(tmp_path)
+
+
+def test_a_certificate_that_is_none_is_an_option_that_is_bad() -> None:
+    async def story() -> None:
+        async with served(Security(certificate=b"none", key=b"none")):
+            pass
+
+    with pytest.raises(BadOption, match="cannot be used"):
+        asyncio.run(story())
+
+
+def test_files_are_checked_to_be_certificates_and_to_belong_together(tmp_path: Path, ours: Authority) -> None:
+    one, other = ours.security("a.example"), ours.security("b.example")
+    for name, content in (("ca", one.ca), ("cert", one.certificate), ("key", one.key), ("other", other.key)):
+        (tmp_path / name).write_bytes(content or b"")
+    (tmp_path / "none").write_bytes(b"none")
+
+    def load(*names: str) -> Security:
+        ca, certificate, key = (tmp_path / name for name in names)
+        return Security.load(ca=ca, certificate=certificate, key=key, environment={})
+
+    assert load("ca", "cert", "key") == one
+    for wrong in (("none", "cert", "key"), ("ca", "none", "key"), ("ca", "cert", "other")):
+        with pytest.raises(BadOption, match="cannot be used"):
+            load(*wrong)
+
+
+# --- addresses ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:1", "127.8.9.1:1", "[::1]:1", "localhost:1", "unix:/run/x", "unix:x", "unix-abstract:x"],
+)
+def test_addresses_of_this_machine(address: str) -> None:
+    assert is_loopback(address)
+    Security().check_listen(address)
+    Security(token=TOKEN).check_connect(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "[fe80::1%eth0]:1", "[::ffff:8.8.8.8]:1", "192.0.2.1:1"]
+)
+def test_addresses_beyond_this_machine_need_credentials(address: str, ours: Authority) -> None:
+    assert not is_loopback(address)
+    tls = ours.security("127.0.0.1")
+    for weak in (
+        Security(),
+        Security(token=TOKEN),
+        Security(ca=ours.pem),
+        Security(certificate=tls.certificate, key=tls.key),
+    ):
+        with pytest.raises(InsecureAddress):
+            weak.check_listen(address)
+    for plain in (Security(), Security(token=TOKEN)):
+        with pytest.raises(InsecureAddress):
+            plain.check_connect(address)
+    tls.check_listen(address)
+    Security(ca=ours.pem).check_connect(address)
+
+
+def test_a_name_is_of_this_machine_only_if_all_that_it_means_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    meant = {
+        "mixed": ["127.0.0.1", "10.0.0.1"],
+        "here": ["127.0.0.1", "::1"],
+        "there": ["192.0.2.7"],
+    }
+
+    def look_up(host: str, *_: Any, **__: Any) -> Any:
+        if host not in meant:
+            raise OSError("unknown")
+        return [(0, 0, 0, "", (found, 0)) for found in meant[host]]
+
+    monkeypatch.setattr(addresses.socket, "getaddrinfo", look_up)
+    assert is_loopback("here:1")
+    assert not is_loopback("mixed:1")
+    assert not is_loopback("there:1")
+    with pytest.raises(ConnectionBroken):
+        is_loopback("nowhere:1")
+
+
+@pytest.mark.parametrize("address", ["", "host", ":1", "host:", "host:x", "host:99999", "host:-1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(BadOption):
+        is_loopback(address)
+
+
+def test_nobody_listens_or_connects_beyond_this_machine_without_credentials() -> None:
+    async def story() -> None:
+        with pytest.raises(InsecureAddress):
+            async with served(address="0.0.0.0:0"):
+                pass
+        controller, link = await run_link("192.0.2.1:7411")
+        assert isinstance(link.error, InsecureAddress)
+        assert controller.unreached == [link.error]
+
+    asyncio.run(story())
+
+
+def test_an_address_that_is_taken_is_said_to_be() -> None:
+    async def story() -> None:
+        async with served() as server:
+            with pytest.raises(ConnectionBroken, match="taken"):
+                async with served(address=server.address):
+                    pass
+            await server.check_alive()
+
+    asyncio.run(story())
+
+
+def test_a_replica_may_listen_at_a_socket_in_the_file_system(tmp_path: Path) -> None:
+    async def story() -> None:
+        address = f"unix:{tmp_path}/replica.sock"
+        async with served(address=address) as server:
+            assert server.address == address
+            await server.check_alive()
+
+    asyncio.run(story())
