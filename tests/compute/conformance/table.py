@@ -33,34 +33,87 @@ PROTOCOL_AND_TRANSPORT = {
 }
 
 CONTROLLER = {
-    "controller/command_is_broadcast_to_all_replicas": "",
-    "controller/error_response_also_wins_if_first": "",
-    "controller/targeted_peek_ignores_other_replicas": "",
-    "controller/cancel_of_unknown_peek_is_a_warning": "",
-    "controller/peek_below_read_hold_is_rejected_by_controller": "",
-    "controller/untargeted_peek_survives_replica_loss": "",
-    "controller/stale_epoch_responses_are_dropped": "",
-    "controller/replica_frontier_regression_is_ignored": "",
-    "controller/frontiers_for_unknown_collection_are_soft_errors": "",
-    "controller/input_read_holds_follow_each_replicas_input_frontier": "",
-    "controller/only_target_replica_advances_targeted_subscribe": "",
-    "controller/copy_to_first_response_wins_and_closes_frontiers": "",
-    "controller/since_is_min_of_all_holds": "",
-    "controller/read_hold_acquired_at_current_since_not_implied": "",
-    "controller/read_hold_cannot_be_upgraded_backwards": "",
-    "controller/sink_since_is_write_minus_one": "",
-    "controller/set_read_policy_on_sink_is_an_error": "",
-    "controller/warmup_hold_is_min_input_upper_minus_one": "",
-    "controller/no_replicas_lets_index_since_move_forward": "",
-    "controller/add_replica_replays_reduced_history_and_tracks_from_read_frontier": "",
-    "controller/failed_replica_is_rehydrated_with_higher_epoch": "",
-    "controller/empty_as_of_sends_no_dataflow": "",
-    "controller/empty_as_of_subscribe_or_copy_to_is_rejected": "",
-    "controller/command_counts_for_one_index_one_mv_two_selects": "",
-    "schedule/transient_collections_are_immediate": "",
-    "schedule/never_twice_and_never_for_dropped": "",
-    "reconcile/fifteen_of_fifteen_reused_after_controller_restart": "",
-    "writes/read_only_controller_may_join_read_write_replica": "",
+    "controller/command_is_broadcast_to_all_replicas": (
+        "controller/test_views.py::test_every_command_goes_to_the_history_and_to_all_replicas"
+    ),
+    "controller/error_response_also_wins_if_first": (
+        "controller/test_peeks.py::test_an_error_that_comes_first_is_the_answer"
+    ),
+    "controller/targeted_peek_ignores_other_replicas": (
+        "controller/test_peeks.py::test_a_targeted_peek_is_asked_of_its_replica_alone_and_others_cannot_answer_it"
+    ),
+    "controller/cancel_of_unknown_peek_is_a_warning": (
+        "controller/test_peeks.py::test_cancelling_what_does_not_wait_is_noted_and_does_nothing"
+    ),
+    "controller/peek_below_read_hold_is_rejected_by_controller": (
+        "controller/test_peeks.py::test_a_peek_below_the_since_is_refused_and_changes_nothing"
+    ),
+    "controller/untargeted_peek_survives_replica_loss": (
+        "controller/test_peeks.py::test_an_untargeted_peek_survives_the_loss_of_a_replica"
+    ),
+    "controller/stale_epoch_responses_are_dropped": (
+        "controller/test_replicas.py::test_what_an_old_connection_says_is_ignored"
+    ),
+    "controller/replica_frontier_regression_is_ignored": (
+        "controller/test_since.py::test_a_report_that_goes_back_is_passed_over"
+    ),
+    "controller/frontiers_for_unknown_collection_are_soft_errors": (
+        "controller/test_since.py::test_reports_of_what_was_not_asked_for_are_passed_over"
+    ),
+    "controller/input_read_holds_follow_each_replicas_input_frontier": (
+        "controller/test_since.py::test_collections_keep_what_the_slowest_replica_still_has_to_read"
+    ),
+    "controller/only_target_replica_advances_targeted_subscribe": (
+        "controller/test_subscriptions.py::test_only_the_target_tells_a_targeted_subscription"
+    ),
+    "controller/copy_to_first_response_wins_and_closes_frontiers": (
+        "controller/test_copies.py::test_the_first_answer_wins_and_no_frontiers_are_owed"
+    ),
+    "controller/since_is_min_of_all_holds": (
+        "controller/test_holds.py::test_a_since_is_the_least_of_its_holds_and_dependencies_go_first"
+    ),
+    "controller/read_hold_acquired_at_current_since_not_implied": (
+        "controller/test_holds.py::test_a_new_hold_is_at_the_since_not_at_the_implied_hold"
+    ),
+    "controller/read_hold_cannot_be_upgraded_backwards": (
+        "controller/test_holds.py::test_a_hold_cannot_go_back"
+    ),
+    "controller/sink_since_is_write_minus_one": (
+        "controller/test_since.py::test_what_is_written_is_held_from_its_last_time_on"
+    ),
+    "controller/warmup_hold_is_min_input_upper_minus_one": (
+        "controller/test_since.py::test_the_warm_up_hold_follows_the_least_input"
+    ),
+    "controller/no_replicas_lets_index_since_move_forward": (
+        "controller/test_since.py::test_without_replicas_an_index_moves_on_with_what_it_reads"
+    ),
+    "controller/add_replica_replays_reduced_history_and_tracks_from_read_frontier": (
+        "controller/test_replicas.py::test_a_replica_is_told_the_reduced_history_from_where_readers_are"
+    ),
+    "controller/failed_replica_is_rehydrated_with_higher_epoch": (
+        "controller/test_replicas.py::test_each_connection_has_a_greater_epoch_and_a_nonce_of_its_own"
+    ),
+    "controller/empty_as_of_sends_no_dataflow": (
+        "controller/test_restart.py::test_a_view_into_a_complete_collection_runs_no_more"
+    ),
+    "controller/empty_as_of_subscribe_or_copy_to_is_rejected": (
+        "controller/test_restart.py::test_a_view_into_a_complete_collection_runs_no_more"
+    ),
+    "controller/command_counts_for_one_index_one_mv_two_selects": (
+        "controller/test_peeks.py::test_every_served_peek_is_followed_by_a_cancel"
+    ),
+    "schedule/transient_collections_are_immediate": (
+        "controller/test_views.py::test_subscriptions_are_scheduled_at_once"
+    ),
+    "schedule/never_twice_and_never_for_dropped": (
+        "controller/test_views.py::test_what_is_dropped_is_not_scheduled"
+    ),
+    "reconcile/fifteen_of_fifteen_reused_after_controller_restart": (
+        "controller/test_restart.py::test_fifteen_views_are_kept_by_two_replicas"
+    ),
+    "writes/read_only_controller_may_join_read_write_replica": (
+        "controller/test_restart.py::test_a_replica_that_may_write_goes_on_writing_for_a_controller_that_allows_nothing"
+    ),
 }
 
 REPLICA = {
@@ -94,6 +147,9 @@ TESTED: dict[str, str] = LOGIC | PROTOCOL_AND_TRANSPORT | CONTROLLER | REPLICA
 """Name of a case -> `folder/test_file.py::test_name`."""
 
 WITHOUT_TEST: dict[str, str] = {
+    "controller/set_read_policy_on_sink_is_an_error": (
+        "how much of its past is kept is said when a view is made, and is of its index; nothing sets it later"
+    ),
     "history/allow_writes_flag_is_sticky_and_last_(seed_era)": (
         "AllowWrites names an export here, as in later versions; that it is kept is tested with the history"
     ),

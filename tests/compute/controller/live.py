@@ -32,6 +32,7 @@ class LiveReplica:
     """A process of a replica, which outlives controllers.
 
     built: ids of exports, each time they were built.
+    deaf_to: commands that do not reach it.
     """
 
     def __init__(self, name: str, shared: Shared, clock: Callable[[], int]) -> None:
@@ -39,6 +40,7 @@ class LiveReplica:
         self.built: list[str] = []
         self.told: list[Command] = []
         self.connection: ReplicaConnection | None = None
+        self.deaf_to: type[Any] | None = None
         self._shared = shared
         self._clock = clock
         self.replica = Replica(self._runtime, clock=clock, wake=lambda: None, halt=self._halt)
@@ -58,6 +60,8 @@ class LiveReplica:
         assert self.connection is not None
         commands = self.connection.take()
         for command in commands:
+            if self.deaf_to is not None and isinstance(command, self.deaf_to):
+                continue
             self.told.append(command)
             self.replica.receive(command)
         busy = self.replica.step(0.0)

@@ -7,7 +7,7 @@ import pytest
 from penstock.compute.collections.store import Append
 from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import AllowCompaction, CreateDataflow, Parameters
+from penstock.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Parameters
 from penstock.compute.protocol.responses import Batch
 from tests.compute.controller.live import LiveWorld
 from tests.compute.controller.world import World, high_tops, joined, top_bids
@@ -224,3 +224,18 @@ def test_a_replica_is_not_told_to_compact_what_it_was_told_already() -> None:
     world.rest()
     told = [c.frontier for c in replica.told if isinstance(c, AllowCompaction)]
     assert told == sorted(set(told))
+
+
+def test_a_replica_that_may_write_goes_on_writing_for_a_controller_that_allows_nothing() -> None:
+    world = LiveWorld()
+    world.view("top", into="rows")
+    replica = world.joins("r1")
+    world.rest()
+    world.start()
+    replica.deaf_to = AllowWrites
+    world.reconnect()
+    time = world.write("bids", (1, 2))
+    world.rest()
+    (bounds,) = world.collections.bounds([world.controller.describe("rows").id])
+    assert bounds.upper == Frontier(time + 1)
+    assert replica.built == ["u1", "u2"]

@@ -8,18 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.compute.errors import BadMessage, SinceViolation, TargetReplicaLost, UnknownName
+from penstock.compute.errors import BadMessage, TargetReplicaLost, UnknownName
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.commands import CreateDataflow
-from penstock.compute.protocol.dataflow import CopyToExport, IndexImport, SubscribeExport
+from penstock.compute.protocol.dataflow import IndexImport, SubscribeExport
 from penstock.compute.protocol.responses import (
     Batch,
-    CopyToResponse,
     Dropped,
     DroppedAt,
-    Frontiers,
     Problem,
-    RowCount,
     SubscribeResponse,
 )
 from tests.compute.controller.world import PaperReplica, World
@@ -223,68 +220,6 @@ def test_any_replicas_with_any_cuts_deliver_every_change_once(data: st.DataObjec
     assert [u for event in events for u in event.updates] == changes
     assert [event.lower for event in events] == [START, *(event.upper for event in events)][:-1]
     assert events[-1].upper == Frontier(last)
-
-
-class TestCopies:
-    """Rows into a file."""
-
-    def copy(self, world: World, **options: Any) -> tuple[str, list[Any]]:
-        answers: list[Any] = []
-        return world.controller.copy("top", "top.jsonl", answers.append, **options), answers
-
-    def test_the_first_answer_wins_and_no_frontiers_are_owed(self, world: World) -> None:
-        world.view()
-        first, second = world.replica("r1"), world.replica("r2")
-        time = world.write("bids", (1, 2))
-        id, answers = self.copy(world)
-        dataflow = first.dataflow(id)
-        assert dataflow.exports == (CopyToExport(id, "output", "top.jsonl"),)
-        assert (dataflow.as_of, dataflow.until) == (Frontier(time), Frontier(time + 1))
-        second.hear()
-        first.connection.absorb(CopyToResponse(id, RowCount(7)))
-        second.connection.absorb(CopyToResponse(id, RowCount(7)))
-        assert answers == [RowCount(7)]
-        assert first.compactions(id) == second.compactions(id) == [END]
-        assert world.problems() == []
-        first.connection.absorb(Frontiers(id, write=Frontier(9)))
-        assert len(world.problems()) == 1
-
-    def test_it_is_cancelled_at_once(self, world: World) -> None:
-        world.view()
-        replica = world.replica("r1")
-        id, answers = self.copy(world)
-        replica.hear()
-        world.controller.cancel_copy(id)
-        world.controller.cancel_copy(id)
-        replica.hear()
-        replica.connection.absorb(CopyToResponse(id, Dropped()))
-        assert answers == [Dropped()]
-        assert world.problems() == []
-
-    def test_a_targeted_one_is_of_its_replica(self, world: World) -> None:
-        world.view()
-        first, second = world.replica("r1"), world.replica("r2")
-        id, answers = self.copy(world, replica="r1")
-        assert first.dataflow(id)
-        assert all(c.dataflow.name == "top" for c in second.of(CreateDataflow))
-        assert len(second.of(CreateDataflow)) == 1
-        first.dies()
-        assert [a.code for a in answers] == [TargetReplicaLost.code]
-
-    @pytest.mark.parametrize("file", ["", "../x.jsonl", "a/b.jsonl", "/x.jsonl", "x.csv", "a\\b.jsonl", ".."])
-    def test_a_file_is_a_plain_name(self, world: World, file: str) -> None:
-        world.view()
-        with pytest.raises(BadMessage):
-            world.controller.copy("top", file, print)
-
-    def test_a_time_that_is_gone_cannot_be_copied(self, world: World) -> None:
-        world.view(keep=0)
-        replica = world.replica("r1")
-        time = world.write("bids", (1, 2))
-        replica.reports("u1", time + 1)
-        world.passes(1_000)
-        with pytest.raises(SinceViolation):
-            self.copy(world, at=time - 1)
 
 
 def test_a_slow_reader_of_commands_is_told_of_nothing_that_is_over(world: World) -> None:
