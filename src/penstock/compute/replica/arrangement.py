@@ -22,6 +22,7 @@ from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.keying import Keying
 from penstock.compute.replica.pieces import Pieces
+from penstock.compute.replica.together import Together
 from penstock.expr.types import Schema
 
 _Key: TypeAlias = Hashable
@@ -82,7 +83,7 @@ class Arrangement:
         self._undo: Pieces[_Key, list[Any]] = Pieces()
         self._log: deque[Version] = deque()
         self._forgotten = 0
-        self._open: list[Sequence[Counted]] = []
+        self._open = Together()
         self._last = as_of
         self._holds: set[Hold] = set()
         self._least: Frontier | None = self.since
@@ -96,7 +97,7 @@ class Arrangement:
         self._last = time
         way_back = self.least < Frontier(time)
         if way_back:
-            self._open.append(changes)
+            self._open.add(changes)
         key_of, rows = self.keying.of_row, self._rows
         for row, weight in changes:
             key = key_of(row)
@@ -134,7 +135,8 @@ class Arrangement:
 
     def clear(self) -> None:
         """Start again. Only where no time is settled yet."""
-        self._rows, self._undo, self._open, self.weight = Pieces(), Pieces(), [], 0
+        self._rows, self._undo, self.weight = Pieces(), Pieces(), 0
+        self._open.clear()
 
     def _remember(self, key: _Key, time: int, row: Row, weight: int) -> None:
         piece = self._undo.piece(key)
@@ -145,18 +147,10 @@ class Arrangement:
             entries += (time, row, weight)
 
     def _close(self, time: int) -> None:
-        parts, self._open = self._open, []
-        if len(parts) == 1:
-            self._log.append(Version(time, parts[0]))
-            return
-        total: dict[Row, int] = {}
-        for changes in parts:
-            for row, weight in changes:
-                total[row] = total.get(row, 0) + weight
-        self._log.append(Version(time, [change for change in total.items() if change[1]]))
-        for row, weight in total.items():
-            if not weight:
-                self._take_back(self.keying.of_row(row), time, row)
+        changes, cancelled = self._open.take()
+        self._log.append(Version(time, changes))
+        for row in cancelled:
+            self._take_back(self.keying.of_row(row), time, row)
 
     def _take_back(self, key: _Key, time: int, row: Row) -> None:
         """What cancelled out within a time is no part of the way back: the log does not tell it either."""
@@ -192,12 +186,26 @@ class Arrangement:
         out: list[Counted] = []
         for keys in self._rows.keys_by_piece():
             for start in range(0, len(keys), SCANNED):
-                for key in keys[start : start + SCANNED]:
-                    out += self.at(key, time)
+                part = keys[start : start + SCANNED]
+                if self._last > time:
+                    for key in part:
+                        out += self.at(key, time)
+                else:
+                    self._latest(part, out)
                 if len(out) >= SCANNED:
                     yield out
                     out = []
         yield out
+
+    def _latest(self, keys: list[_Key], out: list[Counted]) -> None:
+        """Add the rows of some keys of one piece, as after the last change."""
+        get = self._rows.piece(keys[0]).get
+        for key in keys:
+            there = get(key)
+            if there.__class__ is tuple:
+                out.append((there, 1))  # type: ignore[arg-type]
+            elif there:
+                out += there.items()  # type: ignore[union-attr]
 
     def versions(self, after: int) -> list[Version]:
         """The changes of the settled times after `after`, which is held, in order of time."""

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.compute.protocol.commands import Finishing
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.expr.order import order_key
-from penstock.expr.types import Schema
+from penstock.expr.types import Field, Int32Type, Int64Type, Schema
 
 RUN = 4096
 """How many rows are sorted at a time: a few milliseconds."""
@@ -99,13 +99,18 @@ class _Best(Finish):
         self._project = project
         self._wanted = wanted
         self._kept: list[tuple[Any, Row, int]] = []
+        self._enough = False
+        self._worst: Any = None
 
     def take(self, rows: Iterable[Counted]) -> bool:
         if not self._wanted:
             return False
-        key, kept = self._key, self._kept
+        key_of, kept = self._key, self._kept
         for row, count in rows:
-            kept.append((key(row), row, count))
+            key = key_of(row)
+            if self._enough and not key < self._worst:
+                continue
+            kept.append((key, row, count))
             if len(kept) >= 2 * self._wanted:
                 self._thin()
         return True
@@ -119,6 +124,7 @@ class _Best(Finish):
             total += count
             if total >= self._wanted:
                 del kept[at + 1 :]
+                self._enough, self._worst = True, kept[-1][0]
                 return
 
     def rows(self) -> Iterator[list[Counted]]:
@@ -175,13 +181,25 @@ def _finished(finishing: Finishing, project: _Project, rows: Iterable[Counted]) 
 
 def _order(finishing: Finishing, schema: Schema) -> _Key:
     """The order asked for; rows that it does not tell apart, by all their columns, alike on every replica."""
-    ways = [*finishing.order_by, *((at, False) for at in range(len(schema.fields)))]
-    parts = [
-        (at, order_key(field.type, field.nullable, down))
-        for at, down in ways
-        for field in (schema.fields[at],)
-    ]
-    return lambda row: tuple(row[at] if key is None else key(row[at]) for at, key in parts)
+    parts: list[str] = []
+    keys: dict[str, Any] = {}
+    seen: set[int] = set()
+    for at, down in (*finishing.order_by, *((at, False) for at in range(len(schema.fields)))):
+        if at not in seen:
+            seen.add(at)
+            parts.append(_part(schema.fields[at], at, down, keys))
+    return eval(f"lambda row: ({', '.join(parts)},)", keys)
+
+
+def _part(field: Field, at: int, down: bool, keys: dict[str, Any]) -> str:
+    """Source of how a column takes part in an order. Functions that it calls are put into `keys`."""
+    key = order_key(field.type, field.nullable, down)
+    if key is None:
+        return f"row[{at}]"
+    if not field.nullable and isinstance(field.type, Int32Type | Int64Type):
+        return f"-row[{at}]"
+    keys[f"key{at}"] = key
+    return f"key{at}(row[{at}])"
 
 
 def _projection(positions: Sequence[int] | None) -> _Project:

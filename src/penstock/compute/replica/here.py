@@ -24,6 +24,7 @@ from penstock.compute.replica.index_outlet import IndexOutlet
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.peeks import Peeks
 from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.rubbish import Rubbish
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.stash import Stash
 from penstock.compute.replica.ticking import MakeTicking, whole
@@ -106,6 +107,7 @@ class Here(Runtime):
         self._unscheduled: dict[Id, RunningDataflow] = {}
         self._watched = watched
         self._watcher: Watcher | None = None
+        self._rubbish: Rubbish | None = None
         self._news = True
 
     # -- commands -------------------------------------------------------------------------------
@@ -116,6 +118,7 @@ class Here(Runtime):
     def create_dataflow(self, dataflow: Dataflow) -> None:
         running = self._builder.build(dataflow)
         self._turns.add(running)
+        self._turns.moved = True
         for outlet in running.outlets:
             self._exports[outlet.id] = (running, outlet)
             self._unscheduled[outlet.id] = running
@@ -145,6 +148,7 @@ class Here(Runtime):
     def _drop(self, running: RunningDataflow, outlet: Outlet) -> None:
         if outlet.id not in running.wanted:
             return
+        self._turns.moved = True
         running.wanted.discard(outlet.id)
         self._unscheduled.pop(outlet.id, None)
         outlet.drop()
@@ -181,10 +185,17 @@ class Here(Runtime):
         """Let a thread call `noticed`, until this is closed."""
         self._watcher = watcher
 
+    def collect(self, rubbish: Rubbish) -> None:
+        """Look after the garbage of the process, until this is closed."""
+        self._rubbish = rubbish
+
     def noticed(self) -> None:
         """Collections may have changed. May be called by any thread."""
         self._news = True
         self.wake()
+
+    def moved(self) -> bool:
+        return self._turns.moved
 
     def step(self, seconds: float) -> bool:
         until = self._timer() + seconds
@@ -194,6 +205,8 @@ class Here(Runtime):
             worked = self._peeks.slice(PEEK_SLICE)
             worked |= self._turns.slice()
             worked |= self._turns.tidy_slice()
+            if self._rubbish is not None:
+                self._rubbish.slice(worked)
             if not worked:
                 return False
             if self._timer() > until:
@@ -210,6 +223,7 @@ class Here(Runtime):
     # -- what there is to tell ------------------------------------------------------------------
 
     def frontiers(self) -> Mapping[Id, Reached]:
+        self._turns.moved = False
         found: dict[Id, Reached] = {}
         for id, (running, outlet) in self._exports.items():
             reached = outlet.reached(running.upper, running.read_upper)
@@ -225,6 +239,8 @@ class Here(Runtime):
     def close(self) -> None:
         if self._watcher is not None:
             self._watcher.stop()
+        if self._rubbish is not None:
+            self._rubbish.close()
         self._peeks.forget()
         self._stash.close()
         self._store.close()

@@ -10,6 +10,7 @@ from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
 from penstock.compute.replica.here import Here
 from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.rubbish import Rubbish
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.watching import Watcher
 
@@ -45,6 +46,16 @@ def make_runtime(
 
 
 def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]) -> Runtime:
+    if timely.workers > 1:
+        from penstock.compute.replica.workers import Workers
+
+        return Workers(
+            instance,
+            wake,
+            number=timely.workers,
+            folder=place.state,
+            allow_callables=place.allow_callables,
+        )
     here = Here(
         instance,
         wake,
@@ -53,6 +64,7 @@ def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: C
         plans=Plans(place.allow_callables),
         watched=True,
     )
+    here.collect(Rubbish())
     here.watch(Watcher(instance.collections, here.noticed))
     return here
 

@@ -28,7 +28,7 @@ class Outlet(ABC):
 
     @abstractmethod
     def add(self, changes: Sequence[Counted], time: int) -> None:
-        """Some of the changes of a time, not before the last upper. Rows may cancel out over several calls."""
+        """Some of the changes of a time, not before the last upper. Several calls may cancel out."""
 
     @abstractmethod
     def advance(self, upper: Frontier) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import NegativeMultiplicity, ResultTooLarge, SinceViolation
@@ -62,9 +62,9 @@ class PeekRun:
         rows: list[Counted] = []
         size = 0
         for part in self._finish.rows():
-            size += rows_size(part)
             # Asked for anew: settings apply to peeks that are on their way, too.
             settings = self._settings()
+            size += rows_size(part)
             check_size(size, settings)
             if self._writer is None:
                 rows += part
@@ -79,11 +79,13 @@ class PeekRun:
         self._writer = None
 
 
-def checked(peek: Peek, predicate: Predicate | None, rows: Iterable[Counted]) -> Iterator[Counted]:
+def checked(peek: Peek, predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
     """The rows that a peek wants. Raises `NegativeMultiplicity` where one is there less than never."""
-    for row, count in rows:
-        if predicate is not None and predicate(row) is not True:
-            continue
+    if predicate is None:
+        wanted = rows if isinstance(rows, list) else list(rows)
+    else:
+        wanted = [counted for counted in rows if predicate(counted[0]) is True]
+    for row, count in wanted:
         if count < 0:
             raise NegativeMultiplicity(
                 f"{peek.target.id} holds the row {row} {count} times at time {peek.time}",
@@ -93,7 +95,7 @@ def checked(peek: Peek, predicate: Predicate | None, rows: Iterable[Counted]) ->
                 row=row,
                 count=count,
             )
-        yield row, count
+    return wanted
 
 
 def check_size(size: int, settings: Parameters) -> None:

@@ -56,8 +56,8 @@ class Pieces(Generic[K, V]):
         return sum(map(len, self.pieces))
 
     def divide(self) -> None:
-        """Make one piece more where the next one to be divided is full. To be called after additions."""
-        while not self._scans and len(self.pieces[self._divided]) > self.most:
+        """Divide the next piece if it is full. To be called after each `most` additions, or oftener."""
+        if not self._scans and len(self.pieces[self._divided]) > self.most:
             self._divide_next()
 
     def keys_by_piece(self) -> Iterator[list[K]]:

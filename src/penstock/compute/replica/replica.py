@@ -35,8 +35,8 @@ from penstock.compute.protocol.commands import (
     TimelyConfig,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Response
+from penstock.compute.protocol.stages import ReplicaStages, Stage
 from penstock.compute.reconciliation import Reconciliation, reconcile
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.telling import Telling
@@ -67,15 +67,14 @@ class Replica:
         self._halt = halt
         self._halted = False
         self._nonce: bytes | None = None
-        self._told: list[Command] | None = None
-        self._timely: TimelyConfig | None = None
+        self._stages: ReplicaStages | None = None
+        self._told: list[Command] = []
         self._runtime: Runtime | None = None
         self._runs: TimelyConfig | None = None
         self._began = 0
         self._expires: int | None = None
         self._history: History | None = None
         self._parameters = Parameters()
-        self._exports: set[Id] = set()
         self._telling = Telling(clock)
 
     # -- connections ----------------------------------------------------------------------------
@@ -87,13 +86,12 @@ class Replica:
         """
         self.disconnected()
         self._nonce = nonce
-        self._told = []
+        self._stages = ReplicaStages()
 
     def disconnected(self) -> None:
         """The connection is over. Dataflows go on, and wait for the next one."""
-        self._nonce = None
-        self._told = None
-        self._timely = None
+        self._stages = None
+        self._told = []
         self._telling.silence()
         if self._runtime is not None:
             self._runtime.forget_answers()
@@ -106,35 +104,28 @@ class Replica:
         """
         if self._halted:
             return
-        if self._told is not None:
-            self._initialize(command, self._told)
-            return
-        if self._nonce is None:
+        if self._stages is None:
             raise ProtocolViolation("a command without a connection", stage="none", message=_name(command))
-        if isinstance(command, CreateTimely | CreateInstance | InitializationComplete):
-            raise _violation("computation", command)
-        self._check(command, self._exports)
-        assert self._history is not None
-        self._history.push(command)
-        self._apply(command)
-
-    def _initialize(self, command: Command, told: list[Command]) -> None:
+        self._stages.received(command)
         if isinstance(command, CreateTimely):
-            self._create(command, told)
-            return
-        if self._timely is None or isinstance(command, CreateInstance) != (len(told) == 1):
-            raise _violation("creation" if len(told) < 2 else "initialization", command)
-        self._check(
-            command, {id for c in told if isinstance(c, CreateDataflow) for id in c.dataflow.export_ids}
-        )
-        told.append(command)
-        if isinstance(command, InitializationComplete):
-            self._told = None
-            self._begin(told)
+            self._check_epoch(command)
+        if isinstance(command, CreateDataflow) and command.dataflow.as_of.ended:
+            raise ProtocolViolation(
+                "a dataflow that begins after the end of time",
+                stage=self._stages.stage.value,
+                message="CreateDataflow",
+            )
+        if self._stages.stage is not Stage.COMPUTATION:
+            self._told.append(command)
+        elif isinstance(command, InitializationComplete):
+            told, self._told = self._told, []
+            self._begin([*told, command])
+        else:
+            assert self._history is not None
+            self._history.push(command)
+            self._apply(command)
 
-    def _create(self, command: CreateTimely, told: list[Command]) -> None:
-        if told:
-            raise _violation("creation" if len(told) < 2 else "initialization", command)
+    def _check_epoch(self, command: CreateTimely) -> None:
         if command.nonce != self._nonce:
             raise ProtocolViolation(
                 "CreateTimely has another nonce than its connection", stage="creation", message="CreateTimely"
@@ -148,35 +139,19 @@ class Replica:
                 current=self.greatest_epoch,
             )
         self.greatest_epoch = command.epoch
-        self._timely = command.config
-        told.append(command)
-
-    def _check(self, command: Command, exports: set[Id]) -> None:
-        """That a command depends on nothing that is not there."""
-        match command:
-            case CreateDataflow(dataflow):
-                if dataflow.export_ids & exports or len(dataflow.export_ids) < len(dataflow.exports):
-                    raise _refused(command, "an export of that id is there")
-                if not dataflow.exports or dataflow.as_of.ended:
-                    raise _refused(command, "a dataflow has exports, and a time from which it runs")
-            case Schedule(id) | AllowWrites(id) | AllowCompaction(id):
-                if id not in exports:
-                    raise _refused(command, f"there is no {id}")
-            case _:
-                pass
 
     # -- agreeing with a controller -------------------------------------------------------------
 
     def _begin(self, told: list[Command]) -> None:
         """All that is wanted has been told: become it."""
-        assert self._timely is not None
+        timely = next(c.config for c in told if isinstance(c, CreateTimely))
         instance = next(c.config for c in told if isinstance(c, CreateInstance))
         if self._runtime is None:
-            self._runtime = self._make_runtime(self._timely, instance, self._wake)
-            self._runs = self._timely
+            self._runtime = self._make_runtime(timely, instance, self._wake)
+            self._runs = timely
             self._began = self._clock()
-        elif self._runs != self._timely:
-            self._end(_other_runtime(self._runs, self._timely))
+        elif self._runs != timely:
+            self._end(_other_runtime(self._runs, timely))
             return
         if self._history is not None:
             self._drop_broken(self._runtime, self._history)
@@ -201,9 +176,7 @@ class Replica:
         for id in self._telling.begin().union(agreed.drop):
             runtime.forget(id)
         self._history = History(agreed.history)
-        self._exports = set()
         for dataflow in agreed.keep:
-            self._exports |= dataflow.export_ids
             self._telling.exported(dataflow)
         self._parameters = Parameters()
         runtime.configure(self._parameters)
@@ -232,7 +205,6 @@ class Replica:
 
     @_apply.register
     def _(self, command: CreateDataflow) -> None:
-        self._exports |= command.dataflow.export_ids
         self._telling.exported(command.dataflow)
         self._running.create_dataflow(command.dataflow)
 
@@ -247,10 +219,8 @@ class Replica:
     @_apply.register
     def _(self, command: AllowCompaction) -> None:
         self._running.allow_compaction(command.id, command.frontier)
-        if command.frontier.ended:
-            self._exports.discard(command.id)
-            if not self._telling.dropped(command.id):
-                self._running.forget(command.id)
+        if command.frontier.ended and not self._telling.dropped(command.id):
+            self._running.forget(command.id)
 
     @_apply.register
     def _(self, command: Peek) -> None:
@@ -278,8 +248,15 @@ class Replica:
         return busy
 
     def responses(self) -> list[Response]:
-        """What there is to be sent on the present connection, in order."""
-        return self._telling.take()
+        """What there is to be sent on the present connection, in order.
+
+        Raises `ProtocolViolation` where it may not be said, which is a mistake of the replica's.
+        """
+        found = self._telling.take()
+        if self._stages is not None:
+            for response in found:
+                self._stages.sent(response)
+        return found
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
         """The rows of a stashed result, in parts; then it is gone. Raises `ResultGone`."""
@@ -301,18 +278,6 @@ class Replica:
 
 def _name(command: Command) -> str:
     return type(command).__name__
-
-
-def _violation(stage: str, command: Command) -> ProtocolViolation:
-    return ProtocolViolation(
-        f"{_name(command)} may not come in the {stage} stage", stage=stage, message=_name(command)
-    )
-
-
-def _refused(command: Command, why: str) -> ProtocolViolation:
-    return ProtocolViolation(
-        f"{_name(command)} depends on what is not so: {why}", why=why, stage="", message=_name(command)
-    )
 
 
 def _other_runtime(running: TimelyConfig | None, asked: TimelyConfig) -> IncompatibleInstance:

@@ -13,13 +13,13 @@ from penstock.compute.protocol.responses import (
     Counted,
     DroppedAt,
     Problem,
-    Row,
     SubscribeResponse,
     Update,
 )
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.sizes import row_size
+from penstock.compute.replica.together import Together
 
 
 class SubscribeOutlet(Outlet):
@@ -42,16 +42,15 @@ class SubscribeOutlet(Outlet):
         self._limit = limit
         self._tell = tell
         self._time = -1
-        self._open: list[Sequence[Counted]] = []
+        self._open = Together()
         self._updates: list[Update] = []
-        self._size = 0
         self._lower = self._upper = START
         self._over = False
 
     def add(self, changes: Sequence[Counted], time: int) -> None:
         if time != self._skipped and not self._over:
             self._time = time
-            self._open.append(changes)
+            self._open.add(changes)
 
     def advance(self, upper: Frontier) -> None:
         if self._open:
@@ -59,15 +58,8 @@ class SubscribeOutlet(Outlet):
         self._upper = upper
 
     def _close(self, time: int) -> None:
-        parts, self._open = self._open, []
-        total: dict[Row, int] = {}
-        for changes in parts:
-            for row, weight in changes:
-                total[row] = total.get(row, 0) + weight
-        for row, weight in total.items():
-            if weight:
-                self._updates.append((row, time, weight))
-                self._size += row_size(row)
+        changes, _ = self._open.take()
+        self._updates += [(row, time, weight) for row, weight in changes]
 
     def finish(self) -> None:
         self._upper = END
@@ -77,10 +69,11 @@ class SubscribeOutlet(Outlet):
         if self._over or self._upper <= self._lower:
             return
         limit = self._limit()
-        if limit is not None and self._size > limit:
-            self._poison(self._upper, problem_of(_too_large(self._size, limit), id=self.id))
+        size = 0 if limit is None else sum(row_size(row) for row, _, _ in self._updates)
+        if limit is not None and size > limit:
+            self._poison(self._upper, problem_of(_too_large(size, limit), id=self.id))
             return
-        updates, self._updates, self._size = self._updates, [], 0
+        updates, self._updates = self._updates, []
         self._send(self._upper, tuple(updates))
 
     def fail(self, failed: Failed) -> None:
@@ -91,7 +84,8 @@ class SubscribeOutlet(Outlet):
     def _poison(self, upper: Frontier, problem: Problem) -> None:
         self._send(upper, problem)
         self._over = True
-        self._updates, self._open = [], []
+        self._updates = []
+        self._open.clear()
 
     def _send(self, upper: Frontier, updates: tuple[Update, ...] | Problem) -> None:
         self._tell(SubscribeResponse(self.id, Batch(self._lower, upper, updates)))

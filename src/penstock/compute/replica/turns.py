@@ -15,9 +15,13 @@ from penstock.compute.replica.dataflows import RunningDataflow
 
 
 class Turns:
-    """The dataflows of a replica, and who waits for whom. timer: seconds."""
+    """The dataflows of a replica, and who waits for whom. timer: seconds.
+
+    moved: something has come farther since this was set to False.
+    """
 
     def __init__(self, timer: Callable[[], float]) -> None:
+        self.moved = True
         self._timer = timer
         self._turns: deque[RunningDataflow] = deque()
         self._has_turn: set[RunningDataflow] = set()
@@ -43,6 +47,7 @@ class Turns:
 
     def risen(self, collections: Iterable[Id]) -> None:
         """Collections have come farther."""
+        self.moved = True  # some may be written, and their frontiers are told
         for id in collections:
             for running in self._readers.get(id, ()):
                 self.give(running)
@@ -64,6 +69,7 @@ class Turns:
             return True
         upper = running.upper
         if running.slice():
+            self.moved = True
             self.give(running)
         elif running.retry_at > self._timer():
             self._later.append(running)

@@ -1,0 +1,132 @@
+"""The replica's end of a worker: the process, what is sent to it, and what has come from it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+
+from penstock.compute.errors import ConnectionBroken, ResultGone
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.worker_messages import Begin, Fetch, Fetched, FromWorker, Said, ToWorker
+
+_LAST_WORDS = 5.0
+"""Seconds that a worker has to end by itself."""
+
+
+class WorkerLink:
+    """Starts a worker. Used by one thread, but for what is said here.
+
+    wake: called, from another thread, when something has come or the worker has ended.
+    sent: how many messages were sent to it. heard: how many it had heard when it spoke last.
+    frontiers, broken: what it said last of all its exports.
+    """
+
+    def __init__(self, begin: Begin, wake: Callable[[], None]) -> None:
+        self.sent = 0
+        self.heard = 0
+        self.frontiers: Mapping[Id, Reached] = {}
+        self.broken: Sequence[Id] = ()
+        self._number = begin.number
+        self._wake = wake
+        self._said: deque[Said] = deque()
+        self._fetching: dict[int, SimpleQueue[Fetched | None]] = {}
+        self._ended = threading.Event()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.compute.replica.worker_process", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            )
+        self._connection = Connection(ours.detach())
+        self._thread = threading.Thread(target=self._listen, name="penstock-worker", daemon=True)
+        self._thread.start()
+        self._send(begin)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, message: ToWorker) -> None:
+        """Raises `ConnectionBroken` where the worker has ended."""
+        self.sent += 1
+        self._send(message)
+
+    def take(self) -> list[Said]:
+        """What has come since. Raises `ConnectionBroken` where the worker has ended: so must the replica."""
+        if self._ended.is_set():
+            raise self._gone()
+        taken: list[Said] = []
+        while self._said:
+            said = self._said.popleft()
+            taken.append(said)
+            self.heard, self.broken = said.heard, said.broken
+            if said.frontiers is not None:
+                self.frontiers = said.frontiers
+        return taken
+
+    def fetch(self, token: bytes) -> Iterator[Sequence[Counted]]:
+        """The rows of a stashed result. Raises `ResultGone`, `ConnectionBroken`."""
+        number = self.sent
+        parts = self._fetching[number] = SimpleQueue[Fetched | None]()
+        try:
+            self.send(Fetch(number, token))
+            while (part := parts.get()) is not None:
+                if part.gone:
+                    raise ResultGone("the rows of this result are not here any more", fix="ask again")
+                if part.rows is None:
+                    return
+                yield part.rows
+            raise self._gone()
+        finally:
+            del self._fetching[number]
+
+    def close(self) -> None:
+        """End the worker, and wait until it has ended."""
+        self._connection.close()
+        try:
+            self._process.wait(_LAST_WORDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._thread.join()
+
+    def _send(self, message: ToWorker) -> None:
+        try:
+            self._connection.send(message)
+        except OSError:
+            raise self._gone() from None
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                message: FromWorker = self._connection.recv()
+                if isinstance(message, Said):
+                    self._said.append(message)
+                    self._wake()
+                elif (parts := self._fetching.get(message.number)) is not None:
+                    parts.put(message)
+        except (EOFError, OSError):
+            pass
+        self._ended.set()
+        for parts in list(self._fetching.values()):
+            parts.put(None)
+        self._wake()
+
+    def _gone(self) -> ConnectionBroken:
+        return ConnectionBroken(
+            f"worker {self._number} of the replica has ended",
+            why="a replica has all of its workers or none",
+            fix="start the replica again; its controller tells it what to run",
+            address=f"process {self.pid}",
+        )

@@ -1,0 +1,197 @@
+"""A worker: a process with a runtime of its own, which runs its share of what its replica runs.
+
+Started by `workers`, with a socket to the replica's process as its only argument. It ends when that is
+closed, also because the other process was killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import singledispatchmethod
+from multiprocessing.connection import Connection, wait
+
+from penstock.compute.collections.opening import open_collections
+from penstock.compute.errors import ResultGone
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    CancelPeek,
+    Peek,
+    Schedule,
+    UpdateConfiguration,
+)
+from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.replica.here import Here
+from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.share import Share, stages_of
+from penstock.compute.replica.ticking import Ticking, whole
+from penstock.compute.replica.watching import Watcher
+from penstock.compute.replica.worker_messages import (
+    Begin,
+    Build,
+    Fetch,
+    Fetched,
+    Forget,
+    ForgetAnswers,
+    Said,
+    ToWorker,
+)
+from penstock.flow.flow import Flow
+
+SLICE = 0.005
+"""Seconds of work between two looks for messages."""
+IDLE = 0.1
+"""Seconds after which it looks for work that nobody has told it of, such as a store to be tried again."""
+
+
+class Worker:
+    """begin: what it is. connection: to the replica. bell: becomes readable when collections have changed."""
+
+    def __init__(self, begin: Begin, connection: Connection, bell: Bell) -> None:
+        self._begin = begin
+        self._connection = connection
+        self._divided: set[frozenset[Id]] = set()
+        self._heard = 0
+        self._told: Mapping[Id, Reached] = {}
+        self._broken: tuple[Id, ...] = ()
+        self._here = Here(
+            begin.config,
+            bell.ring,
+            collections=open_collections(begin.config.collections),
+            folder=begin.folder,
+            plans=Plans(begin.allow_callables),
+            watched=True,
+            make_engine=self._engine,
+        )
+        self._here.watch(Watcher(begin.config.collections, self._here.noticed))
+
+    def hear(self, message: ToWorker) -> None:
+        """Do as told."""
+        self._heard += 1
+        self._do(message)
+
+    def work(self) -> bool:
+        """Work for a moment and tell what there is; whether there is more to do at once."""
+        here = self._here
+        busy = here.step(SLICE)
+        answers, frontiers = here.answers(), dict(here.frontiers())
+        broken = tuple(here.broken())
+        if answers or frontiers != self._told or broken != self._broken:
+            told = None if frontiers == self._told else frontiers
+            self._connection.send(Said(self._heard, answers, told, broken))
+            self._told, self._broken = frontiers, broken
+        return busy
+
+    def close(self) -> None:
+        self._here.close()
+
+    def _engine(self, dataflow: Dataflow, flow: Flow) -> Ticking:
+        if dataflow.export_ids not in self._divided:
+            return whole(dataflow, flow)
+        plan = stages_of(flow, self._begin.workers)
+        assert plan is not None, "it was cut when it was decided to divide it"
+        return Share(plan, self._begin.number, frozenset(i.source for i in dataflow.indexes))
+
+    @singledispatchmethod
+    def _do(self, message: ToWorker) -> None:
+        raise AssertionError(f"no message to a worker: {message!r}")
+
+    @_do.register
+    def _(self, message: Build) -> None:
+        ids = message.dataflow.export_ids
+        (self._divided.add if message.divided else self._divided.discard)(ids)
+        self._here.create_dataflow(message.dataflow)
+
+    @_do.register
+    def _(self, message: Schedule) -> None:
+        self._here.schedule(message.id)
+
+    @_do.register
+    def _(self, message: AllowWrites) -> None:
+        self._here.allow_writes(message.id)
+
+    @_do.register
+    def _(self, message: AllowCompaction) -> None:
+        self._here.allow_compaction(message.id, message.frontier)
+
+    @_do.register
+    def _(self, message: Peek) -> None:
+        self._here.peek(message)
+
+    @_do.register
+    def _(self, message: CancelPeek) -> None:
+        self._here.cancel_peek(message.uuid)
+
+    @_do.register
+    def _(self, message: UpdateConfiguration) -> None:
+        self._here.configure(message.parameters)
+
+    @_do.register
+    def _(self, message: ForgetAnswers) -> None:
+        self._here.forget_answers()
+
+    @_do.register
+    def _(self, message: Forget) -> None:
+        self._here.forget(message.id)
+
+    @_do.register
+    def _(self, message: Fetch) -> None:
+        try:
+            for rows in self._here.fetch(message.token):
+                self._connection.send(Fetched(message.number, rows))
+        except ResultGone:
+            self._connection.send(Fetched(message.number, None, gone=True))
+            return
+        self._connection.send(Fetched(message.number, None))
+
+
+class Bell:
+    """Rung by any thread, seen by `multiprocessing.connection.wait`."""
+
+    def __init__(self) -> None:
+        self._out, self._in = os.pipe()
+        os.set_blocking(self._out, False)
+        os.set_blocking(self._in, False)
+
+    def fileno(self) -> int:
+        return self._out
+
+    def ring(self) -> None:
+        with suppress(BlockingIOError):  # it rings already
+            os.write(self._in, b"!")
+
+    def silence(self) -> None:
+        with suppress(BlockingIOError):
+            while os.read(self._out, 4096):
+                pass
+
+
+def run(connection: Connection) -> None:
+    """Be a worker until the other end of the connection is closed."""
+    begin = connection.recv()
+    assert isinstance(begin, Begin)
+    bell = Bell()
+    worker = Worker(begin, connection, bell)
+    try:
+        busy = False
+        while True:
+            wait([connection, bell.fileno()], 0 if busy else IDLE)
+            bell.silence()
+            while connection.poll():
+                worker.hear(connection.recv())
+            busy = worker.work()
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # the replica is gone
+    finally:
+        worker.close()
+
+
+if __name__ == "__main__":
+    # Ctrl-C is for the process of the replica; when that ends, this one does.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    run(Connection(int(sys.argv[1])))
