@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.compute.client.conversation import Conversation
 from penstock.compute.client.describing import known_of
-from penstock.compute.client.endpoint import DEFAULT_ADDRESS, Endpoint
+from penstock.compute.client.endpoint import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.peeks import Reading, peek_message, rows_of
 from penstock.compute.client.plain import from_plain
@@ -29,7 +29,7 @@ from penstock.flow.flow import Flow
 class AsyncClient:
     """Asks a controller: makes views, writes collections, reads.
 
-    address:  HOST:PORT of the controller.
+    address:  HOST:PORT of the controller; None: what PENSTOCK_CONTROLLER says, else 127.0.0.1:7411.
     security: credentials (`Security.load`); None: the token in PENSTOCK_TOKEN if there is one, and no TLS.
     patience: how long reads, and what can be repeated, are tried again where the controller is away.
 
@@ -40,12 +40,13 @@ class AsyncClient:
 
     def __init__(
         self,
-        address: str = DEFAULT_ADDRESS,
+        address: str | None = None,
         *,
         security: Security | None = None,
         patience: timedelta | str = "30s",
     ) -> None:
-        endpoint = Endpoint(address, Security.load() if security is None else security)
+        security = Security.load() if security is None else security
+        endpoint = Endpoint(address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS, security)
         self._conversation = Conversation(endpoint, duration(patience).total_seconds())
         self._known: dict[str, Known] = {}
 

@@ -10,7 +10,6 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from penstock.compute.client.async_client import AsyncClient
-from penstock.compute.client.endpoint import DEFAULT_ADDRESS
 from penstock.compute.client.rows import Known
 from penstock.compute.client.subscription import Subscription
 from penstock.compute.controller.status import ControllerStatus
@@ -31,7 +30,7 @@ class Client:
 
     def __init__(
         self,
-        address: str = DEFAULT_ADDRESS,
+        address: str | None = None,
         *,
         security: Security | None = None,
         patience: timedelta | str = "30s",

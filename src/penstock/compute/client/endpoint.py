@@ -11,6 +11,8 @@ from penstock.compute.transport.limits import Limits
 
 DEFAULT_ADDRESS = "127.0.0.1:7411"
 """Where `penstock controller` listens if it is told nothing else."""
+ADDRESS_VARIABLE = "PENSTOCK_CONTROLLER"
+"""The environment variable that says where clients and commands find it."""
 SERVICE = "penstock.client.v1.Front"
 """The service in `client.proto`, with the version of what clients say."""
 CONVERSE = f"/{SERVICE}/Converse"
