@@ -206,7 +206,7 @@ def test_a_peer_that_never_answers_is_given_up() -> None:
 # --- rogue replicas ----------------------------------------------------------------
 
 
-class rogue:  # noqa: N801
+class rogue:
     """A server whose stream does what a test says."""
 
     def __init__(self, stream: Any) -> None:

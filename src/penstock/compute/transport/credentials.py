@@ -52,8 +52,8 @@ class Security:
         environment: Mapping[str, str] = os.environ,
     ) -> Security:
         """From files; the token from a file or else an environment variable, never from a command line, which
-        everybody on the machine can read. Raises `BadOption`, also for files that are no certificates or keys,
-        or do not belong together."""
+        everybody on the machine can read. Raises `BadOption`, also for files that are no certificates or
+        keys, or do not belong together."""
         if (certificate is None) != (key is None):
             raise BadOption(
                 "a certificate and its key belong together", fix="give both", option="certificate"

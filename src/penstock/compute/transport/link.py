@@ -113,6 +113,10 @@ class Link:
                 yield rows.decode_counted(fields.parse(pb.RowsChunk, data).rows, "RowsChunk.rows")
         except _aio.AioRpcError as error:
             raise error_from(error, self.address) from error
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            raise ConnectionBroken(f"the connection to {self.address} ended", address=self.address) from None
         finally:
             call.cancel()
 
@@ -171,6 +175,10 @@ class Link:
             self._first(error_from(error, self.address))
         except TimeoutError:
             self._first(ConnectionBroken(f"{self.address} does not answer", address=self.address))
+        except asyncio.CancelledError:
+            # A call that the sending side has cancelled looks as if this task were.
+            if self.error is None or _is_cancelled():
+                raise
         except ComputeError as error:
             self._first(error)
         finally:
@@ -221,6 +229,11 @@ class Link:
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _nothing() -> None:
