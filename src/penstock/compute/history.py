@@ -37,10 +37,12 @@ class History:
     """A sequence of commands that stays short.
 
     commands: what is to be replayed, in order. Do not change it; it is another list after each reduction.
+    slack: how many commands longer than twice the reduced one it may get: reductions are rarer.
     """
 
-    def __init__(self, commands: Iterable[Command] = ()) -> None:
+    def __init__(self, commands: Iterable[Command] = (), *, slack: int = 0) -> None:
         self.commands: list[Command] = []
+        self._slack = slack
         self._reduced_length = 0
         for command in commands:
             self.push(command)
@@ -51,7 +53,7 @@ class History:
     def push(self, command: Command) -> None:
         """Add a command. Reduces when the history has doubled since, so that a push costs O(1) on average."""
         self.commands.append(command)
-        if len(self.commands) > 2 * self._reduced_length:
+        if len(self.commands) > 2 * self._reduced_length + self._slack:
             self.reduce()
 
     def reduce(self) -> None:

@@ -23,6 +23,9 @@ from penstock.compute.history import History
 from penstock.compute.protocol.commands import CancelPeek, Command, Peek
 from penstock.compute.protocol.dataflow import Id
 
+_SLACK = 1_000
+"""Commands that the history may have beyond what is alive: many peeks cost one reduction."""
+
 
 def everything(_command: Command) -> bool:
     return True
@@ -35,7 +38,7 @@ class Outbox:
     """
 
     def __init__(self, commands: Iterable[Command] = (), *, most_behind: int = 10_000) -> None:
-        self.history = History(commands)
+        self.history = History(commands, slack=_SLACK)
         self.most_behind = most_behind
         self._log: deque[Command] = deque()
         self._first = 0  # the number of the first command in the log
@@ -58,10 +61,12 @@ class Outbox:
         if isinstance(command, CancelPeek):
             self._cancelled[command.uuid] = self.end
         self._log.append(command)
-        for reader in [r for r in self._readers if r.behind > self.most_behind]:
-            reader.cut = True
-            reader.close()
-        self.trim()
+        if len(self._log) > self.most_behind:
+            for reader in [r for r in self._readers if r.behind > self.most_behind]:
+                reader.cut = True
+                reader.close()
+        if not self._readers:
+            self.trim()
 
     def reader(
         self,
@@ -130,6 +135,8 @@ class Reader:
     def take(self, most: int = 100) -> list[Command]:
         """The next commands, at most so many; none where there are none, or the reader is closed."""
         taken: list[Command] = []
+        if not self.waiting:
+            return taken
         while len(taken) < most and self.waiting:
             command = self._next()
             if self._wanted(command) and not self._leaves_out(command):

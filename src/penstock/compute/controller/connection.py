@@ -18,7 +18,6 @@ from penstock.compute.protocol.commands import (
     CancelPeek,
     Command,
     CreateDataflow,
-    CreateInstance,
     CreateTimely,
     Epoch,
     InitializationComplete,
@@ -115,11 +114,11 @@ class ReplicaConnection:
     def take(self, most: int = 100) -> list[Command]:
         """The next commands, to be sent in this order; none where there are none now, or it is `over`."""
         taken: list[Command] = []
-        while not self.over and len(taken) < most:
-            if self._ready:
+        if self.over:
+            return taken
+        while len(taken) < most and (self._ready or self._fill(most - len(taken))):
+            while self._ready and len(taken) < most:
                 taken.append(self._ready.popleft())
-            elif not self._fill(most - len(taken)):
-                break
         return taken
 
     def absorb(self, response: Response) -> None:
@@ -157,9 +156,15 @@ class ReplicaConnection:
         """Make the next commands ready; False where there are none."""
         commands = self._reader.take(most)
         for command in commands:
-            for specialised in self._specialised(command):
-                for sent in self._hydration.command(specialised):
-                    self._send(sent)
+            # Most commands are these two, and concern nobody else here.
+            if isinstance(command, Peek):
+                self._peek(command)
+            elif isinstance(command, CancelPeek):
+                self._cancel(command)
+            else:
+                for specialised in self._specialised(command):
+                    for sent in self._hydration.command(specialised):
+                        self._send(sent)
         return bool(commands)
 
     def _send(self, command: Command) -> None:
@@ -182,15 +187,11 @@ class ReplicaConnection:
                 return [command] if id in known else []
             case AllowCompaction(id, frontier):
                 return [command] if self.tracking.compacts(id, frontier) else []
-            case Peek(uuid):
-                return self._peek(command, uuid)
-            case CancelPeek(uuid):
-                return self._cancel(command, uuid)
             case InitializationComplete():
                 self.initialized = True
                 self.tracking.initialized()
                 return [command]
-            case CreateInstance():
+            case _:
                 return [command]
 
     def _create(self, command: CreateDataflow, dataflow: Dataflow) -> list[Command]:
@@ -204,17 +205,15 @@ class ReplicaConnection:
         self.tracking.create(dataflow)
         return [CreateDataflow(dataflow)]
 
-    def _peek(self, command: Peek, uuid: bytes) -> list[Command]:
-        if self._events.target_of(command) not in (None, self.replica):
-            return []
-        self._peeks.add(uuid)
-        return [command]
+    def _peek(self, command: Peek) -> None:
+        if self._events.target_of(command) in (None, self.replica):
+            self._peeks.add(command.uuid)
+            self._ready.append(command)
 
-    def _cancel(self, command: CancelPeek, uuid: bytes) -> list[Command]:
-        if uuid not in self._peeks:
-            return []
-        self._peeks.remove(uuid)
-        return [command]
+    def _cancel(self, command: CancelPeek) -> None:
+        if command.uuid in self._peeks:
+            self._peeks.remove(command.uuid)
+            self._ready.append(command)
 
     def _absorb_frontiers(self, report: Frontiers) -> None:
         if not self.tracking.absorb(report):

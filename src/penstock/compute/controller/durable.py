@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.compute.controller import records
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ReplicaEntry, ViewEntry
-from penstock.compute.errors import StaleEpoch, StoreDamaged, StoreUnavailable
+from penstock.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from penstock.compute.protocol.dataflow import Id
 from penstock.errors import PenstockError
 
@@ -52,6 +52,12 @@ class ControllerState:
         place = os.fspath(path)
         with _told(place):
             connection = sqlite3.connect(place, timeout=_BUSY_SECONDS, isolation_level=None)
+        return cls.on(connection, place)
+
+    @classmethod
+    def on(cls, connection: sqlite3.Connection, place: str) -> ControllerState:
+        """The state in the database of a connection, which it takes over. Raises as `open` does."""
+        with _told(place):
             try:
                 state = cls(connection, place)
                 state._prepare()
@@ -76,11 +82,13 @@ class ControllerState:
 
     def check(self, epoch: int) -> None:
         """Raises `StaleEpoch` where a later controller has started. Fast where nobody wrote."""
-        with _told(self.place):
+        try:
             (seen,) = self._connection.execute("PRAGMA data_version").fetchone()
             if seen != self._seen:
                 self._epoch, self._seen = self._number("epoch"), seen
-            _check(epoch, self._epoch)
+        except sqlite3.Error as error:
+            raise _told_as(error, self.place) from error
+        _check(epoch, self._epoch)
 
     @contextmanager
     def change(self, epoch: int) -> Generator[Change]:
@@ -236,11 +244,15 @@ def _told(place: str) -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        code = getattr(error, "sqlite_errorcode", None)
-        if isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGE:
-            raise _damaged(place, str(error)) from error
-        raise StoreUnavailable(
-            f"the state of the controller in {place} cannot be used now",
-            why=str(error),
-            fix="see to its folder, its disk, and to other processes that keep it locked",
-        ) from error
+        raise _told_as(error, place) from error
+
+
+def _told_as(error: sqlite3.Error, place: str) -> ComputeError:
+    code = getattr(error, "sqlite_errorcode", None)
+    if isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGE:
+        return _damaged(place, str(error))
+    return StoreUnavailable(
+        f"the state of the controller in {place} cannot be used now",
+        why=str(error),
+        fix="see to its folder, its disk, and to other processes that keep it locked",
+    )

@@ -9,7 +9,7 @@ from penstock.compute.controller.catalog import CollectionEntry, ViewEntry
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.oracle import Oracle
-from penstock.compute.controller.requests import PeekRequest
+from penstock.compute.controller.requests import AS_THEY_ARE, PeekRequest
 from penstock.compute.errors import BadMessage, SinceViolation
 from penstock.compute.frontier import END, LAST_TIME, Frontier
 from penstock.compute.protocol.commands import CollectionTarget, IndexTarget
@@ -97,10 +97,12 @@ def target_of(entry: CollectionEntry | ViewEntry) -> IndexTarget | CollectionTar
 
 def check_request(request: PeekRequest, entry: CollectionEntry | ViewEntry) -> None:
     """Raises `BadMessage` for keys and columns that are not there."""
-    width = len(entry.schema.fields)
     if request.keys is not None:
         _check_keys(request.keys, entry)
     finishing = request.finishing
+    if finishing == AS_THEY_ARE:
+        return
+    width = len(entry.schema.fields)
     asked = [at for at, _ in finishing.order_by] + list(finishing.project or ())
     if any(not 0 <= at < width for at in asked):
         raise BadMessage(
