@@ -11,26 +11,36 @@ import pytest
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig
 from penstock.compute.replica.here import Here
+from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Runtime
+from penstock.compute.replica.workers import Workers
 from tests.compute.runtimes.stage import Make, Stage
 
-ALL = ["here", pytest.param("spark", marks=pytest.mark.spark)]
+ALL = ["here", "workers", pytest.param("spark", marks=pytest.mark.spark)]
 _NAMES = count()
 
 
 def make_here(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
     store = open_collections(config.collections)
-    return Here(config, wake, collections=store, folder=folder)
+    return Here(config, wake, collections=store, folder=folder, plans=Plans(allow_callables=True))
+
+
+def make_workers(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
+    return Workers(config, wake, number=2, folder=folder)
 
 
 def maker(name: str, request: pytest.FixtureRequest) -> Make:
     """What makes a runtime by its name."""
     if name == "here":
         return make_here
+    if name == "workers":
+        return make_workers
     from penstock.compute.replica.spark_runtime import OnSpark
 
     spark = request.getfixturevalue("spark")
-    return lambda config, wake, folder: OnSpark(config, wake, state=folder, spark=spark)
+    return lambda config, wake, folder: OnSpark(
+        config, wake, state=folder, spark=spark, allow_callables=True
+    )
 
 
 @pytest.fixture(params=ALL)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import RuntimeLost, StoreUnavailable, UnknownName
+from penstock.compute.errors import ComputeError, RuntimeLost, StoreUnavailable, UnknownName
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
@@ -32,7 +32,7 @@ from penstock.compute.replica.spark_crew import Crew, Stores
 from penstock.compute.replica.spark_peeks import SparkPeeks
 from penstock.compute.replica.stash import Stash
 from penstock.compute.replica.writing import CollectionOutlet
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SparkProcessDied, SparkUnavailable
 from penstock.expr.types import Schema
 
 if TYPE_CHECKING:
@@ -256,8 +256,10 @@ class OnSpark(Runtime):
                 more |= running.work_outlets()
         except StoreUnavailable:
             pass
-        except PenstockError as error:
+        except (SparkProcessDied, SparkUnavailable) as error:
             self._lose(error)
+        except PenstockError as error:
+            running.fail(error)
         with self._lock:
             work.busy = False
             more, work.again = more or work.again, False
@@ -288,7 +290,7 @@ class OnSpark(Runtime):
         while not self._closed.is_set():
             try:
                 stores().wait(LOOK_EVERY)
-            except StoreUnavailable:
+            except ComputeError:
                 self._closed.wait(LOOK_EVERY)
             with self._lock:
                 work = list(self._work)
