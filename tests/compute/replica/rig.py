@@ -217,7 +217,9 @@ class Rig:
             self.tell(*(Schedule(export.id) for export in exports))
         return dataflow
 
-    def index(self, id: Id, flow: ps.Flow, key: Sequence[str] = (), sink: str | None = None, **options: Any) -> Rig:
+    def index(
+        self, id: Id, flow: ps.Flow, key: Sequence[str] = (), sink: str | None = None, **options: Any
+    ) -> Rig:
         self.create(flow, IndexExport(id, sink or sinks_of(flow)[0].name, tuple(key)), **options)
         return self
 
@@ -236,7 +238,9 @@ class Rig:
 
     # -- peeks ------------------------------------------------------------------------
 
-    def ask(self, id: Id, time: int, keys: Any = None, finishing: Finishing = Finishing(), **more: Any) -> bytes:
+    def ask(
+        self, id: Id, time: int, keys: Any = None, finishing: Finishing = Finishing(), **more: Any
+    ) -> bytes:
         uuid = next(self.uuids).to_bytes(16, "big")
         target = CollectionTarget(id) if id.startswith("s") else IndexTarget(id)
         self.tell(Peek(uuid, target, time, keys, finishing=finishing, **more))
@@ -248,7 +252,9 @@ class Rig:
         assert len(found) <= 1
         return found[0] if found else None
 
-    def peek(self, id: Id, time: int, keys: Any = None, finishing: Finishing = Finishing(), **more: Any) -> Any:
+    def peek(
+        self, id: Id, time: int, keys: Any = None, finishing: Finishing = Finishing(), **more: Any
+    ) -> Any:
         """Ask, and work until there is an answer or nothing to do."""
         uuid = self.ask(id, time, keys, finishing, **more)
         self.run()

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.compute.errors import NotServable, SinceViolation
+from penstock.compute.errors import NotServable
 from penstock.compute.frontier import Frontier
 from penstock.compute.plans import servable, sinks_of
 from penstock.compute.protocol.commands import AllowCompaction
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.protocol.responses import Rows, Update
-from penstock.errors import EvaluationError, NoFixpoint
 from penstock.expr.rows import from_user
 from penstock.testing.oracle import answers
 from penstock.testing.strategies import Case, Tick, cases, cuts
-from tests.compute.replica.rig import Bag, Rig, bag, problem, subscribed
+from tests.compute.replica.rig import Bag, Rig, bag, subscribed
 from tests.properties.effort import examples
 
 
@@ -110,7 +108,9 @@ def test_peeks_and_subscriptions_are_the_answer_from_scratch(
             assert rig.rows(index.id, time) == truth.at(time)[index.sink]
     for id, (sink, from_time, snapshot) in subscribed_at.items():
         if from_time < end:
-            check_subscription(subscribed(rig.batches(id), Frontier(end)), truth, sink, from_time, snapshot, end)
+            check_subscription(
+                subscribed(rig.batches(id), Frontier(end)), truth, sink, from_time, snapshot, end
+            )
 
 
 def write(rig: Rig, truth: Truth, tick: int) -> None:

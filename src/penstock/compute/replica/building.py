@@ -28,6 +28,7 @@ from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer
+from penstock.compute.replica.sharing import Sharing
 from penstock.compute.replica.subscriptions import SubscribeOutlet
 from penstock.compute.replica.ticking import MakeTicking, whole
 from penstock.compute.replica.writing import CollectionOutlet
@@ -40,7 +41,10 @@ _NO_SCHEMA = Schema(())
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Builds the dataflows of a replica. What it takes is what they share."""
+    """Builds the dataflows of a replica. What it takes is what they share.
+
+    make_engine: what runs the flow of a dataflow; by default an engine whose joins read indexes in place.
+    """
 
     plans: Plans
     feeds: Feeds
@@ -50,7 +54,7 @@ class Builder:
     tell: Callable[[Answer], None]
     note: Callable[[Id, str], None]
     timer: Callable[[], float]
-    make_engine: MakeTicking = whole
+    make_engine: MakeTicking | None = None
 
     def build(self, dataflow: Dataflow) -> RunningDataflow:
         """It, not yet started; one that has failed where it cannot be built."""
@@ -64,12 +68,15 @@ class Builder:
             for inlet in inlets:
                 inlet.close()
             return self._unbuilt(dataflow, error)
-        return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, self.make_engine)
+        if self.make_engine is not None:
+            return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, self.make_engine)
+        sharing = Sharing(flow, inlets)
+        return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, sharing.engine, sharing)
 
     def _unbuilt(self, dataflow: Dataflow, error: PenstockError) -> RunningDataflow:
         outlets = [self._outlet(export, _NO_SCHEMA, dataflow) for export in dataflow.exports]
         flow = Flow(dataflow.name or "unbuilt")
-        running = RunningDataflow(dataflow, flow, (), outlets, self.timer, self.make_engine)
+        running = RunningDataflow(dataflow, flow, (), outlets, self.timer, whole)
         running.fail(error)
         return running
 

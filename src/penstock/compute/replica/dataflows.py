@@ -21,6 +21,7 @@ from penstock.compute.replica.index_outlet import IndexOutlet
 from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.pace import Pace
+from penstock.compute.replica.sharing import NOTHING_SHARED, Sharing
 from penstock.compute.replica.ticking import MakeTicking, Ticking
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import BadInput, PenstockError
@@ -50,6 +51,7 @@ class RunningDataflow:
         outlets: Sequence[Outlet],
         timer: Callable[[], float],
         make_engine: MakeTicking,
+        sharing: Sharing = NOTHING_SHARED,
     ) -> None:
         assert dataflow.as_of.time is not None
         self.dataflow = dataflow
@@ -66,6 +68,7 @@ class RunningDataflow:
         self.retry_at = 0.0
         self._timer = timer
         self._make_engine = make_engine
+        self._sharing = sharing
         self._engine: Ticking | None = None
         self._started = False
         self._slices: Iterator[None] | None = None
@@ -182,7 +185,12 @@ class RunningDataflow:
         yield
 
     def _has_news(self) -> bool:
-        return self.upper < self._bound() or any(inlet.known < inlet.upper for inlet in self._inlets)
+        return self.upper < self._bound() or self._behind() is not None
+
+    def _behind(self) -> Inlet | None:
+        """The input that is to be read next: the one that holds the others up, if it can be read."""
+        slowest = min(self._inlets, key=lambda inlet: inlet.known, default=None)
+        return slowest if slowest is not None and slowest.known < slowest.upper else None
 
     def _bound(self) -> Frontier:
         """Up to where it can be computed from what is known."""
@@ -196,7 +204,10 @@ class RunningDataflow:
         self._engine = self._make_engine(self.dataflow, self._flow)
         began = False
         for inlet in self._inlets:
-            for part in inlet.snapshot(self.as_of):
+            rows = inlet.snapshot(self.as_of)
+            if inlet.source in self._sharing.filled:
+                continue
+            for part in rows:
                 for changes in self._pace.parts(part):
                     self._tick({inlet.source: changes}, self.as_of)
                     began = True
@@ -216,10 +227,10 @@ class RunningDataflow:
             if time is not None and bound.passed(time):
                 yield from self._compute(time)
             else:
-                slowest = min(self._inlets, key=lambda inlet: inlet.known, default=None)
-                if slowest is None or not slowest.known < slowest.upper:
+                behind = self._behind()
+                if behind is None:
                     break
-                slowest.read()
+                behind.read()
             if self._timer() > until:
                 yield
                 until = self._timer() + SLICE
@@ -248,6 +259,7 @@ class RunningDataflow:
 
     def _advance(self, upper: Frontier) -> None:
         self.upper = upper
+        self._sharing.advance(upper)
         for outlet in self.outlets:
             outlet.advance(upper)
 

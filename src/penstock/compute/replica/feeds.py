@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from penstock.compute.collections.store import Bounds, Collections
+from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
@@ -93,8 +94,14 @@ class Feed:
 
     def read(self) -> None:
         """Read the next chunk into the buffer. Raises what the store raises; then it may be tried again."""
-        reading, self._reading = self._reading or Whole(self.store, self.id, self.known, self.upper), None
-        found = reading.read()
+        reading, self._reading = self._reading, None
+        try:
+            reading = reading or Whole(self.store, self.id, self.known, self.upper)
+            found = reading.read()
+        except SinceViolation:
+            if not self._skip():
+                raise
+            return
         self._buffer.extend(found)
         self._buffered += sum(len(version.changes) for version in found)
         self.known = reading.known
@@ -104,6 +111,17 @@ class Feed:
             oldest = self._buffer.popleft()
             self._buffered -= len(oldest.changes)
             self.start = Frontier(oldest.time + 1)
+
+    def _skip(self) -> bool:
+        """The collection was compacted beyond what was read: go on from there. Who needs what is skipped
+        reads alone, and meets the error. False where there is nothing to go on from."""
+        self.refresh()
+        if self.since.time is None or self.known > self.since:
+            return False
+        self.start = self.known = min(Frontier(self.since.time + 1), self.upper)
+        self._buffer.clear()
+        self._buffered = 0
+        return True
 
     def versions(self, lower: Frontier) -> list[Version]:
         """Those in the buffer from a time on, which is not before `start`."""

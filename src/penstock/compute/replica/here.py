@@ -27,7 +27,7 @@ from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.rubbish import Rubbish
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.stash import Stash
-from penstock.compute.replica.ticking import MakeTicking, whole
+from penstock.compute.replica.ticking import MakeTicking
 from penstock.compute.replica.turns import Turns
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.writing import CollectionOutlet
@@ -53,7 +53,7 @@ class Here(Runtime):
         made when it is needed.
     watched: somebody calls `noticed` when collections may have changed; else every step looks.
     clock:   milliseconds. timer: seconds, by which work is divided into slices.
-    make_engine: what runs the flow of a dataflow.
+    make_engine: what runs the flow of a dataflow; by default an engine whose joins read indexes in place.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Here(Runtime):
         timer: Callable[[], float] = time.perf_counter,
         plans: Plans | None = None,
         watched: bool = False,
-        make_engine: MakeTicking = whole,
+        make_engine: MakeTicking | None = None,
     ) -> None:
         super().__init__(config, wake)
         self._store = collections

@@ -7,9 +7,12 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.inlets import FromIndex, Inlet
+from penstock.compute.replica.ticking import Ticking
+from penstock.engine.engine import Engine
 from penstock.engine.program import compile_program
 from penstock.engine.shared_sides import JoinSide, SharedSide, join_sides, only_joined
 from penstock.flow.flow import Flow
@@ -35,17 +38,23 @@ class _Window:
 class Sharing:
     """Which sides of joins a dataflow reads from indexes.
 
-    slots: for the engine. Those of a new engine are to be made anew.
+    shared: sources that joins read in place, if not everybody does.
     filled: sources whose rows need not be fed at the beginning: whoever reads them finds them in the index.
     """
 
     def __init__(self, flow: Flow, inlets: Iterable[Inlet]) -> None:
         self._sides: list[tuple[JoinSide, Arrangement]] = []
+        self.shared: frozenset[str] = frozenset()
         self.filled: frozenset[str] = frozenset()
         indexes = {inlet.source: inlet.index for inlet in inlets if isinstance(inlet, FromIndex)}
         if indexes:
             self._find(flow, indexes)
         self._now: list[tuple[SharedSide, _Window]] = []
+
+    def engine(self, dataflow: Dataflow, flow: Flow) -> Ticking:
+        """A new engine, which begins with the rows at the as-of of its dataflow."""
+        assert dataflow.as_of.time is not None
+        return Engine(flow, columnar="never", shared=self._begin(dataflow.as_of.time))
 
     def _find(self, flow: Flow, indexes: dict[str, Arrangement]) -> None:
         program = compile_program(flow.graph())
@@ -55,6 +64,7 @@ class Sharing:
             if side.source in indexes and _arranged(indexes[side.source], side)
         ]
         shared = {(side.node, side.port): side.source for side, _ in self._sides}
+        self.shared = frozenset(shared.values())
         filled: set[str] = set()
         for source in indexes:
             ports = only_joined(program, source)
@@ -66,8 +76,8 @@ class Sharing:
                 filled.add(source)
         self.filled = frozenset(filled)
 
-    def begin(self, as_of: int) -> dict[str, SharedSide]:
-        """New slots by name, for a new engine that begins with the rows at `as_of`."""
+    def _begin(self, as_of: int) -> dict[str, SharedSide]:
+        """New slots by name, for a new engine."""
         self._now = []
         slots: dict[str, SharedSide] = {}
         for side, index in self._sides:
@@ -98,3 +108,4 @@ def _in_order(columns: Sequence[str], key: Sequence[str]) -> Callable[[Any], Any
     return itemgetter(*(columns.index(column) for column in key))
 
 
+NOTHING_SHARED = Sharing(Flow("nothing"), ())
