@@ -18,12 +18,17 @@ KINDS = ("memory", "sqlite", "postgresql", "delta")
 
 @dataclass
 class Place:
+    """used: handles that were opened before, for another test; they connect again by themselves."""
+
     kind: str
     uri: str
+    used: list[Collections] = field(default_factory=list)
     handles: list[Collections] = field(default_factory=list)
 
     def open(self) -> Collections:
-        self.handles.append(open_collections(self.uri))
+        if len(self.handles) == len(self.used):
+            self.used.append(open_collections(self.uri))
+        self.handles.append(self.used[len(self.handles)])
         return self.handles[-1]
 
     def close(self) -> None:
@@ -41,17 +46,35 @@ def place_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
             pytest.importorskip("deltalake", reason="deltalake is not installed")
             return Place(kind, f"delta:{folder / 'collections'}")
         case _:
-            server = request.getfixturevalue("postgres")
-            schema = f"c{uuid.uuid4().hex}"
-            server.query(f"create schema {schema}")
-            return Place(kind, f"{server.url}?schema={schema}")
+            return request.getfixturevalue("postgres_places")()
+
+
+@pytest.fixture(scope="session")
+def postgres_places(request: pytest.FixtureRequest) -> Iterator[object]:
+    """Makes places in one schema, with the same few handles: connections take long."""
+    server = request.getfixturevalue("postgres")
+    schema = f"c{uuid.uuid4().hex}"
+    server.query(f"create schema {schema}")
+    used: list[Collections] = []
+
+    def place() -> Place:
+        found = Place("postgresql", f"{server.url}?schema={schema}", used)
+        if used:
+            for id in used[0].all():
+                used[0].drop(id)
+        return found
+
+    yield place
+    for handle in used:
+        handle.close()
 
 
 @pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     found = place_of(request.param, tmp_path, request)
     yield found
-    found.close()
+    if found.kind != "postgresql":
+        found.close()
 
 
 @pytest.fixture

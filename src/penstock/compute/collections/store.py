@@ -2,6 +2,9 @@
 
 A collection is right at all times t with since <= t < upper: the rows there at t are the sum of the
 updates with times up to t, and this never changes (it is definite). Both frontiers only rise.
+
+Equal rows are one row: 0.0 and -0.0 are equal, decimals 1.0 and 1.00, NaN and NaN; values of different types
+are not. A row comes back as one of the ways in which it was written.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ class Append:
 
 
 class Collections(ABC):
-    """A store of collections. Used by one thread; other processes may use the same store at the same time.
+    """A store of collections. Other processes may use the same store at the same time. A handle on it is
+    used by one thread, but for `append`, which may run in another one meanwhile.
 
     Every method raises `StoreUnavailable` where the store cannot be reached, `StoreDamaged` where it holds
     what was not written by this class, `UnknownName` where it has no such collection.
@@ -45,15 +49,17 @@ class Collections(ABC):
 
     @abstractmethod
     def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
-        """A new, empty collection, with since START. Does nothing where an equal one is there.
+        """A new, empty collection, with since START. Does nothing where there is one of that id and description.
 
+        id: up to 200 printable characters, else ValueError. Never becomes part of a path or a statement.
         description: kept as it is: the schema and what else its makers need to know. Raises `AlreadyThere`
-        where there is one of that id with another description.
+            where there is one of that id with another description.
         """
 
     @abstractmethod
     def drop(self, id: Id) -> None:
-        """Forget a collection with all its rows. Does nothing where there is none."""
+        """Forget a collection with all its rows. Does nothing where there is none. The rows may leave the disk
+        later, during a `drop` or `compact` of any collection."""
 
     @abstractmethod
     def all(self) -> dict[Id, bytes]:
@@ -66,41 +72,51 @@ class Collections(ABC):
     @abstractmethod
     def append(self, appends: Sequence[Append]) -> None:
         """Add to several collections at once: all of it, durably, or nothing. Exclusive per collection.
+        One that is named twice goes on where its first part ended.
 
         Raises `UpperMismatch` where the upper of one is not the expected one; `NotThere` where a row would be
         there less than zero times at some time; ValueError where a time is outside [expected, upper) or
-        upper < expected.
+        upper < expected, or a weight has more than 63 bits. With `StoreUnavailable`, too, nothing was written,
+        unless its fact `undecided` is there and true: then the upper tells.
         """
 
     @abstractmethod
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
-        """The rows that are there at a time, each once with its count, in lists of at most `chunk`.
+        """The rows that are there at a time, each once with its count, in lists of at most `chunk`, none empty.
 
         What is seen is of one moment, however slowly it is read, also while others append; a later
         `compact` beyond `at` may end it with `SinceViolation`, never with wrong rows. Raises
-        `SinceViolation` below the since, `NotYet` from the upper on.
+        `SinceViolation` below the since, `NotYet` from the upper on: at once, not with the first list.
+
+        A reading that is not read to its end ends when the iterator is closed or forgotten; until then stores
+        may have to keep what it would see.
         """
 
     @abstractmethod
     def changes(
         self, id: Id, lower: Frontier, upper: Frontier, chunk: int = 10_000
     ) -> Iterator[list[Update]]:
-        """The updates with times in [lower, upper), by time, in lists of at most `chunk`.
+        """The updates with times in [lower, upper), by time, in lists of at most `chunk`, none empty.
 
-        Raises `SinceViolation` where `lower` is not above the since by which they have been merged, that
-        is, where lower <= since and something was merged; `NotYet` where `upper` is above the collection's.
+        Raises `SinceViolation` where lower <= since, unless the since is START: what is at the since may have
+        been merged from earlier times (also later, when a list is asked for after a `compact`); `NotYet` where
+        `upper` is above the collection's. Asked again, they come in the same order.
         """
 
     @abstractmethod
     def compact(self, id: Id, since: Frontier) -> None:
         """Let times below `since` be forgotten: their updates count as being at `since`. A frontier that
-        is not above the current one does nothing; END forgets the rows, and nothing can be read any more."""
+        is not above the current one leaves the since as it is; END forgets the rows, and nothing can be read
+        any more; it may be appended to still. A since may be above the upper.
+
+        What can be merged now is merged a bounded slice at a time, by each call: call it now and then."""
 
     @abstractmethod
     def wait(self, seconds: float) -> bool:
         """Wait until some upper of the store may have risen, by whomever; False where the time has passed.
 
-        May say True when nothing happened, but never misses what happened after the last call that said True.
+        May say True when nothing happened, but never misses what happened after the last call that said True
+        (or since the handle was opened); how soon it tells is the store's matter, mostly milliseconds.
         """
 
     @abstractmethod
