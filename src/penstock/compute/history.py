@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from penstock.compute.frontier import Frontier, meet
+from penstock.compute.frontier import END, Frontier, meet
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -158,7 +158,8 @@ class _Effects:
             *(schedule for id, schedule in self.scheduled.items() if id in ids),
             *(self.peeks[uuid] for uuid in sorted(self.peeks)),
             *(AllowCompaction(id, frontier) for id, frontier in residual.items()),
-            *(allowed for id, allowed in self.writing.items() if id in ids),
+            # Not of an export that was dropped while others of its dataflow are not.
+            *(w for id, w in self.writing.items() if id in ids and self.compactions.get(id) != END),
             *([self.initialized] if self.initialized else []),
         ]
 

@@ -118,6 +118,12 @@ def test_permission_to_write_goes_with_its_dataflow() -> None:
     assert reduced([index("u1", 5), AllowWrites("u1"), AllowCompaction("u1", END)]) == []
 
 
+def test_a_dropped_export_is_not_allowed_to_write_while_others_of_its_dataflow_go_on() -> None:
+    both = index("u1", 5, also=("u2",))
+    drop = AllowCompaction("u2", END)
+    assert reduced([both, AllowWrites("u2"), drop]) == [both, drop]
+
+
 def test_a_compaction_below_the_as_of_says_nothing() -> None:
     assert reduced([index("u1", 5), AllowCompaction("u1", Frontier(3))]) == [index("u1", 5)]
 

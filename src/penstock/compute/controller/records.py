@@ -70,8 +70,8 @@ def replica_from_bytes(data: bytes) -> ReplicaEntry:
 
 
 def description_of(entry: CollectionEntry) -> bytes:
-    """What the store is told of a collection: its name, columns, and whether rows are only ever added."""
-    return _pack(entry.name, schema_to_bytes(entry.schema), entry.append_only)
+    """What the store is told of a collection: its columns, for who reads it there. The catalog has the rest."""
+    return schema_to_bytes(entry.schema)
 
 
 def _pack(*values: Any) -> bytes:
