@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
@@ -139,8 +140,14 @@ def compile_program(
         source_append={name: analysis.facts[n].append for name, n in graph.sources.items()},
         sink_append={name: analysis.facts[n].append for name, n in graph.sinks.items()},
         constants=constants.values,
-        bytecode=compile(source_code, file, "exec"),
+        bytecode=_compiled(source_code, file),
     )
+
+
+@lru_cache(maxsize=64)
+def _compiled(source_code: str, file: str) -> CodeType:
+    # The same flow is built again and again where it is served: for each subscription, in each replica.
+    return compile(source_code, file, "exec")
 
 
 def slot_names(slot: str, mapping: SlotMapping) -> dict[str, Any]:
