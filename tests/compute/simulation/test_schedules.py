@@ -3,8 +3,6 @@ benches/schedules.py."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from penstock.testing.compute import Simulation
@@ -15,9 +13,9 @@ TOGETHER = 30
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
-def test_everybody_sees_what_is_right_whatever_dies(first: int, tmp_path: Path) -> None:
+def test_everybody_sees_what_is_right_whatever_dies(first: int) -> None:
     for seed in range(first, first + TOGETHER):
-        simulation = Simulation(seed, tmp_path)
+        simulation = Simulation(seed)
         try:
             simulation.run()
         except Exception as error:
@@ -25,12 +23,10 @@ def test_everybody_sees_what_is_right_whatever_dies(first: int, tmp_path: Path) 
             raise
 
 
-def test_a_seed_makes_the_same_schedule_again(tmp_path: Path) -> None:
+def test_a_seed_makes_the_same_schedule_again() -> None:
     traces = []
-    for life in ("first", "second"):
-        folder = tmp_path / life
-        folder.mkdir()
-        simulation = Simulation(7, folder)
+    for _ in range(2):
+        simulation = Simulation(7)
         simulation.run()
         traces.append(list(simulation.trace))
     assert traces[0] == traces[1]

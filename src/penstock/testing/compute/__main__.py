@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 import traceback
-from pathlib import Path
 
 from penstock.testing.compute.simulation import Simulation
 
@@ -21,15 +19,14 @@ def main() -> int:
     given = parser.parse_args()
     failed: list[int] = []
     for seed in range(given.seed, given.end or given.seed + 1):
-        with tempfile.TemporaryDirectory() as folder:
-            simulation = Simulation(seed, Path(folder), steps=given.steps)
-            try:
-                simulation.run()
-            except Exception:
-                failed.append(seed)
-                if given.trace:
-                    sys.stdout.write("\n".join(simulation.trace) + "\n")
-                sys.stdout.write(f"seed {seed}\n{traceback.format_exc()}\n")
+        simulation = Simulation(seed, steps=given.steps)
+        try:
+            simulation.run()
+        except Exception:
+            failed.append(seed)
+            if given.trace:
+                sys.stdout.write("\n".join(simulation.trace) + "\n")
+            sys.stdout.write(f"seed {seed}\n{traceback.format_exc()}\n")
     count = (given.end or given.seed + 1) - given.seed
     sys.stdout.write(f"{count - len(failed)} of {count} schedules are right; wrong: {failed[:20]}\n")
     return 1 if failed else 0

@@ -82,6 +82,16 @@ def _start_controller(world: Simulation) -> None:
         world.start_controller()
 
 
+def _stale_write(world: Simulation) -> None:
+    if world.stale is not None:
+        world.users.write_by_stale(world.stale, world.store)
+
+
+def _stale_connect(world: Simulation) -> None:
+    if world.stale is not None:
+        world.connect(world.stale)
+
+
 def _time(world: Simulation) -> None:
     world.now += world.random.choice([1, 10, 100, 1000])
 
@@ -115,7 +125,7 @@ ACTIONS: Mapping[str, tuple[float, Action]] = {
     "something is sent": (40, _send),
     "a replica works": (30, _work),
     "time goes by": (6, _time),
-    "connect": (10, lambda w: w.connect()),
+    "connect": (10, lambda w: w.connect(w.controller)),
     "maintain": (8, of_users(lambda w, c: void(c.maintain()))),
     "a write begins": (8, of_users(lambda w, c: w.users.begin_write(c))),
     "a write is durable": (8, of_users(_append)),
@@ -132,6 +142,9 @@ ACTIONS: Mapping[str, tuple[float, Action]] = {
     "a replica starts": (4, _start_replica),
     "the controller is killed": (0.6, lambda w: w.kill_controller()),
     "a controller starts": (5, _start_controller),
+    "a second controller starts": (0.3, lambda w: w.supersede_controller()),
+    "a stale controller writes": (1, _stale_write),
+    "a stale controller connects": (1, _stale_connect),
     "a replica is added": (0.4, _add_replica),
     "a replica is dropped": (0.3, _drop_replica),
 }

@@ -9,6 +9,7 @@ from penstock.compute.controller.controller import ReplicaConnection
 from penstock.compute.errors import ComputeError, ConnectionBroken, StaleEpoch
 from penstock.compute.protocol.commands import Command, Epoch
 from penstock.compute.protocol.responses import Response
+from penstock.compute.protocol.stages import ControllerStages, ReplicaStages
 from penstock.compute.protocol.wire import (
     command_from_bytes,
     command_to_bytes,
@@ -55,6 +56,9 @@ class Link:
         self.up: deque[bytes] = deque()
         self.controller_side_open = True
         self.replica_side_open = True
+        # Whatever the two check themselves, all that is said is judged on both sides.
+        self._said_by_controller = ControllerStages()
+        self._said_by_replica = ReplicaStages()
 
     @property
     def epoch(self) -> Epoch:
@@ -64,8 +68,13 @@ class Link:
         """The controller writes what it has to say, as far as the link takes it."""
         if not self.controller_side_open or len(self.down) >= IN_FLIGHT:
             return 0
+        if self.connection.over:
+            self.controller_side_open = False
+            self.connection.failed(None)
+            return 0
         commands = self.connection.take(IN_FLIGHT - len(self.down))
         for command in commands:
+            self._said_by_controller.sent(command)
             self.down.append(command_to_bytes(command))
         return len(commands)
 
@@ -74,6 +83,7 @@ class Link:
         if not self.down or not self.replica_side_open:
             return None
         command = command_from_bytes(self.down.popleft())
+        self._said_by_replica.received(command)
         self.process.replica.receive(command)
         return command
 
@@ -82,14 +92,17 @@ class Link:
         if self.process.link is not self or not self.replica_side_open or len(self.up) >= IN_FLIGHT:
             return 0
         responses = self.process.replica.responses()
-        self.up.extend(response_to_bytes(response) for response in responses)
+        for response in responses:
+            self._said_by_replica.sent(response)
+            self.up.append(response_to_bytes(response))
         return len(responses)
 
     def deliver_response(self) -> Response | None:
         """The oldest response reaches the controller, if it still listens."""
-        if not self.up or not self.controller_side_open:
+        if not self.up or not self.controller_side_open or self.connection.over:
             return None
         response = response_from_bytes(self.up.popleft())
+        self._said_by_controller.received(response)
         self.connection.absorb(response)
         return response
 

@@ -23,7 +23,7 @@ class Violation(AssertionError):
 class PeekWatch:
     """One peek of a user, and its answers.
 
-    earliest: the last acknowledged write when it was asked: an answer must know of it.
+    earliest: the last acknowledged write when it was asked, or how old the answer may be: it must know of it.
     at:       the time asked for; None: the present.
     keys:     wanted values of the key columns, at `positions`; None: all rows.
     targeted: whether it may fail with its replica.
@@ -95,6 +95,7 @@ class SubscriptionWatch:
     seen: Frontier = START
     sum: Counter[Row] = field(default_factory=Counter[Row])
     ended: bool = False
+    abandoned: bool = False
     id: str = ""
 
     def delivered(self, truth: Truth, event: Batch | DroppedAt) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable
-from pathlib import Path
 
 from penstock.compute.collections.memory import MemoryCollections, Shared
 from penstock.compute.controller.controller import Controller
@@ -29,25 +29,28 @@ SETTLING_ROUNDS = 2000
 class Simulation:
     """A schedule made from a seed. The same seed makes the same schedule, in every process.
 
-    folder: where the controller keeps its state between its lives.
     steps:  how many random actions, before failures stop and everything must come to rest.
     """
 
-    def __init__(self, seed: int, folder: Path, *, steps: int = 300) -> None:
+    def __init__(self, seed: int, *, steps: int = 300) -> None:
         self.steps = steps
         self.random = random.Random(seed)
         self.now = 1000
         self.names = 0
-        self.users = Users(Truth(), self.random)
+        self.users = Users(Truth(), self.random, self.clock)
         self._shared = Shared()
         self.store = MemoryCollections(self._shared)
         self.trace: deque[str] = deque(maxlen=5000)
         self.happened: Counter[str] = Counter()
         self.controller: Controller | None = None
+        self.stale: Controller | None = None
+        self._superseded: list[ControllerState] = []
         self.processes: dict[str, Process | None] = {}
         self.links: list[Link] = []
         self._plans = Plans()
-        self._state = folder / f"controller-{seed}.sqlite"
+        # As long as one connection is open, the database is there: it is what a disk would be.
+        self._state = f"file:penstock-simulation-{id(self)}?mode=memory&cache=shared"
+        self._disk = sqlite3.connect(self._state, uri=True)
         self.start_controller()
         for _ in range(self.random.randint(1, 3)):
             self.add_replica(f"r{self.names}")
@@ -63,6 +66,16 @@ class Simulation:
             ACTIONS[name][1](self)
             self.check()
         self.come_to_rest()
+        self.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        for name in self.processes:
+            self.kill_process(name)
+        self.kill_controller()
+        for state in self._superseded:
+            state.close()
+        self._disk.close()
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""
@@ -83,7 +96,8 @@ class Simulation:
 
     def start_controller(self) -> None:
         """A controller from what the one before has left."""
-        self._durable = ControllerState.open(self._state)
+        connection = sqlite3.connect(self._state, uri=True, isolation_level=None)
+        self._durable = ControllerState.on(connection, self._state)
         self.controller = Controller(
             self._durable,
             MemoryCollections(self._shared),
@@ -91,6 +105,16 @@ class Simulation:
             random=random.Random(self.random.random()),
         )
         self.note(f"  a controller of epoch {self.controller.epoch}")
+
+    def supersede_controller(self) -> None:
+        """Another controller starts on the same state, while the one before goes on without knowing it."""
+        if self.controller is None:
+            return
+        self.stale = self.controller
+        self._superseded.append(self._durable)
+        self.users.forget_controller()
+        self.users.superseding = True
+        self.start_controller()
 
     def kill_controller(self) -> None:
         """All that it had not written down is gone. The other ends of its links do not know it yet."""
@@ -155,23 +179,31 @@ class Simulation:
 
     # -- what is under way ------------------------------------------------------------
 
-    def connect(self) -> None:
-        """Make the connections that the controller wants now."""
-        if self.controller is None:
+    def connect(self, controller: Controller | None) -> None:
+        """Make the connections that a controller wants now."""
+        if controller is None:
             return
-        for name, _ in self.controller.due():
-            connection = self.controller.connected(name)
+        for name, _ in controller.due():
             process = self.processes.get(name)
             if process is None:
-                connection.failed(ConnectionBroken("nobody listens", address=name))
+                controller.unreachable(name, ConnectionBroken("nobody listens", address=name))
                 continue
-            link = Link(connection, process)
             try:
-                process.accept(link)
-            except StaleEpoch as error:
+                connection = controller.connected(name)
+            except StaleEpoch:
+                continue  # it is told by its own state that there is another
+            self._open(Link(connection, process))
+
+    def _open(self, link: Link) -> None:
+        try:
+            link.process.accept(link)
+        except StaleEpoch as error:
+            link.connection.failed(error)
+            if self.controller is not None and link.epoch.controller == self.controller.epoch:
                 raise Violation(f"the present controller was refused: {error}") from error
-            self.links.append(link)
-            self.note(f"  {name} is connected, epoch {connection.epoch}")
+            return
+        self.links.append(link)
+        self.note(f"  {link.process.name} is connected, epoch {link.epoch}")
 
     def deliver(self, link: Link, *, down: bool) -> None:
         """One message of a link reaches its end."""
@@ -225,7 +257,7 @@ class Simulation:
         assert self.controller is not None
         self.now += 50
         self.controller.maintain()
-        self.connect()
+        self.connect(self.controller)
         for link in self.links:
             link.send_commands()
             while link.down and link.replica_side_open:

@@ -24,6 +24,10 @@ class Truth:
         for name, rows in writes.items():
             self.updates[name] += [(row, time, weight) for row, weight in rows]
 
+    def last_before(self, time: int) -> int:
+        """The last write at or before a time."""
+        return max(at for at in self.times if at <= max(time, 0))
+
     def collection(self, name: str, time: int) -> Bag:
         """The rows of a collection at a time."""
         bag: Bag = Counter()
@@ -35,7 +39,7 @@ class Truth:
     def view(self, name: str, time: int) -> Bag:
         """The rows of a view at a time."""
         # Nothing happens between two writes, so the last one before it says it all.
-        time = max(at for at in self.times if at <= time)
+        time = self.last_before(time)
         if (name, time) not in self._known:
             graph = RECIPES[name].flow().graph()
             inputs = {

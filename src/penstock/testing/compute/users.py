@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.controller.controller import Controller, PeekRequest, Write
-from penstock.compute.errors import ComputeError, SinceViolation, StillInUse, TargetReplicaLost
+from penstock.compute.errors import (
+    NotThere,
+    SinceViolation,
+    StaleEpoch,
+    StillInUse,
+    TargetReplicaLost,
+    UpperMismatch,
+)
 from penstock.compute.plans import encode
-from penstock.compute.protocol.commands import Finishing
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.testing.compute.readers import PeekWatch, SubscriptionWatch, Violation
 from penstock.testing.compute.truth import Truth
@@ -32,18 +39,21 @@ class Users:
 
     truth: Truth
     random: random.Random
+    now: Callable[[], int]
     peeks: list[PeekWatch] = field(default_factory=list[PeekWatch])
     subscriptions: list[SubscriptionWatch] = field(default_factory=list[SubscriptionWatch])
     views: list[str] = field(default_factory=list[str])
+    kept: dict[str, str] = field(default_factory=dict[str, str])
     collections: set[str] = field(default_factory=set[str])
     writing: Pending | None = None
+    superseding: bool = False
     acknowledged: int = 0
 
     def forget_controller(self) -> None:
         """It is gone, and with it what was asked. A write under way may have happened or not."""
         self.peeks = [watch for watch in self.peeks if watch.answer is not None]
         for watch in self.subscriptions:
-            watch.ended = True
+            watch.abandoned = True
         self.writing = None
 
     # -- writing ----------------------------------------------------------------------
@@ -59,9 +69,12 @@ class Users:
             return False
         try:
             store.append(self.writing.write.appends)
-        except ComputeError as error:
-            controller.fail_write(self.writing.write, error)
-            raise Violation(f"a write of the only controller was refused: {error}") from error
+        except (UpperMismatch, NotThere) as error:
+            durable = controller.fail_write(self.writing.write, error)
+            self.writing = None
+            if durable or not self.superseding:
+                raise Violation(f"a write of the only controller was refused: {error}") from error
+            return False
         self.writing.appended = True
         self.truth.wrote(self.writing.write.time, self.writing.rows)
         return True
@@ -71,6 +84,21 @@ class Users:
             controller.end_write(self.writing.write)
             self.acknowledged = self.writing.write.time
             self.writing = None
+
+    def write_by_stale(self, controller: Controller, store: Collections) -> None:
+        """A write by a controller that has been superseded: it may happen, but is never acknowledged."""
+        rows = self._some_rows()
+        try:
+            write = controller.begin_write(rows)
+            store.append(write.appends)
+        except (StaleEpoch, UpperMismatch, NotThere):
+            return
+        self.truth.wrote(write.time, rows)
+        try:
+            controller.end_write(write)
+        except StaleEpoch:
+            return
+        raise Violation("a controller that has been superseded acknowledged a write")
 
     def _some_rows(self) -> dict[str, list[Counted]]:
         rows: dict[str, list[Counted]] = {}
@@ -98,9 +126,12 @@ class Users:
             name = self.random.choice(missing)
             recipe = RECIPES[name]
             keep = self.random.choice([0, 100, 1000])
+            into = f"{name}_kept" if self.random.random() < 0.3 else None
             flow = recipe.flow()
-            controller.create_view(name, encode(flow), key=recipe.key, keep=keep)
+            controller.create_view(name, encode(flow), key=recipe.key, keep=keep, into=into)
             self.views.append(name)
+            if into is not None:
+                self.kept[name] = into
             self.collections |= set(flow.graph().sources) & set(COLLECTIONS)
 
     def drop_view(self, controller: Controller) -> None:
@@ -117,6 +148,7 @@ class Users:
         if readers:
             raise Violation(f"{name} was dropped under its readers {readers}")
         self.views.remove(name)
+        self.kept.pop(name, None)
 
     # -- reading ----------------------------------------------------------------------
 
@@ -124,23 +156,29 @@ class Users:
         self, controller: Controller, view: str, *, replica: str | None = None, at: int | None = None
     ) -> None:
         """A peek, whose answers are watched."""
-        positions, keys = (), None
-        if self.random.random() < 0.5:
-            schema = RECIPES[view].flow().graph().nodes[-1].schema
-            positions = tuple(
-                next(i for i, f in enumerate(schema.fields) if f.name == column)
-                for column in RECIPES[view].key
-            )
-            keys = tuple((self.random.randint(0, 3),) for _ in range(self.random.randint(1, 2)))
-        watch = PeekWatch(view, self.acknowledged, at, keys, positions, replica is not None)
-        request = PeekRequest(view, keys=keys, at=at, finishing=Finishing(), replica=replica)
+        name, (positions, keys) = view, self._some_keys(view)
+        if view in self.kept and replica is None and self.random.random() < 0.3:
+            name, positions, keys = self.kept[view], (), None
+        staleness = self.random.choice([None, None, 0, 100, 2000]) if at is None else None
+        earliest = self.acknowledged if staleness is None else self.truth.last_before(self.now() - staleness)
+        watch = PeekWatch(view, min(earliest, self.acknowledged), at, keys, positions, replica is not None)
         self.peeks.append(watch)
+        request = PeekRequest(name, keys=keys, at=at, replica=replica, staleness=staleness)
         try:
             watch.uuid = controller.peek(request, partial(watch.answered, self.truth))
         except (SinceViolation, TargetReplicaLost) as error:
             self.peeks.remove(watch)
             if not (replica if isinstance(error, TargetReplicaLost) else at is not None):
                 raise
+
+    def _some_keys(self, view: str) -> tuple[tuple[int, ...], tuple[Row, ...] | None]:
+        """Where the key columns stand, and keys to ask for; or all rows."""
+        if self.random.random() < 0.5:
+            return (), None
+        graph = RECIPES[view].flow().graph()
+        columns = [field.name for field in graph.nodes[graph.sinks["out"]].schema.fields]
+        keys = tuple((self.random.randint(0, 3),) for _ in range(self.random.randint(1, 2)))
+        return tuple(columns.index(column) for column in RECIPES[view].key), keys
 
     def cancel(self, controller: Controller) -> None:
         waiting = [watch for watch in self.peeks if watch.answer is None]
@@ -168,7 +206,7 @@ class Users:
         self.subscriptions.append(watch)
 
     def unsubscribe(self, controller: Controller) -> None:
-        live = [watch for watch in self.subscriptions if not watch.ended]
+        live = [watch for watch in self.subscriptions if not (watch.ended or watch.abandoned)]
         if live:
             controller.unsubscribe(self.random.choice(live).id)
 
@@ -180,6 +218,6 @@ class Users:
         behind = [
             watch.view
             for watch in self.subscriptions
-            if not watch.ended and not watch.seen.passed(self.acknowledged)
+            if not (watch.ended or watch.abandoned) and not watch.seen.passed(self.acknowledged)
         ]
         return f"peeks of {waiting}, subscriptions to {behind}" if waiting or behind else ""
