@@ -19,10 +19,6 @@ class Peeks:
     def __len__(self) -> int:
         return len(self._waiting) + len(self._answered)
 
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
     def ask(self, uuid: bytes) -> str | None:
         if uuid in self._waiting or uuid in self._answered:
             return "Its uuid is that of an earlier peek."

@@ -51,11 +51,6 @@ class _Stages:
         """How many exports and peeks are kept in mind."""
         return len(self._exports) + len(self._peeks)
 
-    @property
-    def waiting(self) -> int:
-        """How many peeks wait for their answer."""
-        return self._peeks.waiting
-
     def _command(self, command: Command) -> None:
         if self.stage is Stage.CREATION:
             self._create(command)

@@ -68,7 +68,7 @@ def problem_from_bytes(data: bytes) -> Problem:
 
 def commands_to_messages(commands: Iterable[Command], limit: int) -> Iterator[bytes]:
     """Commands as messages of a stream, several in one. Raises `BadMessage`, `MessageTooLarge`."""
-    return _grouped(map(command_to_bytes, commands), limit, "Command")
+    return grouped(map(command_to_bytes, commands), limit, "Command")
 
 
 def commands_from_message(data: bytes, limit: int | None = None) -> list[Command]:
@@ -83,7 +83,7 @@ def responses_to_messages(responses: Iterable[Response], limit: int) -> Iterator
     problem, so that who waits for it learns why. Raises `BadMessage`, `MessageTooLarge` for others.
     """
     each = (data for response in responses for data in _travelling(response, limit))
-    return _grouped(each, limit, "Response")
+    return grouped(each, limit, "Response")
 
 
 class ResponseReader:
@@ -140,7 +140,7 @@ _FRAME = 1 + 5
 """Bytes of the tag and the length of a message in another."""
 
 
-def _grouped(messages: Iterable[bytes], limit: int, kind: str) -> Iterator[bytes]:
+def grouped(messages: Iterable[bytes], limit: int, kind: str) -> Iterator[bytes]:
     """`Commands` or `Responses`, made of what is serialised: each is field 1 of it, with its length."""
     group: list[bytes] = []
     size = 0

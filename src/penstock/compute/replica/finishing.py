@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
+from penstock.compute.errors import BadMessage
 from penstock.compute.protocol.commands import Finishing
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.expr.order import order_key
@@ -35,9 +36,15 @@ class Finish(ABC):
 
 
 def finish_of(finishing: Finishing, schema: Schema) -> Finish:
-    """How a peek at rows of a schema ends. Raises `IndexError` for a column that is not there."""
+    """How a peek at rows of a schema ends. Raises `BadMessage` for a column that is not there."""
     for at in (*(at for at, _ in finishing.order_by), *(finishing.project or ())):
-        schema.fields[at]
+        if at >= len(schema.fields):
+            raise BadMessage(
+                f"there is no column at position {at}",
+                why=f"The rows have {len(schema.fields)} columns.",
+                fix="order and project by columns that are there",
+                field="finishing",
+            )
     project = _projection(finishing.project)
     if not finishing.order_by:
         return _Unordered(finishing, project)

@@ -27,6 +27,7 @@ from penstock.compute.transport.greeting import Greeting, Welcome, check_version
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.session import Session
 from penstock.compute.transport.statuses import refuse
+from penstock.errors import PenstockError
 
 _grpc: Any = grpc
 SLICE = 0.005
@@ -140,7 +141,11 @@ class _Serving(_grpc.GenericRpcHandler):
         return more
 
     async def _send(self) -> None:
-        responses = self._replica.responses()
+        try:
+            responses = self._replica.responses()
+        except PenstockError as error:
+            self.end(error)  # something that may not be said: the connection is what it breaks
+            return
         if self._session is not None:
             await self._session.send(responses)
 

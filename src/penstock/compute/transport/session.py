@@ -13,7 +13,6 @@ from penstock.compute.problems import problem_of
 from penstock.compute.protocol import wire
 from penstock.compute.protocol.commands import CancelPeek, Command, CreateTimely, Peek
 from penstock.compute.protocol.responses import PeekResponse, Response
-from penstock.compute.protocol.stages import ReplicaStages
 from penstock.compute.transport.greeting import Greeting
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.statuses import refuse
@@ -41,7 +40,7 @@ class Session:
         self._task = asyncio.current_task()
         self._writing = asyncio.Lock()
         self._error: Exception | None = None
-        self._stages = ReplicaStages()
+        self._pending: set[bytes] = set()
         self._refused: set[bytes] = set()
         self._own: list[Response] = []
 
@@ -84,7 +83,8 @@ class Session:
             return
         try:
             for response in responses:
-                self._stages.sent(response)
+                if isinstance(response, PeekResponse):
+                    self._pending.discard(response.uuid)
             async with self._writing:
                 for message in wire.responses_to_messages(responses, self._limits.message):
                     await self._context.write(message)
@@ -98,7 +98,6 @@ class Session:
 
     def _receive(self, receiver: Receiver, command: Command) -> None:
         self._limits.check(command)
-        self._stages.received(command)
         match command:
             case CreateTimely(epoch=epoch, nonce=nonce) if (epoch, nonce) != (
                 self.greeting.epoch,
@@ -109,10 +108,12 @@ class Session:
                     stage="creation",
                     message="CreateTimely",
                 )
-            case Peek(uuid) if self._stages.waiting > self._limits.peeks:
+            case Peek(uuid) if len(self._pending) >= self._limits.peeks:
                 self._refused.add(uuid)
                 self._own.append(PeekResponse(uuid, problem_of(self._too_many())))
                 return
+            case Peek(uuid):
+                self._pending.add(uuid)
             case CancelPeek(uuid) if uuid in self._refused:
                 self._refused.remove(uuid)
                 return

@@ -1,0 +1,375 @@
+"""Whatever arrives at its socket, a replica is there afterwards and serves a good controller.
+
+The replica is a real one, with an index that the good controller reads each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.compute.collections.memory import MemoryCollections
+from penstock.compute.collections.store import Append
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
+from penstock.compute.protocol import wire
+from penstock.compute.protocol.commands import (
+    CancelPeek,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    CreateTimely,
+    Epoch,
+    IndexTarget,
+    InitializationComplete,
+    InstanceConfig,
+    Peek,
+    Schedule,
+    TimelyConfig,
+)
+from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport
+from penstock.compute.protocol.generated import compute_pb2 as pb
+from penstock.compute.protocol.responses import PeekResponse, Rows
+from penstock.compute.replica.making import make_runtime
+from penstock.compute.replica.replica import Replica
+from penstock.compute.transport.bell import Bell
+from penstock.compute.transport.channels import FETCH, STREAM
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.greeting import Greeting
+from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.link import Link
+from penstock.compute.transport.server import serve
+from penstock.expr.rows import schema_of
+from tests.compute.protocol import messages
+from tests.compute.transport.fakes import PATIENCE, FakeController
+
+_grpc: Any = grpc
+STORE = "memory:fuzzed"
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+
+class Bid(NamedTuple):
+    auction: int
+    price: int
+
+
+VIEW = Dataflow(
+    encode(identity_flow(schema_of(Bid))),
+    (CollectionImport(INPUT, "s1"),),
+    (),
+    (IndexExport("u1", OUTPUT, ("auction",)),),
+    Frontier(1),
+)
+PEEK = Peek(b"good" * 4, IndexTarget("u1"), 1, ((7,),))
+
+
+class Attacked:
+    """A replica in a process of its own loop, which runs whenever the test does something with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.runner = asyncio.Runner()
+        self.epoch = 0
+        self.address = self.runner.run(self._start(folder))
+
+    async def _start(self, folder: Path) -> str:
+        store = MemoryCollections.named("fuzzed")
+        store.create("s1", schema_to_bytes(schema_of(Bid)))
+        store.append([Append("s1", START, Frontier(5), [((7, 30), 1, 2), ((8, 40), 1, 1)])])
+        bell = Bell()
+        replica = Replica(
+            partial(make_runtime, state=folder, collections=STORE),
+            clock=lambda: 1_000,
+            wake=bell.ring,
+            halt=bell.halt,
+        )
+        where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.task = asyncio.create_task(
+            serve(replica, "127.0.0.1:0", Security(), Limits(peeks=100), bell=bell, ready=where.set_result)
+        )
+        return await where
+
+    def close(self) -> None:
+        async def stop() -> None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+
+        self.runner.run(stop())
+        self.runner.close()
+
+    # --- attacks ---------------------------------------------------------------------
+
+    def send_raw(self, pieces: Sequence[bytes]) -> None:
+        """Bytes on the socket."""
+
+        async def attack() -> None:
+            host, _, port = self.address.partition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            try:
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+                if writer.can_write_eof():
+                    writer.write_eof()
+                async with asyncio.timeout(0.05):
+                    await reader.read()
+            except (OSError, TimeoutError):
+                pass
+            finally:
+                writer.transport.abort()
+                await asyncio.sleep(0)
+
+        self.runner.run(asyncio.wait_for(attack(), PATIENCE))
+
+    def send_messages(self, sent: Sequence[bytes], method: str = STREAM) -> str:
+        """Messages of gRPC on a stream of a greater epoch; the status that it ends with."""
+        self.epoch += 1
+        greeting = Greeting(Epoch(self.epoch, 1), b"a" * 16)
+
+        async def attack() -> str:
+            async with _grpc.aio.insecure_channel(self.address) as channel:
+                call = channel.stream_stream(method)(metadata=greeting.metadata())
+                try:
+                    for message in sent:
+                        await call.write(message)
+                    await call.done_writing()
+                    while await call.read() is not _grpc.aio.EOF:
+                        pass
+                except (_grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    pass
+                return (await call.code()).name
+
+        return self.runner.run(asyncio.wait_for(attack(), PATIENCE))
+
+    def begin(self) -> list[bytes]:
+        """What a controller says first, for the stream that `send_messages` opens next."""
+        return list(wire.commands_to_messages(_begin(Epoch(self.epoch + 1, 1), b"a" * 16), 10**6))
+
+    def check_alive(self) -> None:
+        """A good controller is served, and gets the right answer."""
+        self.epoch += 1
+
+        async def check() -> None:
+            controller = FakeController(self.epoch)
+            begin = _begin(Epoch(self.epoch, 1), b"A" * 16)
+            controller.prepared = [
+                *begin,
+                CreateDataflow(VIEW),
+                Schedule("u1"),
+                InitializationComplete(),
+                PEEK,
+            ]
+            task = asyncio.create_task(Link(controller, "r1", self.address).run())
+            try:
+                while True:
+                    response = await controller.answer()
+                    if isinstance(response, PeekResponse):
+                        assert response.answer == Rows((((7, 30), 2),))
+                        return
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+        self.runner.run(asyncio.wait_for(check(), PATIENCE))
+        assert not self.task.done()
+
+
+def _begin(epoch: Epoch, nonce: bytes) -> list[Command]:
+    return [CreateTimely(TimelyConfig(), epoch, nonce), CreateInstance(InstanceConfig(STORE))]
+
+
+@pytest.fixture(scope="module")
+def replica(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    attacked = Attacked(tmp_path_factory.mktemp("replica"))
+    attacked.check_alive()
+    yield attacked
+    attacked.check_alive()
+    attacked.close()
+
+
+# --- on the socket -----------------------------------------------------------------
+
+SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+RAW: dict[str, list[bytes]] = {
+    "nothing": [],
+    "a line of HTTP/1": [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"],
+    "a beginning of TLS": [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500],
+    "half a preface": [PREFACE[:10]],
+    "a preface and nothing": [PREFACE, SETTINGS],
+    "a frame that claims 16 MB": [PREFACE, SETTINGS, b"\xff\xff\xff\x00\x00\x00\x00\x00\x01"],
+    "headers that cannot be unpacked": [
+        PREFACE,
+        SETTINGS,
+        b"\x00\x00\x05\x01\x04\x00\x00\x00\x01\xff\xff\xff\xff\xff",
+    ],
+    "data on a stream that is not": [PREFACE, SETTINGS, b"\x00\x00\x04\x00\x01\x00\x00\x00\x07abcd"],
+    "a thousand pings": [PREFACE, SETTINGS, b"\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678" * 1000],
+    "a thousand resets": [PREFACE, SETTINGS, b"\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x08" * 1000],
+    "a megabyte of zeros": [b"\x00" * 1_000_000],
+}
+
+
+@pytest.mark.parametrize("pieces", RAW.values(), ids=RAW)
+def test_bytes_that_are_no_http2_do_no_harm(replica: Attacked, pieces: list[bytes]) -> None:
+    replica.send_raw(pieces)
+    replica.check_alive()
+
+
+@settings(max_examples=20)
+@given(st.lists(st.binary(max_size=100), max_size=4), st.booleans())
+def test_random_bytes_on_the_socket_do_no_harm(replica: Attacked, pieces: list[bytes], preface: bool) -> None:
+    replica.send_raw([PREFACE, SETTINGS, *pieces] if preface else pieces)
+    replica.check_alive()
+
+
+# --- in messages -------------------------------------------------------------------
+
+
+def _nested(depth: int) -> bytes:
+    return b"\x91" * depth + b"\xc0"
+
+
+def _nested_sets(depth: int) -> bytes:
+    value = b"\x90"
+    for _ in range(depth):
+        value = msgpack.packb(msgpack.ExtType(5, value))
+    return value
+
+
+def _command(**kind: Any) -> bytes:
+    return pb.Commands(commands=[pb.Command(**kind)]).SerializeToString()
+
+
+def _peek(keys: bytes) -> bytes:
+    return _command(peek=pb.Peek(uuid=b"u" * 16, index="u1", time=1, keys=keys, finishing=pb.Finishing()))
+
+
+def _view(plan: bytes, places: bytes = b"") -> bytes:
+    (message,) = wire.commands_to_messages([CreateDataflow(VIEW)], 10**6)
+    commands = pb.Commands.FromString(message)
+    commands.commands[0].create_dataflow.plan.CopyFrom(pb.Plan(body=plan, places=places))
+    return commands.SerializeToString()
+
+
+HOSTILE: dict[str, bytes] = {
+    "no bytes": b"",
+    "no protobuf": b"\xff" * 50,
+    "a length beyond the end": b"\x0a\xff\xff\xff\xff\x0f",
+    "a command of no kind": _command(),
+    "groups nested deeply": b"\x0b" * 100_000,
+    "unknown fields nested deeply": b"\x0a\x7f" * 60,
+    "keys nested a little": _peek(b"\x91" + _nested(500)),
+    "keys nested deeply": _peek(b"\x91" + _nested(5_000)),
+    "keys nested for a megabyte": _peek(b"\x91" + _nested(1_000_000)),
+    "sets nested deeply": _peek(b"\x91\x91" + _nested_sets(3_000)),
+    "keys that claim four billion rows": _peek(b"\xdd\xff\xff\xff\xff"),
+    "a row that claims four billion columns": _peek(b"\x91\xdd\xff\xff\xff\xff"),
+    "text that is none": _peek(b"\x91\x91\xa2\xff\xfe"),
+    "a decimal of a billion digits": _peek(b"\x91\x91" + msgpack.packb(msgpack.ExtType(2, b"1e999999999"))),
+    "a day that never was": _peek(b"\x91\x91" + msgpack.packb(msgpack.ExtType(3, b"\xff" * 8))),
+    "a moment that never was": _peek(b"\x91\x91" + b"\xc7\x0c\xff" + b"\xff" * 12),
+    "a plan of zeros": _view(b"\x00" * 1000),
+    "a plan of rubbish": _view(random.Random(1).randbytes(5_000)),
+    "a plan nested deeply": _view(b"\x0a\x7f" * 5_000),
+    "places of rubbish": _view(VIEW.plan.body, random.Random(2).randbytes(500)),
+    "a thousand kinds": b"".join(bytes([n % 256, n // 256]) for n in range(1_000)),
+    "a thousand commands of one name": pb.Commands(
+        commands=[pb.Command(schedule=pb.Schedule(id="u1"))] * 1_000
+    ).SerializeToString(),
+    "an id of a megabyte": _command(schedule=pb.Schedule(id="u" * 1_000_000)),
+    "a predicate of rubbish": _command(
+        peek=pb.Peek(
+            uuid=b"u" * 16, collection="s1", time=1, predicate=b"\xfe" * 99, finishing=pb.Finishing()
+        )
+    ),
+    "columns that are not there": _command(
+        peek=pb.Peek(
+            uuid=b"u" * 16,
+            collection="s1",
+            time=1,
+            finishing=pb.Finishing(
+                order_by=[pb.Finishing.Order(column=2**31, down=True)],
+                project=pb.Finishing.Project(columns=[4_000_000_000] * 99),
+                limit=2**64 - 1,
+                offset=2**64 - 1,
+            ),
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("message", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_messages_do_no_harm_in_any_stage(replica: Attacked, message: bytes) -> None:
+    (end,) = wire.commands_to_messages(
+        [CreateDataflow(VIEW), Schedule("u1"), InitializationComplete()], 10**6
+    )
+    replica.send_messages([message])
+    replica.send_messages([*replica.begin(), message])
+    replica.send_messages([*replica.begin(), end, message])
+    replica.check_alive()
+
+
+# What a connection may not say once it has begun, and what would end the process by its own rules.
+_later = messages.commands.filter(lambda command: not isinstance(command, CreateTimely | CreateInstance))
+
+
+@settings(max_examples=40)
+@given(st.lists(_later, max_size=4), st.data())
+def test_damaged_and_random_commands_do_no_harm(
+    replica: Attacked, commands: list[Command], data: st.DataObject
+) -> None:
+    good: list[Command] = [
+        CreateDataflow(VIEW),
+        Schedule("u1"),
+        InitializationComplete(),
+        PEEK,
+        CancelPeek(PEEK.uuid),
+    ]
+    told = data.draw(st.permutations([*good, *commands]))
+    sent = [bytearray(wire.command_to_bytes(command)) for command in told]
+    for _ in range(data.draw(st.integers(0, 4))):
+        damaged = data.draw(st.sampled_from(sent))
+        if damaged:
+            damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    framed = list(wire.grouped(map(bytes, sent), 10**6, "Command"))
+    # A damaged kind may be another one: those that a stream begins with are left out.
+    replica.send_messages([*replica.begin(), *framed])
+    replica.check_alive()
+
+
+@settings(max_examples=20)
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4))
+def test_random_messages_do_no_harm(replica: Attacked, sent: list[bytes]) -> None:
+    replica.send_messages([*replica.begin(), *sent])
+    replica.send_messages(sent[:1], FETCH)
+    replica.check_alive()
+
+
+@settings(max_examples=10)
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            ["x-penstock-protocol", "x-penstock-epoch", "authorization", "x-penstock-replica", "x"]
+        ),
+        st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=30),
+    )
+)
+def test_random_metadata_does_no_harm(replica: Attacked, metadata: dict[str, str]) -> None:
+    async def attack() -> None:
+        async with _grpc.aio.insecure_channel(replica.address) as channel:
+            call = channel.stream_stream(STREAM)(metadata=tuple(metadata.items()))
+            await call.done_writing()
+            with pytest.raises(_grpc.aio.AioRpcError):
+                await call.read()
+
+    replica.runner.run(asyncio.wait_for(attack(), PATIENCE))
+    replica.check_alive()
