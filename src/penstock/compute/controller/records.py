@@ -70,7 +70,7 @@ def replica_from_bytes(data: bytes) -> ReplicaEntry:
 
 
 def description_of(entry: CollectionEntry) -> bytes:
-    """What the store is told of a collection: its columns, for who reads it there. The catalog has the rest."""
+    """What the store is told of a collection: its columns, for who reads it there."""
     return schema_to_bytes(entry.schema)
 
 
