@@ -1,6 +1,6 @@
 """Events of an auction site, written as they happen; at the end the view's answer is checked.
 
-python -m examples.serve.insert --events 20000 --per-second 2000
+python -m examples.serve.insert --events 20000 --per-second 1000
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def expected(ticks: list[Tick]) -> dict[int, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write events of an auction site into collections.")
     parser.add_argument("--events", type=int, default=20_000)
-    parser.add_argument("--per-second", type=int, default=2_000)
+    parser.add_argument("--per-second", type=int, default=1_000)
     given = parser.parse_args()
     ticks = list(Generator().ticks(given.events, SIZE))
     begun, slowest = time.perf_counter(), 0.0

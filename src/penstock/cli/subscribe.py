@@ -71,10 +71,17 @@ def subscribe(
         known = client.describe(view)
         subscription = client.subscribe(view, as_of=as_of, snapshot=not no_snapshot, progress=True)
         with subscription, _SHOWN[format](known, progress) as show:
-            for batch in subscription:
+            for number, batch in enumerate(subscription):
+                if not number:
+                    typer.echo(_beginning(view, batch), err=True)
                 show(batch)
                 if once or (until is not None and (batch.upper is None or batch.upper >= until)):
                     return
+
+
+def _beginning(view: str, batch: Batch[Any]) -> str:
+    there = f"{len(batch.updates):,} row{'s' * (len(batch.updates) != 1)}"
+    return f"{view}: {there} to begin with, all changes from {batch.upper} on; Ctrl-C ends"
 
 
 Show = Callable[["Batch[Any]"], None]
