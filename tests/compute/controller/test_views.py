@@ -192,7 +192,7 @@ def test_a_source_of_added_rows_reads_nothing_whose_rows_may_go(world: World) ->
     world.view("top")
     with pytest.raises(AlreadyThere) as error:
         world.view("appended", appended_bids())
-    assert "Read it as flow.table" in error.value.why
+    assert "flow.table" in error.value.fix
     with pytest.raises(AlreadyThere):
         world.view("appended", appended_bids("top"))
     world.controller.create_collection("log", BIDS, append_only=True)

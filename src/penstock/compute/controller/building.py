@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry, taken
-from penstock.compute.errors import BadMessage, NotServable
+from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
+from penstock.compute.errors import AlreadyThere, BadMessage, NotServable
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.plans import FlowSink, FlowSource, decode, servable, sinks_of, sources_of
 from penstock.compute.protocol.dataflow import (
@@ -19,16 +19,17 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     Plan,
 )
-from penstock.errors import UnknownColumn
+from penstock.errors import Place, UnknownColumn
 from penstock.expr.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a plan reads and gives, checked."""
+    """What a plan reads and gives, checked. places: of the sources, by name: the lines that made them."""
 
     sources: tuple[FlowSource, ...]
     sink: FlowSink
+    places: Mapping[str, Place]
 
 
 def check_name(name: str) -> None:
@@ -51,31 +52,39 @@ def shape_of(plan: Plan, *, allow_callables: bool) -> Shape:
     flow = decode(plan, allow_callables=allow_callables)
     servable(flow)
     sinks = sinks_of(flow)
+    graph = flow.graph()
     if len(sinks) != 1:
         raise NotServable(
             f"flow {flow.name!r} cannot be a view: it has {len(sinks)} sinks",
+            where=[graph.nodes[node].place for node in graph.sinks.values()],
             why="A view is the rows of one sink.",
             fix="make a flow for each of them; they can read each other's views",
             operator="",
         )
-    return Shape(sources_of(flow), sinks[0])
+    places = {name: graph.nodes[node].place for name, node in graph.sources.items()}
+    return Shape(sources_of(flow), sinks[0], places)
 
 
-def found_source(catalog: Catalog, source: FlowSource) -> CollectionEntry | ViewEntry | None:
+def found_source(catalog: Catalog, source: FlowSource, place: Place) -> CollectionEntry | ViewEntry | None:
     """What a source reads; None: nothing has its name. Raises `AlreadyThere` where that does not fit."""
     found = catalog.find(source.name)
     if found is None:
         return None
     if found.schema != source.schema:
-        raise taken(
-            source.name,
-            f"The source has the columns {source.schema}, what has its name has {found.schema}.",
+        raise AlreadyThere(
+            f"source {source.name!r} has other columns than what is there under its name",
+            where=[place],
+            why=f"The source has {source.schema},\nwhat is there has {found.schema}.",
+            fix="give the source these columns, or another name",
+            name=source.name,
         )
     if source.append and not found.append_only:
-        raise taken(
-            source.name,
-            f"The source is one of rows that are only ever added; rows of {source.name!r} may go.\n"
-            "Read it as flow.table(...).",
+        raise AlreadyThere(
+            f"source {source.name!r} takes rows that are only ever added, and reads some that may go",
+            where=[place],
+            why=f"Rows of what is there as {source.name!r} may be taken back.",
+            fix=f"flow.table({source.name!r}, ...)",
+            name=source.name,
         )
     return found
 

@@ -240,7 +240,7 @@ class Controller:
         entry = self._catalog.named(request.view)
         check_request(request, entry)
         self._check_target(request.replica)
-        time = self._reading.time_of(request, entry.id)
+        time = self._reading.time_of(request, entry)
         uuid = self._random.randbytes(16)
         if has_no_rows(request):
             answer(Rows(()))
@@ -275,8 +275,8 @@ class Controller:
         entry = self._catalog.named(view)
         self._check_target(replica)
         if as_of is None:
-            as_of = self._reading.strict(entry.id)
-        self._reading.given(as_of, entry.id)
+            as_of = self._reading.strict(entry)
+        self._reading.given(as_of, entry)
         id = self._ids.next()
         dataflow = self._passing.subscription(id, entry, as_of, snapshot)
         self._subscriptions.start(dataflow, Subscription(id, view, replica, deliver))
@@ -300,8 +300,8 @@ class Controller:
         check_file(file)
         self._check_target(replica)
         if at is None:
-            at = self._reading.strict(entry.id)
-        self._reading.given(at, entry.id)
+            at = self._reading.strict(entry)
+        self._reading.given(at, entry)
         id = self._ids.next()
         self._copies.start(self._passing.copy(id, entry, at, file), Copy(id, view, replica, answer))
         return id

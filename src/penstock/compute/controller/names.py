@@ -7,7 +7,7 @@ is noted as a stray first; it is in the catalog in the same step in which it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeAlias
 
 from penstock.compute.collections.store import Collections
@@ -25,7 +25,7 @@ from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.records import description_of
-from penstock.compute.errors import BadMessage, SinceViolation, StillInUse
+from penstock.compute.errors import AlreadyThere, BadMessage, SinceViolation, StillInUse
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.plans import FlowSource
 from penstock.compute.protocol.dataflow import Id, Plan
@@ -106,10 +106,10 @@ class Names:
         if found is not None:
             if isinstance(found, ViewEntry) and self._as_asked(found) == asked:
                 return found.id
-            raise taken(asked.name, "What has it is not a view with this plan, key, and past.")
+            raise taken(asked.name, self._difference(found, asked))
         shape = shape_of(asked.plan, allow_callables=self._allow_callables)
         check_key(asked.key, shape.sink.schema)
-        reads = [(source, found_source(self.catalog, source)) for source in shape.sources]
+        reads = [(s, found_source(self.catalog, s, shape.places[s.name])) for s in shape.sources]
         self._check_new_names(asked, [source.name for source, found in reads if found is None])
         making = self._making(asked, shape, reads)
         self._carry_out(making)
@@ -161,6 +161,13 @@ class Names:
         into = view.into and self.catalog.collections[view.into.collection].name
         return Asked(view.name, view.plan, view.key, view.keep, into)
 
+    def _difference(self, found: CollectionEntry | ViewEntry, asked: Asked) -> str:
+        if isinstance(found, CollectionEntry):
+            return "It is the name of a collection."
+        there = self._as_asked(found)
+        differ = [f.name for f in fields(asked) if getattr(there, f.name) != getattr(asked, f.name)]
+        return f"It is the name of a view with another {', another '.join(differ)}."
+
     def _check_new_names(self, asked: Asked, missing: Sequence[str]) -> None:
         if asked.into is not None and self.catalog.find(asked.into) is not None:
             raise taken(asked.into, "A view is written into a collection of its own.")
@@ -168,7 +175,11 @@ class Names:
         for name in names:
             check_name(name)
             if names.count(name) > 1:
-                raise taken(name, "The view, its sources, and what it is written into are different things.")
+                raise AlreadyThere(
+                    f"two things cannot both be called {name!r}",
+                    why="A view, its sources, and the collection that it is written into have a name each.",
+                    name=name,
+                )
 
     def _check_unused(
         self, found: CollectionEntry | ViewEntry, gone: Sequence[CollectionEntry | ViewEntry]

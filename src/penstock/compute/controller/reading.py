@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.compute.controller.catalog import CollectionEntry, ViewEntry
 from penstock.compute.controller.holds import ReadHold
@@ -15,6 +15,8 @@ from penstock.compute.frontier import END, LAST_TIME, Frontier
 from penstock.compute.protocol.commands import CollectionTarget, IndexTarget
 from penstock.compute.protocol.dataflow import Id
 from penstock.expr.types import Schema
+
+Entry: TypeAlias = CollectionEntry | ViewEntry
 
 
 class Reading:
@@ -37,42 +39,49 @@ class Reading:
         self._fence = fence
         self._settled = settled
 
-    def time_of(self, request: PeekRequest, id: Id) -> int:
+    def time_of(self, request: PeekRequest, entry: Entry) -> int:
         """The time of a peek. Raises `SinceViolation`, `BadMessage`, `StaleEpoch`."""
         if request.at is not None:
             if request.staleness is not None:
                 raise BadMessage("a read has a time or a bound on its staleness, not both", field="staleness")
-            return self.given(request.at, id)
+            return self.given(request.at, entry)
         if request.staleness is not None:
             if request.staleness < 0:
                 raise BadMessage(f"staleness of {request.staleness} ms", field="staleness")
-            settled = self._fresh_enough(id, request.staleness)
+            settled = self._fresh_enough(entry.id, request.staleness)
             if settled is not None:
                 return settled
-        return self.strict(id)
+        return self.strict(entry)
 
-    def given(self, time: int, id: Id) -> int:
+    def given(self, time: int, entry: Entry) -> int:
         """A time that a client gives. Raises `SinceViolation` where it can no longer be read."""
         if not 0 <= time < LAST_TIME:
             raise BadMessage(f"{time} is no time", field="at")
-        since = self._instance.holds.since(id)
+        since = self._instance.holds.since(entry.id)
         if since.passed(time):
             raise SinceViolation(
-                f"time {time} of {id} can no longer be read",
-                why=f"It can be read from {since} on.",
+                f"time {time} of {entry.name!r} can no longer be read",
+                why=f"It can be read from time {since.time} on."
+                if since.time is not None
+                else "It is complete.",
                 fix="read a later time, or make the view with a greater `keep`",
-                id=id,
+                id=entry.id,
                 time=time,
                 since=since,
             )
         return time
 
-    def strict(self, id: Id) -> int:
+    def strict(self, entry: Entry) -> int:
         """The time of the last acknowledged write. Raises `StaleEpoch`, `SinceViolation`."""
         self._fence()
-        since = self._instance.holds.since(id).time
+        since = self._instance.holds.since(entry.id).time
         if since is None:
-            raise SinceViolation(f"{id} is complete, and can no longer be read", id=id, since=END)
+            raise SinceViolation(
+                f"{entry.name!r} is complete, and can no longer be read",
+                fix="read the collection that it is written into",
+                id=entry.id,
+                since=END,
+            )
         return max(self._oracle.read, since)
 
     def hold(self, id: Id, time: int) -> ReadHold:
@@ -90,12 +99,12 @@ class Reading:
         return time if time >= since and self._oracle.staleness(time) <= staleness else None
 
 
-def target_of(entry: CollectionEntry | ViewEntry) -> IndexTarget | CollectionTarget:
+def target_of(entry: Entry) -> IndexTarget | CollectionTarget:
     """What a peek of it reads."""
     return IndexTarget(entry.id) if isinstance(entry, ViewEntry) else CollectionTarget(entry.id)
 
 
-def check_request(request: PeekRequest, entry: CollectionEntry | ViewEntry) -> None:
+def check_request(request: PeekRequest, entry: Entry) -> None:
     """Raises `BadMessage` for keys and columns that are not there."""
     if request.keys is not None:
         _check_keys(request.keys, entry)
@@ -122,7 +131,7 @@ def key_columns(schema: Schema, key: Sequence[str]) -> tuple[str, ...]:
     return tuple(key) if key else schema.names
 
 
-def _check_keys(keys: Sequence[tuple[Any, ...]], entry: CollectionEntry | ViewEntry) -> None:
+def _check_keys(keys: Sequence[tuple[Any, ...]], entry: Entry) -> None:
     if not isinstance(entry, ViewEntry):
         raise BadMessage(
             f"{entry.name!r} is a collection, and has no keys",
@@ -131,4 +140,8 @@ def _check_keys(keys: Sequence[tuple[Any, ...]], entry: CollectionEntry | ViewEn
         )
     columns = key_columns(entry.schema, entry.key)
     if any(len(key) != len(columns) for key in keys):
-        raise BadMessage(f"keys of {entry.name!r} are of the columns {', '.join(columns)}", field="keys")
+        raise BadMessage(
+            f"keys of {entry.name!r} are rows of the columns {', '.join(columns)}",
+            fix="give one value for each of them; a key of one column is a row of one value",
+            field="keys",
+        )
