@@ -77,7 +77,6 @@ class DeltaCollections(Collections):
 
     def __init__(self, path: str) -> None:
         self._lock = RLock()
-        self._codec = RowCodec()
         self._table = Table(path)
         self._catalogue: tuple[list[File], dict[Id, tuple[int, bytes]]] = [], {}
         self._seen = self._table.version
@@ -90,7 +89,7 @@ class DeltaCollections(Collections):
         """Numbers and descriptions by id, at the version at hand."""
         files = self._table.files(_CATALOGUE)
         if files != self._catalogue[0]:
-            sums = Sums(self._codec, self._table.path)
+            sums = Sums(RowCodec(), self._table.path)
             for file in files:
                 for batch in self._table.batches(file, ["weight", "row"], 1_000):
                     for weight, data in zip(
@@ -135,7 +134,7 @@ class DeltaCollections(Collections):
 
     def _catalogued(self, row: Row, weight: int) -> ArrowTable:
         append = Append("catalogue", START, Frontier(1), [(row, 0, weight)])
-        return table_of(_CATALOGUE, self._codec.changes(append))
+        return table_of(_CATALOGUE, RowCodec().changes(append))
 
     def _sweep(self) -> bool:
         """Remove what belongs to no collection, or to one that can no longer be read."""
@@ -168,7 +167,8 @@ class DeltaCollections(Collections):
         raise self._table.unavailable(f"others were faster {_TRIES} times")
 
     def append(self, appends: Sequence[Append]) -> None:
-        changes = [self._codec.changes(append) for append in appends]
+        codec = RowCodec()
+        changes = [codec.changes(append) for append in appends]
         self._try(lambda: self._append(appends, changes))
 
     def _append(self, appends: Sequence[Append], changes: Sequence[list[Change]]) -> bool:
@@ -192,9 +192,10 @@ class DeltaCollections(Collections):
 
     def _counts(self, number: int, before: Sequence[Change], keys: Collection[bytes]) -> Mapping[bytes, int]:
         """How often rows are there, by key, after changes that come before."""
+        codec = RowCodec()
         counts: dict[bytes, int] = defaultdict(int)
         for weight, row in with_hashes(self._table, self._table.files(number), map(hash_of, keys)):
-            counts[self._codec.key(row_of(row, self._table.path))] += weight
+            counts[codec.key(row_of(row, self._table.path))] += weight
         for change in before:
             counts[change.key] += change.weight
         return counts
@@ -223,7 +224,7 @@ class DeltaCollections(Collections):
         if not run:
             return True
         where = f"collection = {number} AND time >= {run[0].first} AND time <= {run[-1].last}"
-        return self._table.commit(merged(self._table, number, run, self._codec), instead_of=where)
+        return self._table.commit(merged(self._table, number, run, RowCodec()), instead_of=where)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -237,7 +238,7 @@ class DeltaCollections(Collections):
 
     def _snapshot(self, id: Id, files: list[File], at: int, chunk: int) -> Iterator[list[Counted]]:
         shared = several(self._table, files, at)
-        sums = Sums(self._codec, self._table.path)
+        sums = Sums(RowCodec(), self._table.path)
         for file in files:
             for whole in self._table.batches(file, ["time", "weight", "hash", "row"], chunk):
                 batch = up_to(whole, file, at)

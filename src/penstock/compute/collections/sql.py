@@ -35,7 +35,7 @@ class SqlCollections(Collections):
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._codec = RowCodec()
+        self._codec = RowCodec()  # of the writer
 
     # -- which there are ------------------------------------------------------------------------
 
@@ -125,6 +125,7 @@ class SqlCollections(Collections):
             check_readable(id, there.bounds, at)
             end = place_of(tx, there, after(at))
             several = self._changed_more_than_once(tx, there, end)
+            codec = RowCodec()
             sums: dict[bytes, tuple[Row, int]] = {}
             for page in pages(tx, (there.first, end), reading):
                 rows: list[Counted] = []
@@ -133,7 +134,7 @@ class SqlCollections(Collections):
                     if hash not in several:
                         rows.append((row, weight))
                     else:
-                        key = self._codec.key(row)
+                        key = codec.key(row)
                         shown, count = sums.get(key, (row, 0))
                         sums[key] = shown, count + weight
                 if rows:

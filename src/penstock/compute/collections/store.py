@@ -49,7 +49,7 @@ class Collections(ABC):
 
     @abstractmethod
     def create(self, id: Id, description: bytes, upper: Frontier = START) -> None:
-        """A new, empty collection, with since START. Does nothing where there is one of that id and description.
+        """A new, empty collection, with since START. Does nothing where one of that id and description is.
 
         id: up to 200 printable characters, else ValueError. Never becomes part of a path or a statement.
         description: kept as it is: the schema and what else its makers need to know. Raises `AlreadyThere`
@@ -58,8 +58,8 @@ class Collections(ABC):
 
     @abstractmethod
     def drop(self, id: Id) -> None:
-        """Forget a collection with all its rows. Does nothing where there is none. The rows may leave the disk
-        later, during a `drop` or `compact` of any collection."""
+        """Forget a collection with all its rows. Does nothing where there is none. The rows may leave the
+        disk later, during a `drop` or `compact` of any collection."""
 
     @abstractmethod
     def all(self) -> dict[Id, bytes]:
@@ -76,13 +76,13 @@ class Collections(ABC):
 
         Raises `UpperMismatch` where the upper of one is not the expected one; `NotThere` where a row would be
         there less than zero times at some time; ValueError where a time is outside [expected, upper) or
-        upper < expected, or a weight has more than 63 bits. With `StoreUnavailable`, too, nothing was written,
-        unless its fact `undecided` is there and true: then the upper tells.
+        upper < expected, or a weight has more than 63 bits. With `StoreUnavailable`, too, nothing was
+        written, unless its fact `undecided` is there and true: then the upper tells.
         """
 
     @abstractmethod
     def snapshot(self, id: Id, at: int, chunk: int = 10_000) -> Iterator[list[Counted]]:
-        """The rows that are there at a time, each once with its count, in lists of at most `chunk`, none empty.
+        """The rows that are there at a time, each once with its count, in lists of 1 to `chunk`.
 
         What is seen is of one moment, however slowly it is read, also while others append; a later
         `compact` beyond `at` may end it with `SinceViolation`, never with wrong rows. Raises
@@ -96,11 +96,11 @@ class Collections(ABC):
     def changes(
         self, id: Id, lower: Frontier, upper: Frontier, chunk: int = 10_000
     ) -> Iterator[list[Update]]:
-        """The updates with times in [lower, upper), by time, in lists of at most `chunk`, none empty.
+        """The updates with times in [lower, upper), by time, in lists of 1 to `chunk`.
 
-        Raises `SinceViolation` where lower <= since, unless the since is START: what is at the since may have
-        been merged from earlier times (also later, when a list is asked for after a `compact`); `NotYet` where
-        `upper` is above the collection's. Asked again, they come in the same order.
+        Raises `SinceViolation` where lower <= since, unless the since is START: what is at the since may
+        have been merged from earlier times (also when the next list is asked for after a `compact`);
+        `NotYet` where `upper` is above the collection's. Asked again, they come in the same order.
         """
 
     @abstractmethod
