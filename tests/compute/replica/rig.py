@@ -59,6 +59,7 @@ from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.replica import Replica
 from penstock.expr.types import Schema
 
+CONFIG = InstanceConfig("memory:rig", introspection=0)
 Bag = Counter[tuple[Any, ...]]
 
 
@@ -96,7 +97,7 @@ class Ticking:
 class Rig:
     """A replica, what it has said, and the store that it reads."""
 
-    config: InstanceConfig = InstanceConfig("memory:rig", introspection=0)
+    config: InstanceConfig = CONFIG
     store: Collections = field(default_factory=MemoryCollections)
     folder: Path | None = None
     timer: Callable[[], float] = field(default_factory=Ticking)

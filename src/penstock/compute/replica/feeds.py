@@ -156,6 +156,8 @@ class Cursor:
             return self._read_alone(self._alone)
         if feed.known <= self.known:
             feed.read()
+        if self.known < feed.start:
+            return []  # it has gone on without this one, which reads alone from now on
         found = feed.versions(self.known)
         self.known = max(self.known, feed.known)
         return found
