@@ -40,6 +40,17 @@ def reading_worker(uuid: bytes, parts: int) -> int:
     return zlib.crc32(uuid) % parts
 
 
+@dataclass(frozen=True, slots=True)
+class MergedStash:
+    """The rows of a peek of which some workers have stashed theirs.
+
+    loose: rows of the others. tokens: by worker, of what is stashed there.
+    """
+
+    loose: tuple[Counted, ...]
+    tokens: Mapping[int, bytes]
+
+
 class Partitioned:
     """Merges the responses of `parts` workers.
 
@@ -64,7 +75,7 @@ class Partitioned:
         self._peeks: dict[bytes, dict[int, Rows | Stashed | Problem | Canceled]] = {}
         self._subscriptions: dict[Id, PartitionedSubscription] = {}
         self._copies: dict[Id, dict[int, RowCount | Problem | Dropped]] = {}
-        self._stashes: dict[bytes, dict[int, bytes]] = {}
+        self._stashes: dict[bytes, MergedStash] = {}
 
     def observe(self, command: Command) -> None:
         """A command on its way to the workers: `CreateTimely` resets, settings change the limit."""
@@ -93,8 +104,8 @@ class Partitioned:
             case Status():
                 return response
 
-    def take_stash(self, token: bytes) -> Mapping[int, bytes] | None:
-        """By worker the tokens of what a merged `Stashed` stands for, once; None where there is none."""
+    def take_stash(self, token: bytes) -> MergedStash | None:
+        """What a merged `Stashed` stands for, once; None where there is none."""
         return self._stashes.pop(token, None)
 
     def _absorb_frontiers(self, part: int, told: Frontiers) -> Frontiers | None:
@@ -130,9 +141,10 @@ class Partitioned:
             return PeekResponse(uuid, problem)
         if not stashed:
             return PeekResponse(uuid, Rows(rows))
-        self._stashes[uuid] = {part: s.token for part, s in stashed.items()}
-        loose = sum(len(a.rows) for a in answers if isinstance(a, Rows))
-        return PeekResponse(uuid, Stashed(uuid, loose + sum(s.rows for s in stashed.values()), size, rows))
+        loose = tuple(row for a in answers if isinstance(a, Rows) for row in a.rows)
+        self._stashes[uuid] = MergedStash(loose, {part: s.token for part, s in stashed.items()})
+        count = len(loose) + sum(s.rows for s in stashed.values())
+        return PeekResponse(uuid, Stashed(uuid, count, size, rows))
 
     def _worst(self, problems: list[Problem], size: int) -> Problem | None:
         """Too much comes first, whoever finds it, so that the answer does not depend on who is how far."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.compute.errors import ResultTooLarge, TotalResultTooLarge
 from penstock.compute.frontier import END, START, Frontier, meet
-from penstock.compute.partition import Partitioned, reading_worker
+from penstock.compute.partition import MergedStash, Partitioned, reading_worker
 from penstock.compute.protocol.commands import CreateTimely, Parameters, UpdateConfiguration
 from penstock.compute.protocol.responses import (
     Batch,
@@ -253,7 +253,7 @@ def test_a_stash_of_one_worker_holds_the_rows_at_hand_of_the_others() -> None:
     ]
     (found,) = absorbed(merged, said)
     assert found == PeekResponse(UUID, Stashed(UUID, 101, 1001, (((2,), 1), ((1,), 1))))
-    assert merged.take_stash(UUID) == {1: b"s" * 16}
+    assert merged.take_stash(UUID) == MergedStash((((2,), 1),), {1: b"s" * 16})
     assert merged.take_stash(UUID) is None
 
 

@@ -38,9 +38,7 @@ def maker(name: str, request: pytest.FixtureRequest) -> Make:
     from penstock.compute.replica.spark_runtime import OnSpark
 
     spark = request.getfixturevalue("spark")
-    return lambda config, wake, folder: OnSpark(
-        config, wake, state=folder, spark=spark, allow_callables=True
-    )
+    return lambda config, wake, folder: OnSpark(config, wake, state=folder, spark=spark, allow_callables=True)
 
 
 @pytest.fixture(params=ALL)

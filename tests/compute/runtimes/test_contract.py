@@ -174,7 +174,7 @@ def test_a_plan_that_cannot_be_read_is_a_dataflow_that_has_failed(stage: Stage) 
     stage.view("u1", "s1", 3, plan=plan)
     assert stage.problem("u1", 3).code == "P736"
     stage.runtime.allow_compaction("u1", END)
-    assert stage.runtime.frontiers()["u1"].write == END
+    assert stage.reached("u1", END).output == END
 
 
 def test_it_does_not_run_before_all_its_exports_are_scheduled(stage: Stage) -> None:

@@ -63,6 +63,7 @@ class Here(Runtime):
         *,
         collections: Collections,
         folder: Path | None = None,
+        copies: Path | None = None,
         clock: Callable[[], int] = milliseconds,
         timer: Callable[[], float] = time.perf_counter,
         plans: Plans | None = None,
@@ -95,7 +96,7 @@ class Here(Runtime):
             plans,
             self._feeds,
             self._indexes,
-            folder / "copies",
+            copies or folder / "copies",
             lambda: self._parameters,
             self._answers.append,
             lambda id, text: self._answers.append(Status(id, text)),
@@ -199,6 +200,7 @@ class Here(Runtime):
 
     def step(self, seconds: float) -> bool:
         until = self._timer() + seconds
+        self._stash.expire()
         if self._news or not self._watched:
             self._look()
         while True:

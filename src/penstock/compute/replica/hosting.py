@@ -21,7 +21,7 @@ from penstock.compute.protocol.dataflow import (
     IndexExport,
     IndexImport,
 )
-from penstock.compute.replica.share import stages_of
+from penstock.compute.replica.share import division_of
 from penstock.flow.flow import Flow
 
 
@@ -69,8 +69,8 @@ def _divides(dataflow: Dataflow, flow: Flow, workers: int, imported: list[Hosted
         return False
     if not all(h.divided for h in imported):
         return False
-    plan = stages_of(flow, workers)
-    return plan is not None and plan.depth <= (1 if imported else 2)
+    division = division_of(flow, workers)
+    return division is not None and (division.keeps_nothing or not imported)
 
 
 def _spread(dataflow: Dataflow, workers: int) -> int:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 
@@ -48,7 +49,8 @@ class WorkerLink:
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
             )
-        self._connection = Connection(ours.detach())
+        self._socket = ours
+        self._connection = Connection(os.dup(ours.fileno()))
         self._thread = threading.Thread(target=self._listen, name="penstock-worker", daemon=True)
         self._thread.start()
         self._send(begin)
@@ -93,13 +95,17 @@ class WorkerLink:
 
     def close(self) -> None:
         """End the worker, and wait until it has ended."""
-        self._connection.close()
+        # Closed alone it would still be listened to; shut down, both ends learn that it is over.
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         try:
             self._process.wait(_LAST_WORDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._thread.join()
+        self._connection.close()
+        self._socket.close()
 
     def _send(self, message: ToWorker) -> None:
         try:

@@ -33,6 +33,7 @@ class Begin:
     workers: int
     config: InstanceConfig
     folder: Path
+    copies: Path
     allow_callables: bool
 
 

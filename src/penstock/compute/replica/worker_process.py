@@ -28,7 +28,7 @@ from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.replica.here import Here
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.share import Share, stages_of
+from penstock.compute.replica.share import Share, division_of
 from penstock.compute.replica.ticking import Ticking, whole
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.worker_messages import (
@@ -64,6 +64,7 @@ class Worker:
             bell.ring,
             collections=open_collections(begin.config.collections),
             folder=begin.folder,
+            copies=begin.copies,
             plans=Plans(begin.allow_callables),
             watched=True,
             make_engine=self._engine,
@@ -93,9 +94,9 @@ class Worker:
     def _engine(self, dataflow: Dataflow, flow: Flow) -> Ticking:
         if dataflow.export_ids not in self._divided:
             return whole(dataflow, flow)
-        plan = stages_of(flow, self._begin.workers)
-        assert plan is not None, "it was cut when it was decided to divide it"
-        return Share(plan, self._begin.number, frozenset(i.source for i in dataflow.indexes))
+        division = division_of(flow, self._begin.workers)
+        assert division is not None, "it could be divided when that was decided"
+        return Share(division, self._begin.number, frozenset(i.source for i in dataflow.indexes))
 
     @singledispatchmethod
     def _do(self, message: ToWorker) -> None:

@@ -1,0 +1,368 @@
+"""The runtime of several worker processes: each dataflow on one of them, or divided among all.
+
+What the workers say is merged (`partition`), so nobody outside sees that there are several. If one of them
+ends, the replica ends: half of the rows are no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.compute.errors import ResultGone
+from penstock.compute.frontier import END, LAST_TIME, START, Frontier, join, meet
+from penstock.compute.partition import MergedStash, Partitioned, reading_worker
+from penstock.compute.plans import sinks_of
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
+    CancelPeek,
+    CollectionTarget,
+    Finishing,
+    InstanceConfig,
+    Parameters,
+    Peek,
+    Schedule,
+    UpdateConfiguration,
+)
+from penstock.compute.protocol.dataflow import Dataflow, Id, IndexExport
+from penstock.compute.protocol.responses import (
+    Batch,
+    CopyToResponse,
+    Counted,
+    DroppedAt,
+    PeekResponse,
+    Rows,
+    Stashed,
+    Status,
+    SubscribeResponse,
+)
+from penstock.compute.replica.finishing import finish_of
+from penstock.compute.replica.hosting import Hosted, host
+from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.runtime import Answer, Reached, Runtime
+from penstock.compute.replica.sizes import row_size
+from penstock.compute.replica.worker_link import WorkerLink
+from penstock.compute.replica.worker_messages import Begin, Build, Forget, ForgetAnswers, Said, ToWorker
+from penstock.errors import PenstockError
+from penstock.expr.types import Schema
+from penstock.flow.flow import Flow
+
+_STASHES = 100
+"""How many large results may wait to be fetched; of more the oldest are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Export:
+    """An export and its dataflow. schema: of its rows, where the plan can be read.
+
+    since_heard: by worker, how many messages it has to have heard before what it says is about this export.
+    """
+
+    hosted: Hosted
+    schema: Schema | None
+    since_heard: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A peek that is not answered. schema: of the rows, where several workers answer and they end here."""
+
+    workers: tuple[int, ...]
+    finishing: Finishing
+    schema: Schema | None
+
+
+class Workers(Runtime):
+    """Runs dataflows on worker processes, which it starts, and ends with `close`.
+
+    number: of workers. folder: for copies (`copies/`), and for what each keeps to itself (`worker-0/`, ...).
+    """
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        wake: Callable[[], None],
+        *,
+        number: int,
+        folder: Path,
+        allow_callables: bool = False,
+    ) -> None:
+        super().__init__(config, wake)
+        self._plans = Plans(allow_callables)
+        self._links = [
+            WorkerLink(
+                Begin(n, number, config, folder / f"worker-{n}", folder / "copies", allow_callables), wake
+            )
+            for n in range(number)
+        ]
+        self._merged = Partitioned(number, row_size)
+        self._exports: dict[Id, _Export] = {}
+        self._hosted: dict[Id, Hosted] = {}
+        self._wanted: dict[frozenset[Id], set[Id]] = {}
+        self._unscheduled: dict[frozenset[Id], set[Id]] = {}
+        self._peeks: dict[bytes, _Asked] = {}
+        self._stashes: dict[bytes, tuple[_Asked, MergedStash]] = {}
+        self._silent: set[Id] = set()
+        self._uppers: dict[Id, Frontier] = {}
+        self._barrier = [0] * number
+        self._answers: list[Answer] = []
+        self._moved = True
+
+    # -- commands -------------------------------------------------------------------------------
+
+    def configure(self, parameters: Parameters) -> None:
+        self._merged.max_result_size = parameters.max_result_size
+        self._send(range(len(self._links)), UpdateConfiguration(parameters))
+
+    def create_dataflow(self, dataflow: Dataflow) -> None:
+        flow = self._flow(dataflow)
+        hosted = host(dataflow, flow, len(self._links), self._hosted)
+        schemas = {} if flow is None else {sink.name: sink.schema for sink in sinks_of(flow)}
+        for copy in hosted.copies:
+            self._send(hosted.workers, Build(copy, divided=False))
+        self._send(hosted.workers, Build(hosted.built, hosted.divided))
+        heard = {worker: self._links[worker].sent for worker in hosted.workers}
+        for id in hosted.copied_ids:
+            # Nobody else asks for it, and its reader holds what it reads.
+            self._send(hosted.workers, AllowCompaction(id, Frontier(LAST_TIME)))
+        ids = dataflow.export_ids
+        self._wanted[ids], self._unscheduled[ids] = set(ids), set(ids)
+        for export in dataflow.exports:
+            self._exports[export.id] = _Export(hosted, schemas.get(export.sink), heard)
+            self._silent.discard(export.id)
+            self._uppers.pop(export.id, None)
+            if isinstance(export, IndexExport):
+                self._hosted[export.id] = hosted
+
+    def _flow(self, dataflow: Dataflow) -> Flow | None:
+        """None where the plan cannot be read: the worker that builds it says why."""
+        try:
+            return self._plans.flow(dataflow.plan)
+        except PenstockError:
+            return None
+
+    def schedule(self, id: Id) -> None:
+        hosted = self._exports[id].hosted
+        waiting = self._unscheduled[hosted.dataflow.export_ids]
+        if waiting == {id}:
+            for copy in hosted.copied_ids:
+                self._send(hosted.workers, Schedule(copy))
+        waiting.discard(id)
+        self._send(hosted.workers, Schedule(id))
+
+    def allow_writes(self, id: Id) -> None:
+        self._send(self._exports[id].hosted.workers, AllowWrites(id))
+
+    def allow_compaction(self, id: Id, frontier: Frontier) -> None:
+        hosted = self._exports[id].hosted
+        self._send(hosted.workers, AllowCompaction(id, frontier))
+        if not frontier.ended:
+            return
+        self._hosted.pop(id, None)
+        ids = hosted.dataflow.export_ids
+        self._unscheduled[ids].discard(id)
+        self._wanted[ids].discard(id)
+        if not self._wanted[ids]:
+            del self._wanted[ids], self._unscheduled[ids]
+            for copy in hosted.copied_ids:
+                self._send(hosted.workers, AllowCompaction(copy, END))
+                self._send(hosted.workers, Forget(copy))
+
+    def peek(self, peek: Peek) -> None:
+        export = None if isinstance(peek.target, CollectionTarget) else self._exports.get(peek.target.id)
+        if export is not None and export.hosted.divided and export.schema is not None:
+            asked = _Asked(export.hosted.workers, peek.finishing, export.schema)
+            peek = replace(peek, finishing=_of_a_part(peek.finishing))
+        else:
+            on = export.hosted.workers if export else (reading_worker(peek.uuid, len(self._links)),)
+            asked = _Asked(on, peek.finishing, None)
+        self._peeks[peek.uuid] = asked
+        self._send(asked.workers, peek)
+
+    def cancel_peek(self, uuid: bytes) -> None:
+        if uuid in self._peeks:
+            self._send(self._peeks[uuid].workers, CancelPeek(uuid))
+
+    def forget_answers(self) -> None:
+        self._send(range(len(self._links)), ForgetAnswers())
+        self._barrier = [link.sent for link in self._links]
+        self._merged.reset()
+        self._silent |= self._exports.keys()
+        self._peeks.clear()
+        self._stashes.clear()
+        self._answers.clear()
+
+    def forget(self, id: Id) -> None:
+        export = self._exports.pop(id, None)
+        if export is not None:
+            self._send(export.hosted.workers, Forget(id))
+            self._hosted.pop(id, None)
+
+    def _send(self, workers: Sequence[int], message: ToWorker) -> None:
+        for worker in workers:
+            self._links[worker].send(message)
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def step(self, seconds: float) -> bool:
+        for worker, link in enumerate(self._links):
+            for said in link.take():
+                self._moved |= said.frontiers is not None
+                self._hear(worker, said)
+        return False
+
+    def _hear(self, worker: int, said: Said) -> None:
+        if said.heard < self._barrier[worker]:
+            return  # to another connection
+        for answer in said.answers:
+            told = self._told(worker, answer)
+            if told is not None:
+                self._answers.append(told)
+
+    def _told(self, worker: int, answer: Answer) -> Answer | None:
+        match answer:
+            case PeekResponse():
+                return self._answered(worker, answer)
+            case SubscribeResponse(id) | CopyToResponse(id):
+                if id in self._silent or id not in self._exports:
+                    return None
+                return self._event(worker, answer) if self._exports[id].hosted.divided else answer
+            case Status(id):
+                return answer if id is None or id in self._exports else None
+
+    def _event(self, worker: int, answer: SubscribeResponse | CopyToResponse) -> Answer | None:
+        merged = self._merged.absorb(worker, answer)
+        match merged:
+            case SubscribeResponse(id, Batch() as batch):
+                self._uppers[id] = batch.upper
+                return merged
+            case SubscribeResponse(id, DroppedAt()):
+                # The worker that was dropped first was not where all were.
+                return SubscribeResponse(id, DroppedAt(self._uppers.get(id, START)))
+            case CopyToResponse() | None:
+                return merged
+            case _:
+                raise AssertionError(f"not of an export: {merged!r}")
+
+    def _answered(self, worker: int, answer: PeekResponse) -> PeekResponse | None:
+        asked = self._peeks.get(answer.uuid)
+        if asked is None:
+            return None
+        if asked.schema is None:
+            del self._peeks[answer.uuid]
+            if isinstance(answer.answer, Stashed):
+                self._keep(answer.answer, asked, MergedStash((), {worker: answer.answer.token}))
+            return answer
+        merged = self._merged.absorb(worker, answer)
+        if not isinstance(merged, PeekResponse):
+            return None
+        del self._peeks[answer.uuid]
+        return self._finished(merged, asked, asked.schema)
+
+    def _finished(self, merged: PeekResponse, asked: _Asked, schema: Schema) -> PeekResponse:
+        match merged.answer:
+            case Rows(rows):
+                finish = finish_of(_of_the_whole(asked.finishing), schema)
+                finish.take(rows)
+                return PeekResponse(merged.uuid, Rows(tuple(r for part in finish.rows() for r in part)))
+            case Stashed() as stashed:
+                whole = self._merged.take_stash(stashed.token)
+                assert whole is not None
+                if _ends_together(asked.finishing):
+                    stashed = replace(stashed, inline=())  # which rows are the first ones is not known yet
+                self._keep(stashed, asked, whole)
+                return PeekResponse(merged.uuid, stashed)
+            case _:
+                return merged
+
+    def _keep(self, stashed: Stashed, asked: _Asked, whole: MergedStash) -> None:
+        self._stashes[stashed.token] = (asked, whole)
+        while len(self._stashes) > _STASHES:
+            del self._stashes[next(iter(self._stashes))]
+
+    def answers(self) -> list[Answer]:
+        answers = list(self._answers)
+        self._answers.clear()
+        return answers
+
+    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+        found = self._stashes.pop(token, None)
+        if found is None:
+            raise ResultGone("the rows of this result are not here any more", fix="ask again")
+        asked, whole = found
+        rows = self._fetched(whole)
+        if asked.schema is None or not _ends_together(asked.finishing):
+            return rows
+        finish = finish_of(_of_the_whole(asked.finishing), asked.schema)
+        for part in rows:
+            finish.take(part)
+        return finish.rows()
+
+    def _fetched(self, whole: MergedStash) -> Iterator[list[Counted]]:
+        yield list(whole.loose)
+        for worker, token in whole.tokens.items():
+            for rows in self._links[worker].fetch(token):
+                yield list(rows)
+
+    # -- frontiers ------------------------------------------------------------------------------
+
+    def frontiers(self) -> Mapping[Id, Reached]:
+        self._moved = False
+        found: dict[Id, Reached] = {}
+        for id, export in self._exports.items():
+            parts = [self._reached(worker, id, export) for worker in export.hosted.workers]
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):
+                found[id] = _together(known)
+        return found
+
+    def _reached(self, worker: int, id: Id, export: _Export) -> Reached | None:
+        """Where a worker is; None while it speaks of what had that id before, or of nothing."""
+        link = self._links[worker]
+        return link.frontiers.get(id) if link.heard >= export.since_heard[worker] else None
+
+    def moved(self) -> bool:
+        return self._moved
+
+    def broken(self) -> Sequence[Id]:
+        return [id for id, export in self._exports.items() if self._broken(id, export)]
+
+    def _broken(self, id: Id, export: _Export) -> bool:
+        links = [
+            self._links[worker]
+            for worker, heard in export.since_heard.items()
+            if self._links[worker].heard >= heard
+        ]
+        return any(id in link.broken for link in links)
+
+    def close(self) -> None:
+        for link in self._links:
+            link.close()
+
+
+def _ends_together(finishing: Finishing) -> bool:
+    """Whether which rows are sent, or their order, is known only when all of them are together."""
+    return bool(finishing.order_by or finishing.offset) or finishing.limit is not None
+
+
+def _of_a_part(finishing: Finishing) -> Finishing:
+    """What each worker does of a peek's end: enough rows, to be ordered and cut when they are together."""
+    limit = None if finishing.limit is None else finishing.limit + finishing.offset
+    project = None if finishing.order_by else finishing.project
+    return Finishing(finishing.order_by, limit, 0, project)
+
+
+def _of_the_whole(finishing: Finishing) -> Finishing:
+    """What is left to do then."""
+    return finishing if finishing.order_by else replace(finishing, project=None)
+
+
+def _together(parts: Sequence[Reached]) -> Reached:
+    return Reached(
+        meet(part.write for part in parts),
+        meet(part.input for part in parts),
+        meet(part.output for part in parts),
+        join(part.since for part in parts),
+    )
