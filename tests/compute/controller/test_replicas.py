@@ -307,7 +307,24 @@ def test_what_replicas_say_of_themselves_is_kept(world: World) -> None:
     replica = world.replica("r1")
     status = Status(None, "well", (("memory", 5.0),))
     replica.connection.absorb(status)
+    replica.connection.absorb(Status("u7", "of what it was not asked for"))
     assert replica.connection.status == {None: status}
+
+
+def test_the_same_problem_again_and_again_is_noted_once(world: World) -> None:
+    replica = world.replica("r1")
+    for _ in range(3):
+        world.now += 10
+        replica.reports("u7", 6)
+    replica.reports("u8", 6)
+    notes = [(p.at, p.replica, p.text[-28:], p.times) for p in world.status().problems]
+    assert notes == [
+        (world.now, "r1", "u7, which it was not asked for"[-28:], 3),
+        (world.now, "r1", "u8, which it was not asked for"[-28:], 1),
+    ]
+    for number in range(300):
+        replica.reports(f"v{number}", 6)
+    assert len(world.problems()) == 100
 
 
 def test_a_view_is_hydrated_where_one_replica_has_computed_its_start(world: World) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from penstock.compute.collections.store import Append
+from penstock.compute.collections.memory import MemoryCollections
+from penstock.compute.collections.store import Append, Bounds
 from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Parameters
+from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Batch
 from tests.compute.controller.live import LiveWorld
-from tests.compute.controller.world import World, high_tops, joined, top_bids
+from tests.compute.controller.world import BIDS, World, high_tops, joined, top_bids
 
 
 def test_a_replica_keeps_everything_when_its_controller_comes_back() -> None:
@@ -239,3 +243,29 @@ def test_a_replica_that_may_write_goes_on_writing_for_a_controller_that_allows_n
     (bounds,) = world.collections.bounds([world.controller.describe("rows").id])
     assert bounds.upper == Frontier(time + 1)
     assert replica.built == ["u1", "u2"]
+
+
+class LateWriter(MemoryCollections):
+    """A store to which the controller before ends a write when the next one looks."""
+
+    late: list[Append] = []
+
+    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+        found = super().bounds(ids)
+        if self.late:
+            late, self.late = self.late, []
+            self.append(late)
+        return found
+
+
+def test_a_write_that_ends_while_the_next_controller_starts_is_seen() -> None:
+    collections = LateWriter()
+    world = World(collections=collections)
+    world.controller.create_collection("bids", BIDS, append_only=False)
+    world.write("bids", (1, 2))
+    write = world.controller.begin_write({"bids": [((1, 3), 1)]})
+    world.controller.create_collection("others", BIDS, append_only=False)
+    collections.late = list(write.appends)
+    world.start()
+    assert world.status().read_time == write.time
+    assert {c.upper for c in world.status().collections} == {Frontier(write.time + 1)}

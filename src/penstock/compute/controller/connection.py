@@ -136,8 +136,9 @@ class ReplicaConnection:
             case CopyToResponse(id):
                 if self._knows(id, True):
                     self._events.copied(self.replica, response)
-            case Status():
-                self.status[response.id] = response
+            case Status(id):
+                if id is None or id in self.tracking.exports:
+                    self.status[id] = response
 
     def failed(self, error: ComputeError | None) -> None:
         """The stream has ended. A second call does nothing."""

@@ -7,7 +7,6 @@ and everything that follows is a function of that. Not for several threads at on
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.compute.collections.store import Collections
@@ -20,6 +19,7 @@ from penstock.compute.controller.hearing import Hearing
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.maintenance import Maintenance
 from penstock.compute.controller.names import Asked, Names
+from penstock.compute.controller.noted import Noted
 from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.passing import Passing
 from penstock.compute.controller.peeks import Peeks, PendingPeek
@@ -29,7 +29,7 @@ from penstock.compute.controller.reporting import report
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, Write
 from penstock.compute.controller.restart import create_views, start
 from penstock.compute.controller.settings import Settings
-from penstock.compute.controller.status import ControllerStatus, ProblemNote
+from penstock.compute.controller.status import ControllerStatus
 from penstock.compute.controller.subscriptions import Subscription, Subscriptions
 from penstock.compute.controller.targets import target_lost
 from penstock.compute.controller.transient import TransientIds
@@ -57,7 +57,6 @@ from penstock.expr.types import Schema
 
 DEFAULT_KEEP = 10_000
 """Milliseconds of the past of a view that stay readable, where nothing else is asked for."""
-_PROBLEMS = 100
 _PARAMETERS = Parameters(hydration_concurrency=4)
 
 
@@ -95,7 +94,7 @@ class Controller:
         started = start(state, collections)
         self.epoch = started.epoch
         self._catalog = started.catalog
-        self._problems: deque[ProblemNote] = deque(maxlen=_PROBLEMS)
+        self._note = Noted(clock)
         self._instance = asked = Instance(instance, _PARAMETERS.updated(parameters), settings.most_behind)
         self._oracle = oracle = Oracle(clock, started.last)
         self._names = Names(
@@ -254,7 +253,7 @@ class Controller:
     def cancel_peek(self, uuid: bytes) -> None:
         """`Canceled` is answered at once; does nothing where it is answered already."""
         if not self._peeks.cancel(uuid):
-            self._note(None, f"a peek was to be cancelled that does not wait: {uuid.hex()}")
+            self._note(None, "a peek was to be cancelled that does not wait")
 
     def subscribe(
         self,
@@ -385,7 +384,7 @@ class Controller:
             self._replicas,
             self._peeks,
             self._subscriptions,
-            self._problems,
+            self._note,
         )
 
     def check(self) -> None:
@@ -424,6 +423,3 @@ class Controller:
         self._peeks.lost(replica)
         self._subscriptions.lost(replica)
         self._copies.lost(replica)
-
-    def _note(self, replica: str | None, text: str) -> None:
-        self._problems.append(ProblemNote(self._clock(), replica, text))

@@ -104,7 +104,6 @@ class Instance:
 
     def create(self, dataflow: Dataflow, target: str | None = None) -> None:
         """Ask for a dataflow. Its imports are there, and readable at its as-of; its as-of is not END."""
-        self.send(CreateDataflow(dataflow))
         for export in dataflow.exports:
             inputs = [self.holds.acquire(id) for id in sorted(dataflow.import_ids)]
             implied = self.holds.add(export.id, dataflow.as_of, inputs)
@@ -113,6 +112,7 @@ class Instance:
             self.running[export.id] = self._unscheduled[export.id] = running
             if is_transient(export.id):
                 warmup.release()
+        self.send(CreateDataflow(dataflow))
         for export in dataflow.exports:
             if isinstance(export, CollectionExport):
                 self.send(AllowWrites(export.id))

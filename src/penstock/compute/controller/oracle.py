@@ -27,7 +27,7 @@ class Oracle:
         self.last = last
         self.read = last
         self._clock = clock
-        self._acknowledged: deque[int] = deque(maxlen=_REMEMBERED)
+        self._acknowledged: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
 
     def next(self) -> int:
         """The time for a group of writes: above all others."""
@@ -43,16 +43,22 @@ class Oracle:
         """What happened at a time is durable: reads see it from now on."""
         if time > self.read:
             self.read = time
-            self._acknowledged.append(time)
+            self._acknowledged.append((time, self._clock()))
 
-    def staleness(self, time: int) -> int:
-        """For how long what was there at a time has not been current, in ms; 0: it is current.
+    def is_within(self, staleness: int, time: int) -> bool:
+        """Whether what was there at a time was current `staleness` ms ago or later.
 
-        Exact where it was superseded by one of the last acknowledged writes; else at most too long.
+        It is current until the next write is acknowledged, by the clock: times may be ahead of that. False
+        where that was too long ago to be known.
         """
         if time >= self.read:
-            return 0
+            return True
         recent = self._acknowledged
-        known = bool(recent) and recent[0] <= time
-        superseded = recent[bisect_right(recent, time)] if known else time + 1
-        return max(self._clock() - superseded, 0)
+        if not recent or time < recent[0][0]:
+            return False
+        _, superseded = recent[bisect_right(recent, time, key=_time)]
+        return self._clock() - superseded <= staleness
+
+
+def _time(acknowledged: tuple[int, int]) -> int:
+    return acknowledged[0]

@@ -48,6 +48,7 @@ class Reading:
         if request.staleness is not None:
             if request.staleness < 0:
                 raise BadMessage(f"staleness of {request.staleness} ms", field="staleness")
+            self._fence()
             settled = self._fresh_enough(entry.id, request.staleness)
             if settled is not None:
                 return settled
@@ -96,7 +97,7 @@ class Reading:
         if not settled or since is None:
             return None
         time = min(settled - 1, self._oracle.read)
-        return time if time >= since and self._oracle.staleness(time) <= staleness else None
+        return time if time >= since and self._oracle.is_within(staleness, time) else None
 
 
 def target_of(entry: Entry) -> IndexTarget | CollectionTarget:

@@ -6,6 +6,7 @@ promised to readers allows, which is never before what the last controller let t
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.compute.as_of import select
@@ -17,9 +18,11 @@ from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.policy import KeepPast
 from penstock.compute.controller.records import description_of
 from penstock.compute.controller.writes import WRITTEN, WRITTEN_SCHEMA
-from penstock.compute.errors import StoreDamaged, UnknownName
+from penstock.compute.errors import StoreDamaged, StoreUnavailable, UnknownName, UpperMismatch
 from penstock.compute.frontier import END, START, Frontier, join
 from penstock.compute.protocol.dataflow import Dataflow, Id
+
+_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +50,13 @@ def start(state: ControllerState, collections: Collections) -> Started:
     _forget_strays(state, epoch, catalog, collections)
     if catalog.find(WRITTEN) is None:
         _make_written(state, epoch, catalog, collections)
-    bounds = _bounds(catalog, collections)
-    clients = [entry.id for entry in catalog.written_by_clients()]
-    upper = join([Frontier(catalog.last_time + 1), *(bounds[id].upper for id in clients)])
-    assert upper.time is not None, "collections of clients are never complete"
-    behind = [Append(id, bounds[id].upper, upper) for id in clients if bounds[id].upper < upper]
-    if behind:
-        # All are settled up to one time, so that no read waits for one to which nothing is written.
-        collections.append(behind)
-        bounds |= {append.id: Bounds(bounds[append.id].since, upper) for append in behind}
-    return Started(epoch, catalog, bounds, upper.time - 1)
+    for _ in range(_TRIES):
+        with suppress(UpperMismatch):
+            bounds, last = _levelled(catalog, collections)
+            return Started(epoch, catalog, bounds, last)
+    raise StoreUnavailable(
+        "somebody goes on writing to the collections", fix="end all that write to them but this controller"
+    )
 
 
 def create_views(started: Started, instance: Instance, now: int) -> list[str]:
@@ -102,6 +102,23 @@ def _make_written(state: ControllerState, epoch: int, catalog: Catalog, collecti
         change.add_collection(entry)
         change.remove_stray(id)
     catalog.add(entry)
+
+
+def _levelled(catalog: Catalog, collections: Collections) -> tuple[dict[Id, Bounds], int]:
+    """The bounds of all collections, and the last time. Those of clients are settled up to it: no read waits for
+    one to which nothing is written.
+
+    Raises `UpperMismatch` where the controller before has ended a write meanwhile.
+    """
+    bounds = _bounds(catalog, collections)
+    clients = [entry.id for entry in catalog.written_by_clients()]
+    upper = join([Frontier(catalog.last_time + 1), *(bounds[id].upper for id in clients)])
+    assert upper.time is not None, "collections of clients are never complete"
+    behind = [Append(id, bounds[id].upper, upper) for id in clients if bounds[id].upper < upper]
+    if behind:
+        collections.append(behind)
+        bounds |= {append.id: Bounds(bounds[append.id].since, upper) for append in behind}
+    return bounds, upper.time - 1
 
 
 def _bounds(catalog: Catalog, collections: Collections) -> dict[Id, Bounds]:

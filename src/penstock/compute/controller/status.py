@@ -28,6 +28,8 @@ class ReplicaStatus:
     deaths:     how often it was lost within the window that counts for quarantine.
     hydrating:  what was not yet whole when it died last, or is not now.
     problem:    why it is not connected, or is quarantined; empty: nothing is wrong.
+    reconciled: how many dataflows it had when this connection began and has kept, has created anew, has
+        dropped: "kept", "created", "dropped".
     """
 
     name: str
@@ -39,6 +41,7 @@ class ReplicaStatus:
     deaths: int
     hydrating: tuple[Id, ...]
     problem: str
+    reconciled: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +108,15 @@ class SubscriptionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ProblemNote:
-    """Something that should not be, which was passed over. at: ms of the clock."""
+    """Something that should not be, which was passed over.
+
+    at:    ms of the clock, the last time. times: how often in a row.
+    """
 
     at: int
     replica: str | None
     text: str
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
