@@ -63,7 +63,9 @@ def test_the_runtimes_give_the_same_answers_at_every_time(
             )
             imports = tuple(CollectionImport(name, name) for name in case.inputs)
             for stage in stages:
-                stage.create(Dataflow(encode(case.flow, allow_callables=True), imports, (), exports, Frontier(as_of)))
+                stage.create(
+                    Dataflow(encode(case.flow, allow_callables=True), imports, (), exports, Frontier(as_of))
+                )
             for at in range(written, len(ticks)):
                 write(stages[0], case, ticks[at], at)
             end = 10 * len(ticks)
@@ -94,4 +96,4 @@ def answer(stage: Stage, id: str, time: int) -> Any:
     if isinstance(found, Problem):
         return found.code, found.time
     assert isinstance(found, Rows)
-    return Counter({row: times for row, times in found.rows})
+    return Counter(dict(found.rows))

@@ -31,6 +31,8 @@ from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.spark_dataflow import SparkDataflow
 from penstock.compute.replica.spark_imports import FromCollection, FromVersions, Import
+from penstock.compute.replica.spark_inputs import Inputs
+from penstock.compute.replica.spark_state import State
 from penstock.compute.replica.spark_versions import Hold, Versions
 from penstock.compute.replica.subscriptions import SubscribeOutlet
 from penstock.compute.replica.writing import CollectionOutlet
@@ -69,6 +71,7 @@ class Built:
     """A dataflow with its exports: each id is an index or an outlet. store: for its outlets, to be closed."""
 
     running: SparkDataflow
+    folder: Path
     indexes: Mapping[Id, SparkIndex]
     outlets: Mapping[Id, Outlet]
     holds: Mapping[Id, Hold]
@@ -222,17 +225,13 @@ class _Parts:
         )
 
     def built(self, flow: Flow | None) -> Built:
-        running = SparkDataflow(
-            self.dataflow,
-            flow,
-            self.folder,
-            self._identity(),
-            self.imports,
-            self.versions,
-            list(self.outlets.values()),
-            self.builder.timer,
-        )
-        return Built(running, self.indexes, self.outlets, self.holds, self.store)
+        inputs = Inputs(self.imports)
+        state = None
+        if flow is not None:
+            state = State(self.folder, self._identity(), flow, inputs, self.versions, self.as_of)
+        outlets = list(self.outlets.values())
+        running = SparkDataflow(self.dataflow, inputs, self.versions, outlets, state, self.builder.timer)
+        return Built(running, self.folder, self.indexes, self.outlets, self.holds, self.store)
 
     def _identity(self) -> dict[str, Any]:
         dataflow = self.dataflow

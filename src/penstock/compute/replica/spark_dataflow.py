@@ -1,56 +1,39 @@
 """A dataflow on Spark: it takes what is new in its inputs, a tick of several times after the other.
 
-Its folder holds the checkpoint of the flow and the files of its sinks. The commit of a tick says up to which
-time that goes (this binds ticks to times) and which files count; so a process that was killed goes on
-there, and nothing is computed twice. Each time is told apart within a tick, so a peek at any time is right.
-Used by one thread at a time; what others look at changes in one step.
+Each time is told apart within a tick, so a peek at any time is right. A process that was killed goes on after
+the last commit, and nothing is computed twice. Used by one thread at a time; what others look at changes in
+one step.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import ComputeError, SinceViolation, StoreUnavailable
-from penstock.compute.frontier import END, Frontier, meet
+from penstock.compute.errors import ComputeError, StoreUnavailable
+from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import Dataflow
-from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.failed import Failed, failed
 from penstock.compute.replica.outlet import Outlet
-from penstock.compute.replica.spark_imports import FromVersions, Import
+from penstock.compute.replica.spark_imports import FromVersions
+from penstock.compute.replica.spark_inputs import Inputs, by_time
+from penstock.compute.replica.spark_state import State
 from penstock.compute.replica.spark_versions import Versions
 from penstock.compute.replica.writing import CollectionOutlet
-from penstock.errors import BadInput, CheckpointDamaged, FlowChanged, PenstockError, SparkProcessDied
-from penstock.spark.driven import Driven, Given
-from penstock.spark.versions.files import ChangeFiles
+from penstock.errors import PenstockError, SparkProcessDied
+from penstock.spark.driven import Given
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.flow.flow import Flow
-
-MOST_CHANGES = 200_000
-"""So many changes of inputs a tick takes, but for those of one time."""
 MOST_TIMES = 4096
+"""So many times a tick has at most."""
 RETRY = 0.1
 """Seconds after which a store that could not be reached is tried again."""
 _ATTEMPTS = 3
 """How often a process of Spark may die within the same tick."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Version:
-    """What is new in one source at one time."""
-
-    source: str
-    time: int
-    changes: Sequence[Counted]
 
 
 class SparkDataflow:
@@ -58,20 +41,17 @@ class SparkDataflow:
 
     versions: per sink what it was.
     outlets:  exports that are told of changes, and are no index; used while `telling` is held.
-    identity: what must be equal in a folder for it to be gone on with.
+    state:    None of one that could not be built, which is then made to fail.
     upper:    it is computed before it.
-    restored: whether it has gone on from what its folder had.
     """
 
     def __init__(
         self,
         dataflow: Dataflow,
-        flow: Flow | None,
-        folder: Path,
-        identity: Mapping[str, Any],
-        imports: Sequence[Import],
+        inputs: Inputs,
         versions: Mapping[str, Versions],
         outlets: Sequence[Outlet],
+        state: State | None,
         timer: Callable[[], float],
     ) -> None:
         assert dataflow.as_of.time is not None
@@ -79,31 +59,33 @@ class SparkDataflow:
         self.as_of = dataflow.as_of.time
         self.upper = dataflow.as_of
         self.failed: Failed | None = None
-        self.hydrated = self.ended = self.started = self.restored = False
+        self.hydrated = self.ended = self.started = False
         self.versions = versions
         self.outlets = list(outlets)
         self.telling = threading.Lock()
-        self._flow = flow
-        self.folder = folder
-        self._identity = json.dumps(identity, sort_keys=True)
-        self._imports = tuple(imports)
+        self._inputs = inputs
+        self._state = state
         self._timer = timer
-        self._driven: Driven | None = None
         self._told_upper: Frontier | None = None
         self._most_times = MOST_TIMES
         self._times = 0
         self._deaths = 0
         self._retry_at = 0.0
 
-    def reads(self, other: SparkDataflow) -> bool:
-        """Whether it reads what another one makes."""
-        made = list(other.versions.values())
-        return any(isinstance(one, FromVersions) and one.versions in made for one in self._imports)
-
     @property
     def read_upper(self) -> Frontier:
         """It has read its inputs before it, and will not read them there again."""
         return END if self.ended or self.failed is not None else self.upper
+
+    @property
+    def versions_wanted(self) -> bool:
+        """Whether somebody may still read what its sinks were."""
+        return any(not versions.least.ended for versions in self.versions.values())
+
+    def reads(self, other: SparkDataflow) -> bool:
+        """Whether it reads what another one makes."""
+        made = list(other.versions.values())
+        return any(isinstance(one, FromVersions) and one.versions in made for one in self._inputs.imports)
 
     # -- what is to be done ---------------------------------------------------------------------
 
@@ -112,16 +94,17 @@ class SparkDataflow:
 
         Raises `SparkProcessDied` where Spark itself is gone, which nothing can go on without.
         """
-        if not self.started or self.ended or self._timer() < self._retry_at:
+        if not self.started or self.ended or self._state is None or self._timer() < self._retry_at:
             return False
         try:
-            more = self._advance(store, spark)
+            more = self._advance(self._state, store, spark)
             self._deaths = 0
+            return more
         except StoreUnavailable:
             self._retry_at = self._timer() + RETRY
             return False
         except SparkProcessDied as error:
-            self._close_driven()
+            self._state.close()
             self._deaths += 1
             if error.facts.get("process") in ("jvm", "context"):
                 raise
@@ -132,8 +115,92 @@ class SparkDataflow:
         except MemoryError:
             raise
         except Exception as error:
+            self._state.close()
             return self._narrow(error)
-        return more
+
+    def _advance(self, state: State, store: Collections, spark: SparkSession) -> bool:
+        failure = self._inputs.failed
+        if not self.hydrated:
+            if failure is not None and failure.time <= self.as_of:
+                return self._pass_on(failure)
+            if not self._inputs.ready(store, self.as_of):
+                return False
+        if not state.is_open:
+            if not state.open(store, spark):
+                return False
+            if state.upper is not None:
+                self.hydrated = True
+                self._settle(max(state.upper, self.upper))
+        if not self.hydrated:
+            given = self._inputs.snapshot(store, self.as_of, state.append)
+            self._run(state, spark, given, [self.as_of], Frontier(self.as_of + 1))
+            self.hydrated = True
+            if self.outlets and not self.versions_wanted and all(outlet.once for outlet in self.outlets):
+                self._end()
+            return True
+        return self._follow(state, store, spark, failure)
+
+    def _follow(self, state: State, store: Collections, spark: SparkSession, failure: Failed | None) -> bool:
+        bound = self._bound(store, failure)
+        if self.upper < bound:
+            assert self.upper.time is not None
+            bound, news = self._inputs.news(store, self.upper.time, bound, self._most_times)
+            if news:
+                times = sorted({version.time for version in news})
+                # Where it fails, it is at the first of these times, and not before.
+                self._settle(Frontier(times[0]))
+                self._inputs.have_seen(news)
+                self._run(state, spark, self._inputs.given(news, times, state.append), times, bound)
+                self._most_times = min(MOST_TIMES, self._most_times * 2)
+            else:
+                self._settle(bound)
+        if self.upper >= self.dataflow.until or self.upper.ended:
+            return self._finish()
+        if failure is not None and self.upper >= Frontier(failure.time):
+            return self._pass_on(failure)
+        return self.upper < self._bound(store, failure)
+
+    def _bound(self, store: Collections, failure: Failed | None) -> Frontier:
+        bound = min(self._inputs.bound(store), self.dataflow.until)
+        return bound if failure is None else min(bound, Frontier(failure.time))
+
+    def _run(
+        self,
+        state: State,
+        spark: SparkSession,
+        given: Iterable[Given],
+        times: Sequence[int],
+        upper: Frontier,
+    ) -> None:
+        self._times = len(times)
+        state.run(spark, given, times, upper)
+        self._times = 0
+        self._settle(upper)
+
+    def _settle(self, upper: Frontier) -> None:
+        """Everything before `upper` has been computed and is in the files."""
+        self._tell(upper)
+        for versions in self.versions.values():
+            versions.upper = upper
+        self._inputs.settled(upper)
+        self.upper = upper
+
+    # -- exports that are told ------------------------------------------------------------------
+
+    def _tell(self, upper: Frontier) -> None:
+        begin, self._told_upper = self._told_upper, upper
+        with self.telling:
+            for outlet in self.outlets:
+                versions = self.versions[outlet.sink]
+                if begin is None:
+                    outlet.add(versions.scan(self.as_of), self.as_of)
+                    outlet.advance(Frontier(self.as_of + 1))
+                first = self.as_of + 1 if begin is None or begin.time is None else begin.time
+                for version in by_time(outlet.sink, versions.changes(first, upper)):
+                    outlet.add(version.changes, version.time)
+                    outlet.advance(Frontier(version.time + 1))
+                if Frontier(first) < upper:
+                    outlet.advance(upper)
 
     def work_outlets(self) -> bool:
         """Have outlets do a slice of what is left to do; whether there is more. Also after the end.
@@ -149,131 +216,6 @@ class SparkDataflow:
                 more |= outlet.work()
         return more
 
-    def _advance(self, store: Collections, spark: SparkSession) -> bool:
-        failure = self._failed_input()
-        if not self.hydrated:
-            if failure is not None and failure.time <= self.as_of:
-                return self._pass_on(failure)
-            if not all(one.upper(store).passed(self.as_of) for one in self._imports):
-                return False
-        if self._driven is None:
-            self._open(store, spark)
-        if not self.hydrated:
-            self._run(self._snapshot(store), [self.as_of], Frontier(self.as_of + 1))
-            self.hydrated = True
-            if self.outlets and not self.versions_wanted and all(outlet.once for outlet in self.outlets):
-                self._end()
-            return True
-        bound = self._bound(store, failure)
-        if self.upper < bound:
-            bound, news = self._news(store, bound)
-            if news:
-                times = sorted({version.time for version in news})
-                # Where it fails, it is at the first of these times, and not before.
-                self._settle(Frontier(times[0]))
-                self._run(self._given(news, times), times, bound)
-                self._most_times = min(MOST_TIMES, self._most_times * 2)
-            else:
-                self._settle(bound)
-        if self.upper >= self.dataflow.until or self.upper.ended:
-            return self._finish()
-        if failure is not None and self.upper >= Frontier(failure.time):
-            return self._pass_on(failure)
-        return self.upper < self._bound(store, failure)
-
-    @property
-    def versions_wanted(self) -> bool:
-        """Whether somebody may still read what its sinks were."""
-        return any(not versions.least.ended for versions in self.versions.values())
-
-    def _bound(self, store: Collections, failure: Failed | None) -> Frontier:
-        bound = min(meet(one.upper(store) for one in self._imports), self.dataflow.until)
-        return bound if failure is None else min(bound, Frontier(failure.time))
-
-    def _failed_input(self) -> Failed | None:
-        failures = [one.failed for one in self._imports if one.failed is not None]
-        return min(failures, key=lambda failure: failure.time, default=None)
-
-    # -- inputs ---------------------------------------------------------------------------------
-
-    def _snapshot(self, store: Collections) -> Iterator[Given]:
-        for one in self._imports:
-            for part in one.snapshot(store, self.as_of):
-                yield one.source, 0, self._internal(one.source, part)
-
-    def _given(self, news: Iterable[_Version], times: Sequence[int]) -> Iterator[Given]:
-        numbers = {time: number for number, time in enumerate(times)}
-        for version in news:
-            yield version.source, numbers[version.time], self._internal(version.source, version.changes)
-
-    def _news(self, store: Collections, bound: Frontier) -> tuple[Frontier, list[_Version]]:
-        """What is new from the upper on, whole times, and up to where that is everything."""
-        assert self.upper.time is not None
-        found: list[_Version] = []
-        for one in self._imports:
-            versions, bound = _versions(one, one.changes(store, self.upper.time, bound), bound)
-            found += versions
-        times = sorted({version.time for version in found})
-        if len(times) > self._most_times:
-            bound = min(bound, Frontier(times[self._most_times]))
-        return bound, [version for version in found if bound.passed(version.time)]
-
-    def _internal(self, source: str, changes: Sequence[Counted]) -> list[tuple[Any, ...]]:
-        driven = self._driven
-        assert driven is not None
-        if not driven.append[source]:
-            return [(*row, weight) for row, weight in changes]
-        for row, weight in changes:
-            if weight < 0:
-                raise BadInput(
-                    f"source {source!r} takes no row back, and {row} was taken back",
-                    fix="make it a table source, table=True, or append only",
-                    source=source,
-                )
-        return [row for row, weight in changes for _ in range(weight)]
-
-    # -- ticks ----------------------------------------------------------------------------------
-
-    def _run(self, given: Iterable[Given], times: Sequence[int], upper: Frontier) -> None:
-        driven = self._driven
-        assert driven is not None
-        self._times = len(times)
-        for versions in self.versions.values():
-            versions.merge(driven.tick + 1)
-        sinks = {
-            sink: {"files": versions.names, "merged_to": versions.merged_to}
-            for sink, versions in self.versions.items()
-        }
-        driven.run(given, times, {"upper": upper.time, "sinks": sinks})
-        for sink, versions in self.versions.items():
-            versions.add(driven.outputs.get(sink, ()))
-        self._times = 0
-        self._settle(upper)
-
-    def _settle(self, upper: Frontier) -> None:
-        """Everything before `upper` has been computed and is in the files."""
-        self._tell(upper)
-        for versions in self.versions.values():
-            versions.upper = upper
-        for one in self._imports:
-            one.settled(upper)
-        self.upper = upper
-
-    def _tell(self, upper: Frontier) -> None:
-        begin, self._told_upper = self._told_upper, upper
-        with self.telling:
-            for outlet in self.outlets:
-                versions = self.versions[outlet.sink]
-                if begin is None:
-                    outlet.add(versions.scan(self.as_of), self.as_of)
-                    outlet.advance(Frontier(self.as_of + 1))
-                first = self.as_of + 1 if begin is None or begin.time is None else begin.time
-                for version in _by_time(outlet.sink, versions.changes(first, upper)):
-                    outlet.add(version.changes, version.time)
-                    outlet.advance(Frontier(version.time + 1))
-                if Frontier(first) < upper:
-                    outlet.advance(upper)
-
     def drop(self, outlet: Outlet) -> None:
         """An export is not wanted any more. May be called by any thread."""
         with self.telling:
@@ -281,65 +223,13 @@ class SparkDataflow:
                 self.outlets.remove(outlet)
                 outlet.drop()
 
-    # -- its folder -----------------------------------------------------------------------------
-
-    def _open(self, store: Collections, spark: SparkSession) -> None:
-        try:
-            self._driven = self._driven_in(store, spark)
-        except (FlowChanged, CheckpointDamaged):
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self._driven = self._driven_in(store, spark)
-
-    def _driven_in(self, store: Collections, spark: SparkSession) -> Driven:
-        described = self.folder / "dataflow.json"
-        if not self.hydrated and not (described.is_file() and described.read_text() == self._identity):
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir(parents=True)
-            described.write_text(self._identity)
-        assert self._flow is not None, "what has no flow has failed"
-        targets = {sink: ChangeFiles(str(v.folder), v.key) for sink, v in self.versions.items()}
-        driven = Driven(self._flow, spark, self.folder / "engine", targets)
-        if driven.tick and not self._restore(driven, store):
-            driven.close()
-            shutil.rmtree(self.folder)
-            return self._driven_in(store, spark)
-        return driven
-
-    def _restore(self, driven: Driven, store: Collections) -> bool:
-        """Go on after the last tick; whether that can be done."""
-        positions: dict[str, Any] = driven.positions
-        upper = Frontier(positions["upper"])
-        sinks: dict[str, dict[str, Any]] = positions["sinks"]
-        if not self.hydrated and not (
-            all(sinks[sink]["merged_to"] <= self.as_of for sink in self.versions)
-            and all(self._goes_on(one, store, upper) for one in self._imports)
-        ):
-            return False
-        for sink, versions in self.versions.items():
-            versions.merged_to = sinks[sink]["merged_to"]
-            versions.restore([*sinks[sink]["files"], *driven.outputs.get(sink, ())])
-        self.hydrated = self.restored = True
-        self._settle(max(upper, self.upper))
-        return True
-
-    def _goes_on(self, one: Import, store: Collections, upper: Frontier) -> bool:
-        """Whether what comes after `upper` can be read."""
-        if one.upper(store) < upper:
-            return False
-        try:
-            if upper.time is not None:
-                next(iter(one.changes(store, upper.time, upper)), None)
-        except SinceViolation:
-            return False
-        return True
-
     # -- how it ends ----------------------------------------------------------------------------
 
     def _narrow(self, error: Exception) -> bool:
         """Something failed in a tick: find out at which of its times; whether there is more to try."""
-        self._close_driven()
-        if self._times > 1:
-            self._most_times = max(1, self._times // 4)
+        times, self._times = self._times, 0
+        if times > 1:
+            self._most_times = max(1, times // 4)
             return True
         self.fail(error)
         return False
@@ -378,43 +268,12 @@ class SparkDataflow:
 
     def _end(self) -> None:
         self.ended = True
-        self._close_driven()
-        for one in self._imports:
-            one.close()
-
-    def _close_driven(self) -> None:
-        driven, self._driven = self._driven, None
-        if driven is not None:
-            driven.close()
+        self._inputs.close()
+        if self._state is not None:
+            self._state.close()
 
     def close(self, *, remove: bool) -> None:
         """Nothing is computed any more. remove: and its folder is not wanted."""
         self._end()
-        if remove:
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _versions(
-    one: Import, parts: Iterable[Sequence[Update]], bound: Frontier
-) -> tuple[list[_Version], Frontier]:
-    """Whole times of an input, about `MOST_CHANGES` changes, and up to where that is everything."""
-    updates: list[Update] = []
-    for part in parts:
-        updates += part
-        last = part[-1][1] if part else None
-        if last is not None and len(updates) > MOST_CHANGES and updates[0][1] < last:
-            bound = Frontier(last)
-            break
-    return _by_time(one.source, [update for update in updates if bound.passed(update[1])]), bound
-
-
-def _by_time(source: str, updates: Iterable[Update]) -> list[_Version]:
-    """Updates in order of time as versions."""
-    found: list[_Version] = []
-    changes: list[Counted] = []
-    for row, time, weight in updates:
-        if not found or found[-1].time != time:
-            changes = []
-            found.append(_Version(source, time, changes))
-        changes.append((row, weight))
-    return found
+        if remove and self._state is not None:
+            self._state.remove()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import NamedTuple
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import SinceViolation
@@ -14,6 +16,26 @@ from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.spark_versions import Versions
 
 _CHUNK = 10_000
+
+
+class Seen(NamedTuple):
+    """What was read once: the changes from `lower` to before `upper`, or the rows just before it where
+    `lower` is None; how many (`rows`), and their weights in all."""
+
+    lower: int | None
+    upper: int
+    rows: int
+    weight: int
+
+
+class GoesOn(Enum):
+    """Whether what was read until some time can be gone on with."""
+
+    YES = 1
+    NOT_YET = 2
+    """When it has come as far as it was."""
+    NO = 3
+    """It is another one, or too much of it has been forgotten."""
 
 
 class Import(ABC):
@@ -32,6 +54,10 @@ class Import(ABC):
     @abstractmethod
     def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
         """The changes with times from `lower` to before `upper`, by time, in parts."""
+
+    @abstractmethod
+    def goes_on(self, store: Collections, upper: Frontier, seen: Seen | None) -> GoesOn:
+        """Whether a later process that has read to `upper` can go on there. seen: at last."""
 
     @property
     def failed(self) -> Failed | None:
@@ -61,6 +87,27 @@ class FromCollection(Import):
     def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
         return store.changes(self.id, Frontier(lower), upper, _CHUNK)
 
+    def goes_on(self, store: Collections, upper: Frontier, seen: Seen | None) -> GoesOn:
+        (bounds,) = store.bounds([self.id])
+        if bounds.upper < upper or bounds.since >= upper:
+            return GoesOn.NO
+        # A collection of the same id in a store that was made anew is another one.
+        return GoesOn.YES if seen is None or self._is_same(store, seen) else GoesOn.NO
+
+    def _is_same(self, store: Collections, seen: Seen) -> bool:
+        count = weight = 0
+        try:
+            if seen.lower is None:
+                for rows in store.snapshot(self.id, seen.upper - 1, _CHUNK):
+                    count, weight = count + len(rows), weight + sum(times for _, times in rows)
+            else:
+                for updates in store.changes(self.id, Frontier(seen.lower), Frontier(seen.upper), _CHUNK):
+                    count, weight = count + len(updates), weight + sum(by for _, _, by in updates)
+        except SinceViolation:
+            # Its since is in the middle of what was read: one made anew would have nothing there.
+            return True
+        return (count, weight) == (seen.rows, seen.weight)
+
 
 class FromVersions(Import):
     """It stays readable from the last time that was computed on; `at` is the first one."""
@@ -77,14 +124,13 @@ class FromVersions(Import):
         yield self.versions.scan(at)
 
     def changes(self, store: Collections, lower: int, upper: Frontier) -> Iterator[Sequence[Update]]:
-        if lower <= self.versions.merged_to:
-            raise SinceViolation(
-                f"what {self.source!r} reads cannot be told apart before time {lower}",
-                why=f"its changes up to time {self.versions.merged_to} have been merged",
-                time=lower,
-                since=self.versions.merged_to,
-            )
         yield self.versions.changes(lower, upper)
+
+    def goes_on(self, store: Collections, upper: Frontier, seen: Seen | None) -> GoesOn:
+        if not self.versions.restored or self.versions.merged_to >= (upper.time or 0):
+            return GoesOn.NO
+        # It may have come farther without a tick, which is not noted.
+        return GoesOn.NOT_YET if self.versions.upper < upper else GoesOn.YES
 
     @property
     def failed(self) -> Failed | None:

@@ -51,7 +51,6 @@ class _Work:
     """A dataflow at work. left: exports that are not dropped, and those not scheduled."""
 
     built: Built
-    folder: Path
     left: set[Id]
     unscheduled: set[Id]
     busy: bool = False
@@ -123,9 +122,9 @@ class OnSpark(Runtime):
 
     def create_dataflow(self, dataflow: Dataflow) -> None:
         built = self._builder.build(dataflow)
-        work = _Work(built, built.running.folder, set(dataflow.export_ids), set(dataflow.export_ids))
+        work = _Work(built, set(dataflow.export_ids), set(dataflow.export_ids))
         with self._lock:
-            self._found.discard(work.folder)
+            self._found.discard(built.folder)
             self._indexes.update(built.indexes)
             self._work.append(work)
             self._by_id.update(dict.fromkeys(dataflow.export_ids, work))

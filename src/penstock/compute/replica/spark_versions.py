@@ -13,17 +13,24 @@ import uuid
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.responses import Counted, Row, Update
 from penstock.compute.replica.failed import Failed
 from penstock.spark.versions.files import LAST_HASH, ChangeFile, Entry, Filing, hash_of, write_entries
+from penstock.spark.versions.in_parts import in_parts
 from penstock.state.codec import decode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _FILES = 8
 """So many files there are at most before the youngest of them are merged."""
+MERGED_HERE = 50_000
+"""So many changes are merged in this process, more of them in a task."""
 _GROWTH = 4
 """A file is merged with younger ones that together have this part of its changes."""
 
@@ -48,6 +55,7 @@ class Versions:
     upper:  times before it are settled; of what `failed` at a time, the next time.
     failed: the error that its contents are from some time on.
     merged_to: times before it cannot be told apart any more.
+    restored:  the files are those of an earlier process, or attempt.
     """
 
     def __init__(self, folder: Path, key: Sequence[int], as_of: int, *, durable: bool = True) -> None:
@@ -56,6 +64,7 @@ class Versions:
         self.upper = Frontier(as_of)
         self.failed: Failed | None = None
         self.merged_to = as_of
+        self.restored = False
         self._durable = durable
         self._pinned: Counter[str] = Counter()
         self._unwanted: dict[str, Path] = {}
@@ -76,14 +85,17 @@ class Versions:
         """How many changes are kept."""
         return sum(file.count for file in self._files)
 
-    def restore(self, names: Iterable[str]) -> None:
-        """These files count, and no others are wanted."""
+    def restore(self, names: Iterable[str], merged_to: int) -> None:
+        """These files count, and no others are wanted. Raises `CheckpointDamaged`."""
         kept = set(names)
         files = tuple(ChangeFile(self.folder, name) for name in sorted(kept))
         for file in files:
+            file.check()
             file.open()
         self._files = files
         self._merged.clear()
+        self.merged_to = merged_to
+        self.restored = True
         with self._lock:
             others = (path for path in self.folder.iterdir() if path.name not in kept)
             self._unwanted |= {path.name: path for path in others}
@@ -102,7 +114,7 @@ class Versions:
         self._merged.clear()
         self._remove_unwanted()
 
-    def merge(self, tick: int) -> None:
+    def merge(self, spark: SparkSession, tick: int) -> None:
         """Merge some files if there are many. They are there until `add` says that this was committed."""
         files = self._files
         if len(files) <= _FILES:
@@ -117,9 +129,10 @@ class Versions:
             self._files, self._merged = (), [*self._merged, *files]
             return
         self.merged_to = max(self.merged_to, least)
-        entries = _advanced(heapq.merge(*(file.entries() for file in files[begin:])), least)
-        name = write_entries(self.folder, tick, f"{uuid.uuid4().hex[:12]}m", entries, durable=self._durable)
-        made = [ChangeFile(self.folder, name)] if name else []
+        merging = _Merging(self.folder, tuple(f.name for f in files[begin:]), least, tick, self._durable)
+        # In a task it does not hold up the threads of this process.
+        names = merging(0) if size <= MERGED_HERE else in_parts(spark, 1, merging, f"merging {self.folder}")
+        made = [ChangeFile(self.folder, name.decode()) for name in names]
         for file in made:
             file.open()
         self._files = (*files[:begin], *made)
@@ -213,6 +226,25 @@ def summed(files: Iterable[ChangeFile], low: int, high: int, time: int) -> list[
             row = decode(encoded)
             rows[row] = rows.get(row, 0) + count
     return [counted for counted in rows.items() if counted[1]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """Makes one file of several; gives its name, or nothing where nothing is left. There is one part."""
+
+    folder: Path
+    names: tuple[str, ...]
+    least: int
+    tick: int
+    durable: bool
+
+    def __call__(self, part: int) -> Iterator[bytes]:
+        files = (ChangeFile(self.folder, name) for name in self.names)
+        entries = _advanced(heapq.merge(*(file.entries() for file in files)), self.least)
+        attempt = uuid.uuid4().hex[:12]
+        name = write_entries(self.folder, self.tick, attempt, entries, durable=self.durable)
+        if name:
+            yield name.encode()
 
 
 def _advanced(entries: Iterable[Entry], least: int) -> Iterator[Entry]:

@@ -1,6 +1,6 @@
 """Files of changes, sorted by the hash of their key, which nobody alters once they are there.
 
-    <tick>-<attempt>-<first time>-<last time>-<changes>.arrow       hash, time, weight, row (encoded)
+    <tick>-<attempt>-<first time>-<last time>-<changes>-<digest>.arrow    hash, time, weight, encoded row
 
 Tasks write one per tick; merging makes one of several. What counts is what the commit of the last tick
 names. Since they are sorted, a key is found by bisection, and tasks share a scan by ranges of hashes.
@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -29,6 +29,7 @@ from penstock.spark.ticks.drain import task_target, write_changes
 from penstock.spark.ticks.messages import Result
 from penstock.spark.ticks.plan import Output
 from penstock.state.codec import key_encoder, value_encoder
+from penstock.state.files import damaged
 
 Entry: TypeAlias = tuple[int, bytes, int, int]
 """Hash of the key, encoded row, time, weight."""
@@ -83,16 +84,22 @@ def write_entries(folder: Path, tick: int, attempt: str, entries: Iterable[Entry
     with pa.OSFile(str(aside), "wb") as out, ipc.new_file(out, _FORM) as writer:
         for batch in _batches(entries):
             times = batch.column("time").to_pylist()
-            first, last, count = min(first, *times), max(last, *times), count + len(batch)
+            first, last = min(first, min(times)), max(last, max(times))
+            count += len(batch)
             writer.write_batch(batch)
     if not count:
         aside.unlink()
         return ""
     if durable:
         sync_file(aside)
-    name = f"{tick:012d}-{attempt}-{first}-{last}-{count}{_ENDING}"
+    name = f"{tick:012d}-{attempt}-{first}-{last}-{count}-{_digest(aside)}{_ENDING}"
     os.replace(aside, folder / name)
     return name
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, lambda: blake2b(digest_size=8)).hexdigest()
 
 
 def _batches(entries: Iterable[Entry]) -> Iterator[pa.RecordBatch]:
@@ -181,7 +188,7 @@ class ChangeFile:
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
         self.path = folder / name
-        _, _, first, last, count = name.removesuffix(_ENDING).split("-")
+        _, _, first, last, count, self._digest = name.removesuffix(_ENDING).split("-")
         self.first, self.last, self.count = int(first), int(last), int(count)
 
     @cached_property
@@ -193,6 +200,15 @@ class ChangeFile:
     @cached_property
     def _starts(self) -> list[int]:
         return [_numbers(batch, 0)[0] for batch in self._batches]
+
+    def check(self) -> None:
+        """Raises `CheckpointDamaged` where it is not as it was written."""
+        try:
+            found = _digest(self.path)
+        except OSError as error:
+            raise damaged(self.path, str(error)) from error
+        if found != self._digest:
+            raise damaged(self.path, "its content does not match the digest in its name")
 
     def open(self) -> None:
         """Map it, so that it can be read even after it was removed."""

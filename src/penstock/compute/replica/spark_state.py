@@ -1,0 +1,151 @@
+"""What a dataflow on Spark keeps in its folder, and whether a later process can go on with it.
+
+    dataflow.json        what it is
+    engine/              the checkpoint of its flow
+    sinks/<sink>/        the files of a sink
+
+The commit of a tick says up to which time that goes, which files count, and what was read at last. So ticks
+are bound to times in the same step in which they happen.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.compute.collections.store import Collections
+from penstock.compute.frontier import Frontier
+from penstock.compute.replica.spark_imports import GoesOn, Seen
+from penstock.compute.replica.spark_inputs import Inputs
+from penstock.compute.replica.spark_versions import Versions
+from penstock.errors import CheckpointDamaged, FlowChanged
+from penstock.spark.driven import Driven, Given
+from penstock.spark.versions.files import ChangeFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.flow.flow import Flow
+
+
+class State:
+    """The folder of a dataflow. Used by one thread at a time.
+
+    identity: what must be equal for it to be gone on with.
+    is_open:  it can be run. upper: up to where it had come when it was opened; None where it is new.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        identity: Mapping[str, Any],
+        flow: Flow,
+        inputs: Inputs,
+        versions: Mapping[str, Versions],
+        as_of: int,
+    ) -> None:
+        self.folder = folder
+        self.is_open = False
+        self.upper: Frontier | None = None
+        self._identity = json.dumps(identity, sort_keys=True)
+        self._flow = flow
+        self._inputs = inputs
+        self._versions = versions
+        self._as_of = as_of
+        self._driven: Driven | None = None
+        self._begun = False
+
+    @property
+    def append(self) -> Mapping[str, bool]:
+        """By source whether its rows have no weight."""
+        assert self._driven is not None
+        return self._driven.append
+
+    def open(self, store: Collections, spark: SparkSession) -> bool:
+        """Make it ready to run; False where it must wait until what it reads has come as far as it was.
+
+        What cannot be gone on with is removed at the first time. Raises `CheckpointDamaged` later on.
+        """
+        if self._begun:
+            self._open_again(spark)
+            return True
+        described = self.folder / "dataflow.json"
+        if not (described.is_file() and described.read_text() == self._identity):
+            self._make_new()
+        goes_on = self._try(store, spark)
+        if goes_on is GoesOn.NO:
+            self._make_new()
+            goes_on = self._try(store, spark)
+        self._begun = self.is_open = goes_on is GoesOn.YES
+        return self.is_open
+
+    def run(self, spark: SparkSession, given: Iterable[Given], times: Sequence[int], upper: Frontier) -> None:
+        """Run a tick up to `upper`. Raises what fails in it; then it is to be closed, and opened again."""
+        driven = self._driven
+        assert driven is not None
+        for versions in self._versions.values():
+            versions.merge(spark, driven.tick + 1)
+        sinks = {
+            sink: {"files": versions.names, "merged_to": versions.merged_to}
+            for sink, versions in self._versions.items()
+        }
+        # What is seen is known when all is given, which is before the commit.
+        driven.run(given, times, {"upper": upper.time, "sinks": sinks, "seen": self._inputs.seen})
+        for sink, versions in self._versions.items():
+            versions.add(driven.outputs.get(sink, ()))
+
+    def close(self) -> None:
+        self.is_open = False
+        driven, self._driven = self._driven, None
+        if driven is not None:
+            driven.close()
+
+    def remove(self) -> None:
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _make_new(self) -> None:
+        self.remove()
+        self.folder.mkdir(parents=True)
+        (self.folder / "dataflow.json").write_text(self._identity)
+
+    def _try(self, store: Collections, spark: SparkSession) -> GoesOn:
+        try:
+            driven = self._driven = self._driven or self._new_driven(spark)
+            if not driven.tick:
+                return GoesOn.YES
+            goes_on = self._goes_on(driven.positions, store)
+            if goes_on is GoesOn.YES:
+                self._restore(driven)
+            return goes_on
+        except (FlowChanged, CheckpointDamaged):
+            return GoesOn.NO
+
+    def _goes_on(self, positions: Mapping[str, Any], store: Collections) -> GoesOn:
+        if any(positions["sinks"][sink]["merged_to"] > self._as_of for sink in self._versions):
+            return GoesOn.NO
+        seen = {source: Seen(*read) for source, read in positions["seen"].items()}
+        upper = Frontier(positions["upper"])
+        found = [one.goes_on(store, upper, seen.get(one.source)) for one in self._inputs.imports]
+        return max(found, key=lambda one: one.value, default=GoesOn.YES)
+
+    def _open_again(self, spark: SparkSession) -> None:
+        driven = self._driven = self._new_driven(spark)
+        if driven.tick:
+            self._restore(driven)
+        self.is_open = True
+
+    def _new_driven(self, spark: SparkSession) -> Driven:
+        targets = {sink: ChangeFiles(str(v.folder), v.key) for sink, v in self._versions.items()}
+        return Driven(self._flow, spark, self.folder / "engine", targets)
+
+    def _restore(self, driven: Driven) -> None:
+        positions: dict[str, Any] = driven.positions
+        for sink, versions in self._versions.items():
+            kept = positions["sinks"][sink]
+            versions.restore([*kept["files"], *driven.outputs.get(sink, ())], kept["merged_to"])
+        self._inputs.seen.update({source: Seen(*read) for source, read in positions["seen"].items()})
+        self.upper = Frontier(positions["upper"])
