@@ -70,3 +70,8 @@ def all_shares() -> ps.Flow:
     flow = ps.Flow("all shares")
     flow.sink("out", flow.table("input", Share))
     return flow
+
+
+class Measured(NamedTuple):
+    at: float | None
+    number: int

@@ -108,6 +108,7 @@ class Rig:
         self.halted: ComputeError | None = None
         self.said: list[Response] = []
         self.runtimes: list[Here] = []
+        self.created: list[Dataflow] = []
         self.epochs = count(1)
         self.uuids = count(1)
         self.replica = self.new_replica()
@@ -213,6 +214,7 @@ class Rig:
 
     def create(self, flow: ps.Flow, *exports: Export, schedule: bool = True, **options: Any) -> Dataflow:
         dataflow = self.dataflow(flow, *exports, **options)
+        self.created.append(dataflow)
         self.tell(CreateDataflow(dataflow))
         if schedule:
             self.tell(*(Schedule(export.id) for export in exports))

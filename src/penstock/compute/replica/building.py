@@ -25,6 +25,7 @@ from penstock.compute.replica.dataflows import RunningDataflow
 from penstock.compute.replica.feeds import Feeds
 from penstock.compute.replica.index_outlet import IndexOutlet
 from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
+from penstock.compute.replica.missing import MissingCollection
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer
@@ -74,11 +75,19 @@ class Builder:
         return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, sharing.engine, sharing)
 
     def _unbuilt(self, dataflow: Dataflow, error: PenstockError) -> RunningDataflow:
-        outlets = [self._outlet(export, _NO_SCHEMA, dataflow) for export in dataflow.exports]
+        outlets = [self._stand_in(export, dataflow) for export in dataflow.exports]
         flow = Flow(dataflow.name or "unbuilt")
         running = RunningDataflow(dataflow, flow, (), outlets, self.timer, whole)
         running.fail(error)
         return running
+
+    def _stand_in(self, export: Export, dataflow: Dataflow) -> Outlet:
+        try:
+            return self._outlet(export, _NO_SCHEMA, dataflow)
+        except PenstockError:
+            # Of what an export is made, only the collection that it writes may be missing.
+            assert dataflow.as_of.time is not None
+            return MissingCollection(export.id, export.sink, dataflow.as_of.time, self.note)
 
     def _read(self, flow: Flow, dataflow: Dataflow, inlets: list[Inlet]) -> None:
         """What the sources of the flow read, added to `inlets` one by one."""

@@ -40,7 +40,6 @@ class RunningDataflow:
     failed: where it has met an error.
     wanted: its exports that are not dropped.
     alive:  it has not been closed.
-    retry_at: by the timer; before it nothing is to be tried.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class RunningDataflow:
         self.outlets = list(outlets)
         self.wanted = set(dataflow.export_ids)
         self.alive = True
-        self.retry_at = 0.0
+        self._retry_at = 0.0
         self._timer = timer
         self._make_engine = make_engine
         self._sharing = sharing
@@ -73,6 +72,11 @@ class RunningDataflow:
         self._started = False
         self._slices: Iterator[None] | None = None
         self._pace = Pace()
+
+    @property
+    def retry_at(self) -> float:
+        """When the next of what could not be done is to be tried again."""
+        return max(self._retry_at, *(outlet.retry_at for outlet in self.outlets))
 
     @property
     def collections(self) -> set[Id]:
@@ -154,7 +158,7 @@ class RunningDataflow:
 
     def _start_again(self) -> None:
         self._slices = None
-        self.retry_at = self._timer() + RETRY
+        self._retry_at = self._timer() + RETRY
         if not self.hydrated:
             self._engine = None
             for outlet in self.outlets:
@@ -163,7 +167,7 @@ class RunningDataflow:
     # -- what is to be done ---------------------------------------------------------------------
 
     def _next_slices(self) -> Iterator[None] | None:
-        if not self._started or self.ended or self._timer() < self.retry_at:
+        if not self._started or self.ended or self._timer() < self._retry_at:
             return None
         failure = self._failed_input()
         if not self.hydrated:

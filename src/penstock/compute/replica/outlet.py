@@ -18,6 +18,7 @@ class Outlet(ABC):
 
     Times come in order. What was told of times from the upper on must not be seen by anybody.
     once: it wants nothing after the as-of.
+    retry_at: by the timer; before it nothing is to be tried.
     """
 
     once: ClassVar[bool] = False
@@ -25,6 +26,7 @@ class Outlet(ABC):
     def __init__(self, id: Id, sink: str) -> None:
         self.id = id
         self.sink = sink
+        self.retry_at = 0.0
 
     @abstractmethod
     def add(self, changes: Sequence[Counted], time: int) -> None:

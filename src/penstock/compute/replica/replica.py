@@ -35,7 +35,7 @@ from penstock.compute.protocol.commands import (
     TimelyConfig,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.responses import Counted, Response
+from penstock.compute.protocol.responses import Counted, Response, Status
 from penstock.compute.protocol.stages import ReplicaStages, Stage
 from penstock.compute.reconciliation import Reconciliation, reconcile
 from penstock.compute.replica.runtime import Runtime
@@ -182,6 +182,7 @@ class Replica:
         runtime.configure(self._parameters)
         for command in agreed.then:
             self._apply(command)
+        self._telling.answer([_agreed(agreed)])
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -294,3 +295,8 @@ def _expired(offset: int) -> ReplicaExpired:
     return ReplicaExpired(
         f"the replica has reached its age of {offset} ms", fix="start it again; its controller connects to it"
     )
+
+
+def _agreed(agreed: Reconciliation) -> Status:
+    counts = {"kept": agreed.keep, "created": agreed.create, "dropped": agreed.drop}
+    return Status(None, "reconciled", tuple((name, float(len(what))) for name, what in counts.items()))

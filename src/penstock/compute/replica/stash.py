@@ -66,6 +66,8 @@ class Stash:
 
     def expire(self) -> None:
         """Forget what nobody has fetched in time."""
+        if not self._until:
+            return
         now = self._clock()
         for token in [token for token, until in self._until.items() if until <= now]:
             self.forget(token)

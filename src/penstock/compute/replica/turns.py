@@ -67,11 +67,11 @@ class Turns:
         self._has_turn.discard(running)
         if not running.alive:
             return True
-        upper = running.upper
+        upper, now = running.upper, self._timer()
         if running.slice():
             self.moved = True
             self.give(running)
-        elif running.retry_at > self._timer():
+        elif running.retry_at > now:
             self._later.append(running)
         if running.upper != upper:
             self._has_come_farther(running)

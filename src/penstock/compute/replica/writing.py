@@ -58,7 +58,6 @@ class CollectionOutlet(Outlet):
         self._agreeing: Iterator[None] | None = None
         self._allowed = False
         self._over = False
-        self._retry_at = 0.0
 
     def add(self, changes: Sequence[Counted], time: int) -> None:
         if not self._written.passed(time):
@@ -93,13 +92,13 @@ class CollectionOutlet(Outlet):
         return Reached(write, read, min(write, self._computed), Frontier(self._as_of))
 
     def work(self) -> bool:
-        if self._over or self._timer() < self._retry_at:
+        if self._over or self._timer() < self.retry_at:
             return False
         try:
             return self._append() if self._agrees else self._agree()
         except StoreUnavailable:
             self._agreeing = None
-            self._retry_at = self._timer() + RETRY
+            self.retry_at = self._timer() + RETRY
         except PenstockError as error:
             self._over = True
             self._tell(self.id, f"cannot write {self.feed.id}: {error.what}")
