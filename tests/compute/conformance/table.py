@@ -117,30 +117,76 @@ CONTROLLER = {
 }
 
 REPLICA = {
-    "frontier/output_is_meet_of_write_and_compute_probe": "",
-    "frontier/input_is_meet_of_input_probes": "",
-    "frontier/subscribes_and_copy_tos_never_send_Frontiers": "",
-    "frontier/empty_reported_only_after_inputs_released": "",
-    "reconcile/dropped_collections_stay_silent": "",
-    "reconcile/dropped_subscribe_sends_no_DroppedAt": "",
-    "reconcile/no_errors_logged": "",
-    "subscribe/first_batch_starts_at_minimum": "",
-    "subscribe/batches_are_contiguous_nonempty_consolidated": "",
-    "subscribe/no_DroppedAt_after_completion": "",
-    "subscribe/oversized_batch_becomes_error_batch": "",
-    "peek/below_since_is_error_not_ub": "",
-    "peek/pending_when_index_is_dropped_must_not_return_partial_data": "",
-    "peek/negative_multiplicity_is_error": "",
-    "peek/exactly_one_response_even_if_cancelled_late": "",
-    "peek/Canceled_forbidden_without_CancelPeek": "",
-    "peek/limit_without_order_by_stops_early": "",
-    "peek/limit_with_order_by_thins_at_twice_the_limit": "",
-    "dataflow/starts_suspended_until_every_export_scheduled": "",
-    "dataflow/drop_of_unscheduled_collection_is_clean": "",
-    "dataflow/duplicate_export_id_is_reported": "",
-    "writes/read_only_until_AllowWrites": "",
-    "config/applies_to_existing_dataflows_and_pending_peeks": "",
-    "expiration/replica_panics_after_expiry": "",
+    "frontier/output_is_meet_of_write_and_compute_probe": (
+        "replica/test_writing.py::test_how_far_it_was_computed_is_told_apart_from_how_far_it_is_written"
+    ),
+    "frontier/input_is_meet_of_input_probes": (
+        "replica/test_dataflows.py::test_what_was_read_is_the_least_of_the_inputs"
+    ),
+    "frontier/subscribes_and_copy_tos_never_send_Frontiers": (
+        "replica/test_subscriptions.py::test_no_frontiers_are_told_of_a_subscription"
+    ),
+    "frontier/empty_reported_only_after_inputs_released": (
+        "replica/test_dataflows.py::test_the_end_is_told_once_and_only_after_nothing_is_read_any_more"
+    ),
+    "reconcile/dropped_collections_stay_silent": (
+        "replica/test_connections.py::test_nothing_is_said_of_what_the_next_connection_does_not_want"
+    ),
+    "reconcile/dropped_subscribe_sends_no_DroppedAt": (
+        "replica/test_connections.py::test_a_subscription_begins_anew_and_says_nothing_of_its_end"
+    ),
+    "reconcile/no_errors_logged": (
+        "replica/test_connections.py::test_everything_at_once_and_no_word_too_many"
+    ),
+    "subscribe/first_batch_starts_at_minimum": (
+        "replica/test_subscriptions.py::test_the_first_batch_begins_at_the_first_time_and_goes_beyond_the_as_of"
+    ),
+    "subscribe/batches_are_contiguous_nonempty_consolidated": (
+        "replica/test_subscriptions.py::test_batches_follow_each_other_and_are_consolidated"
+    ),
+    "subscribe/no_DroppedAt_after_completion": (
+        "replica/test_dataflows.py::test_until_is_the_end_of_a_subscription"
+    ),
+    "subscribe/oversized_batch_becomes_error_batch": (
+        "replica/test_subscriptions.py::test_a_batch_above_the_limit_is_a_problem_and_the_last_that_is_of_use"
+    ),
+    "peek/below_since_is_error_not_ub": ("replica/test_peeks.py::test_below_the_since_is_an_error"),
+    "peek/pending_when_index_is_dropped_must_not_return_partial_data": (
+        "replica/test_peeks.py::test_a_peek_that_waits_for_an_index_that_is_dropped_is_an_error_and_never_rows"
+    ),
+    "peek/negative_multiplicity_is_error": (
+        "replica/test_peeks.py::test_a_row_that_is_there_less_than_never_is_an_error"
+    ),
+    "peek/exactly_one_response_even_if_cancelled_late": (
+        "replica/test_peeks.py::test_cancelling_what_is_answered_says_nothing"
+    ),
+    "peek/Canceled_forbidden_without_CancelPeek": (
+        "replica/test_peeks.py::test_nothing_is_cancelled_that_nobody_cancels"
+    ),
+    "peek/limit_without_order_by_stops_early": (
+        "replica/test_peeks.py::test_a_limit_without_an_order_stops_early"
+    ),
+    "peek/limit_with_order_by_thins_at_twice_the_limit": (
+        "replica/test_peeks.py::test_a_limit_with_an_order_keeps_twice_as_many_rows_at_most"
+    ),
+    "dataflow/starts_suspended_until_every_export_scheduled": (
+        "replica/test_dataflows.py::test_a_dataflow_starts_when_all_its_exports_are_scheduled"
+    ),
+    "dataflow/drop_of_unscheduled_collection_is_clean": (
+        "replica/test_dataflows.py::test_one_that_was_never_scheduled_is_dropped_with_all_its_frontiers_told"
+    ),
+    "dataflow/duplicate_export_id_is_reported": (
+        "replica/test_dataflows.py::test_an_export_id_that_is_there_cannot_be_created_again"
+    ),
+    "writes/read_only_until_AllowWrites": (
+        "replica/test_writing.py::test_nothing_is_written_before_it_is_allowed"
+    ),
+    "config/applies_to_existing_dataflows_and_pending_peeks": (
+        "replica/test_peeks.py::test_settings_apply_to_peeks_that_are_on_their_way"
+    ),
+    "expiration/replica_panics_after_expiry": (
+        "replica/test_connections.py::test_a_replica_that_has_reached_its_age_ends_itself_and_a_new_one_answers_the_same"
+    ),
 }
 
 TESTED: dict[str, str] = LOGIC | PROTOCOL_AND_TRANSPORT | CONTROLLER | REPLICA

@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 import penstock as ps
 from penstock import col
+from penstock.compute.plans import sinks_of
+from penstock.errors import Place
 from penstock.expr.rows import schema_of
+from penstock.flow.operators.source import Source
 
 
 class Bid(NamedTuple):
@@ -46,10 +49,26 @@ def both() -> ps.Flow:
     return flow
 
 
-def cheap(bids: str = "input") -> ps.Flow:
-    """Of an index of bids, those below 10."""
+def largest() -> ps.Flow:
+    """The largest price per item, with the columns of `totals`."""
+    flow = ps.Flow("largest")
+    flow.sink("out", flow.table("s1", Bid).group_by(col.item).agg(total=ps.max(col.price)))
+    return flow
+
+
+def identity_of(flow: ps.Flow) -> ps.Flow:
+    """What reads an index of a flow as it is."""
+    (sink,) = sinks_of(flow)
+    same = ps.Flow("same")
+    rows = same.add_source(Source("input", sink.schema, False, False), Place(__file__, 1))
+    same.add_sink("out", rows, sink.schema, Place(__file__, 1))
+    return same
+
+
+def cheap(below: int = 10) -> ps.Flow:
+    """Of an index of bids, those below a price."""
     flow = ps.Flow("cheap")
-    flow.sink("out", flow.table(bids, Bid).filter(col.price < 10))
+    flow.sink("out", flow.table("input", Bid).filter(col.price < below))
     return flow
 
 

@@ -104,6 +104,7 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.plans = KnownPlans()
+        self.named: dict[str, ps.Flow] = {}
         self.now = 1_000_000
         self.halted: ComputeError | None = None
         self.said: list[Response] = []

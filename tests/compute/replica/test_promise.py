@@ -57,7 +57,7 @@ class Truth:
         return answers(self.case.graph, there)
 
 
-@examples(2)
+@examples(0.3)
 @given(served(), st.data())
 def test_peeks_and_subscriptions_are_the_answer_from_scratch(
     drawn: tuple[Case, list[Tick]], data: st.DataObject
