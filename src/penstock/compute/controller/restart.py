@@ -105,8 +105,9 @@ def _make_written(state: ControllerState, epoch: int, catalog: Catalog, collecti
 
 
 def _levelled(catalog: Catalog, collections: Collections) -> tuple[dict[Id, Bounds], int]:
-    """The bounds of all collections, and the last time. Those of clients are settled up to it: no read waits for
-    one to which nothing is written.
+    """The bounds of all collections, and the last time.
+
+    Those of clients are settled up to it, so that no read waits for one to which nothing is written.
 
     Raises `UpperMismatch` where the controller before has ended a write meanwhile.
     """
