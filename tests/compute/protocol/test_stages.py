@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.compute.errors import ProtocolViolation
-from penstock.compute.frontier import END, START, Frontier
+from penstock.compute.frontier import END, LAST_TIME, START, Frontier
 from penstock.compute.protocol import peeks_told
 from penstock.compute.protocol.commands import (
     AllowCompaction,
@@ -198,6 +198,8 @@ MAY_NOT_BE_SAID: dict[str, list[Message]] = {
     "an id twice": [*BEGUN, U1, U1],
     "an id twice in one dataflow": [*BEGUN, create(IndexExport("u1", "a"), IndexExport("u1", "b"))],
     "a dataflow that exports nothing": [*BEGUN, create()],
+    "a dataflow that begins at the end": [*BEGUN, CreateDataflow(U1.dataflow.at(END))],
+    "a dataflow that begins at the last time": [*BEGUN, CreateDataflow(U1.dataflow.at(Frontier(LAST_TIME)))],
     "an import that was not created": [*BEGUN, create(IndexExport("u2", "out"), imports=["u1"])],
     "an import of what is dropped": [*BEGUN, U1, DROP_U1, create(IndexExport("u2", "out"), imports=["u1"])],
     "an import of a subscription": [*BEGUN, T1, create(IndexExport("u2", "out"), imports=["t1"])],

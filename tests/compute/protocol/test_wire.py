@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.compute.errors import BadMessage, MessageTooLarge
@@ -45,6 +45,7 @@ def test_a_response_comes_back_as_it_was(response: Response) -> None:
     assert repr(again) == repr(response)
 
 
+@settings(max_examples=30)
 @given(st.lists(messages.commands, max_size=6), st.lists(messages.responses, max_size=6))
 def test_a_stream_keeps_the_order(commands: list[Command], responses: list[Response]) -> None:
     sent = wire.commands_to_messages(commands, 1_000_000)
@@ -141,6 +142,7 @@ def test_any_bytes_are_messages_or_refused(data: bytes) -> None:
             read(data)
 
 
+@settings(max_examples=50)
 @given(messages.commands, st.data())
 def test_a_damaged_command_is_another_command_or_refused(command: Command, data: st.DataObject) -> None:
     damaged = bytearray(wire.command_to_bytes(command))

@@ -130,6 +130,7 @@ class FakeConnection:
 
     def failed(self, error: ComputeError | None) -> None:
         self._controller.failures.append(error)
+        self._controller.ended.set()
 
 
 class FakeController:
@@ -138,6 +139,7 @@ class FakeController:
         self.connections: list[FakeConnection] = []
         self.standing = asyncio.Event()
         self.absorbed: asyncio.Queue[Response] = asyncio.Queue()
+        self.ended = asyncio.Event()
         self.failures: list[ComputeError | None] = []
         self.unreached: list[ComputeError] = []
         self.asked = 0
@@ -155,9 +157,20 @@ class FakeController:
 
     def unreachable(self, name: str, error: ComputeError) -> None:
         self.unreached.append(error)
+        self.ended.set()
 
     async def answer(self) -> Response:
-        return await asyncio.wait_for(self.absorbed.get(), PATIENCE)
+        """What is absorbed next. Fails where the connection ends instead."""
+        getting = asyncio.ensure_future(self.absorbed.get())
+        ended = asyncio.ensure_future(self.ended.wait())
+        try:
+            await asyncio.wait([getting, ended], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            if not getting.done():
+                raise AssertionError(f"no answer, but {[*self.unreached, *self.failures]}")
+            return getting.result()
+        finally:
+            getting.cancel()
+            ended.cancel()
 
     async def peek(self, index: str = "u1") -> Response:
         """Ask, and wait for what comes next."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,21 +16,25 @@ from typing import Any, NamedTuple
 import grpc
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append
-from penstock.compute.frontier import START, Frontier
+from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
 from penstock.compute.protocol import wire
 from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    AllowWrites,
     CancelPeek,
+    CollectionTarget,
     Command,
     CreateDataflow,
     CreateInstance,
     CreateTimely,
     Epoch,
+    Finishing,
     IndexTarget,
     InitializationComplete,
     InstanceConfig,
@@ -37,7 +42,16 @@ from penstock.compute.protocol.commands import (
     Schedule,
     TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport
+from penstock.compute.protocol.dataflow import (
+    CollectionExport,
+    CollectionImport,
+    CopyToExport,
+    Dataflow,
+    IndexExport,
+    IndexImport,
+    Plan,
+    SubscribeExport,
+)
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import PeekResponse, Rows
 from penstock.compute.replica.making import make_runtime
@@ -343,6 +357,72 @@ def test_damaged_and_random_commands_do_no_harm(
     framed = list(wire.grouped(map(bytes, sent), 10**6, "Command"))
     # A damaged kind may be another one: those that a stream begins with are left out.
     replica.send_messages([*replica.begin(), *framed])
+    replica.check_alive()
+
+
+_names = st.sampled_from([INPUT, OUTPUT, "auction", "other", ""])
+_ids = st.sampled_from(["u1", "s1", "s9", "u7", "t1"])
+_times = st.sampled_from([0, 1, 2, 4, 5, 2**63 - 1]).map(Frontier) | st.just(END)
+_exports = (
+    st.builds(IndexExport, st.just("u2"), _names, st.lists(_names, max_size=2).map(tuple))
+    | st.builds(SubscribeExport, st.just("u2"), _names, st.booleans())
+    | st.builds(CollectionExport, st.just("u2"), _names, _ids)
+    | st.builds(
+        CopyToExport, st.just("u2"), _names, st.sampled_from(["a.jsonl", "../a.jsonl", "a", "/a.jsonl"])
+    )
+)
+_dataflows = st.builds(
+    Dataflow,
+    st.just(VIEW.plan) | st.builds(Plan, st.binary(max_size=20)),
+    st.lists(st.builds(CollectionImport, _names, _ids), max_size=2).map(tuple),
+    st.lists(st.builds(IndexImport, _names, _ids), max_size=1).map(tuple),
+    st.tuples(_exports),
+    _times,
+    _times,
+)
+ODD = replace(PEEK, uuid=b"odd." * 4)
+_positions = st.integers(0, 3)
+_peeks = st.builds(
+    Peek,
+    uuid=st.just(ODD.uuid),
+    target=st.builds(IndexTarget, st.sampled_from(["u1", "u2"])) | st.builds(CollectionTarget, _ids),
+    time=st.sampled_from([0, 1, 4, 5, 2**63 - 1]),
+    keys=st.none()
+    | st.lists(st.lists(messages.values | st.just({}), max_size=2).map(tuple), min_size=1).map(tuple),
+    predicate=st.none() | st.binary(max_size=20),
+    finishing=st.builds(
+        Finishing,
+        st.lists(st.tuples(_positions, st.booleans()), max_size=2).map(tuple),
+        st.none() | st.integers(0, 3),
+        st.integers(0, 3),
+        st.none() | st.lists(_positions, max_size=3).map(tuple),
+    ),
+)
+
+
+@settings(max_examples=40)
+@given(_dataflows, _peeks, _times)
+@example(replace(VIEW, exports=(CollectionExport("u2", OUTPUT, "s9"),)), ODD, END)
+@example(
+    replace(VIEW, collections=(CollectionImport(INPUT, "s9"),), exports=(IndexExport("u2", "x"),)), ODD, END
+)
+def test_commands_that_make_no_sense_do_no_harm(
+    replica: Attacked, dataflow: Dataflow, peek: Peek, since: Frontier
+) -> None:
+    told: list[Command] = [
+        CreateDataflow(VIEW),
+        Schedule("u1"),
+        InitializationComplete(),
+        peek,
+        CreateDataflow(dataflow),
+        Schedule("u2"),
+        AllowWrites("u2"),
+        PEEK,
+        AllowCompaction("u2", since),
+    ]
+    replica.send_messages(
+        [*replica.begin(), *(m for c in told for m in wire.commands_to_messages([c], 10**6))]
+    )
     replica.check_alive()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -79,6 +80,8 @@ class Exports:
     def _create(self, dataflow: Dataflow) -> str | None:
         if not dataflow.exports:
             return "It exports nothing, so it could never be dropped."
+        if dataflow.as_of.time in (None, LAST_TIME):
+            return f"It begins at {dataflow.as_of}, and nothing comes after that."
         if len(dataflow.export_ids) != len(dataflow.exports):
             return "Two of its exports have one id."
         for id in dataflow.export_ids:

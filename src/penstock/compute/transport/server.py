@@ -131,7 +131,14 @@ class _Serving(_grpc.GenericRpcHandler):
     def receive(self, command: Command) -> None:
         if isinstance(command, CreateTimely):
             self._runtime = command.config.runtime
-        self._replica.receive(command)
+        try:
+            self._replica.receive(command)
+        except PenstockError:
+            raise
+        except Exception as error:
+            # A mistake of ours in the middle of a command: what it has left behind cannot be relied on.
+            self._bell.halt(error)
+            raise
 
     def _step(self) -> bool:
         more = self._replica.step(SLICE)

@@ -3,6 +3,7 @@ metadata."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -13,6 +14,9 @@ from penstock.compute.errors import BadMessage, ComputeError, ConnectionBroken, 
 from penstock.compute.problems import error_of, problem_of_any
 from penstock.compute.protocol import wire
 from penstock.compute.protocol.responses import Problem
+from penstock.errors import PenstockError
+
+log = logging.getLogger("penstock.transport")
 
 _grpc: Any = grpc
 PROBLEM = "penstock-problem-bin"
@@ -38,6 +42,8 @@ _CODES: dict[str, str] = {
 
 async def refuse(context: Any, error: BaseException) -> NoReturn:
     """End a call with an error. Raises what `grpc.aio` wants raised for that."""
+    if not isinstance(error, PenstockError):
+        log.error("a mistake in Penstock", exc_info=error)
     problem = problem_of_any(error)
     code = getattr(_grpc.StatusCode, _CODES.get(problem.code, "INTERNAL"))
     await context.abort(code, _short(problem.message), ((PROBLEM, _fitting(problem)),))
