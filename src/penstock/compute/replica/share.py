@@ -119,8 +119,12 @@ class _Part:
         self.source_append = program.source_append
         self.sink_append = program.sink_append
         self._machine = Machine(program, {slot.name: {} for slot in program.slots}, at_home=at_home)
+        self._at_home = at_home
 
     def tick(self, inputs: Mapping[str, EngineRows]) -> dict[str, EngineRows]:
+        # What speaks without being asked, as a fold of no rows does, speaks on the first worker only.
+        if not self._at_home and not any(inputs.values()):
+            return {}
         made = self._machine.tick(inputs)
         self._machine.moment.tick += 1
         return made

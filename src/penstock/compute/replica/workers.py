@@ -110,6 +110,11 @@ class Workers(Runtime):
         self._answers: list[Answer] = []
         self._moved = True
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the workers."""
+        return [link.pid for link in self._links]
+
     # -- commands -------------------------------------------------------------------------------
 
     def configure(self, parameters: Parameters) -> None:
