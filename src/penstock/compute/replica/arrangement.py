@@ -217,6 +217,11 @@ class Arrangement:
         found.reverse()
         return found
 
+    @property
+    def remembered(self) -> int:
+        """How many times are told apart."""
+        return len(self._log)
+
     # -- compaction -----------------------------------------------------------------------------
 
     @property

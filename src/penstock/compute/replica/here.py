@@ -21,6 +21,7 @@ from penstock.compute.replica.building import Builder
 from penstock.compute.replica.dataflows import RunningDataflow
 from penstock.compute.replica.feeds import Feeds
 from penstock.compute.replica.index_outlet import IndexOutlet
+from penstock.compute.replica.introspection import Introspection
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.peeks import Peeks
 from penstock.compute.replica.plans import Plans
@@ -110,6 +111,8 @@ class Here(Runtime):
         self._watcher: Watcher | None = None
         self._rubbish: Rubbish | None = None
         self._news = True
+        self._introspection = Introspection(config.introspection, clock)
+        self._last_step = 0.0
 
     # -- commands -------------------------------------------------------------------------------
 
@@ -164,7 +167,9 @@ class Here(Runtime):
         self._peeks.ask(peek)
 
     def cancel_peek(self, uuid: bytes) -> None:
-        self._peeks.cancel(uuid)
+        if self._peeks.cancel(uuid):
+            # While a step works, nobody can cancel anything.
+            self._introspection.canceled(self._last_step)
 
     def forget_answers(self) -> None:
         self._peeks.forget()
@@ -199,7 +204,8 @@ class Here(Runtime):
         return self._turns.moved
 
     def step(self, seconds: float) -> bool:
-        until = self._timer() + seconds
+        began = self._timer()
+        until = began + seconds
         self._stash.expire()
         if self._news or not self._watched:
             self._look()
@@ -209,10 +215,12 @@ class Here(Runtime):
             worked |= self._turns.tidy_slice()
             if self._rubbish is not None:
                 self._rubbish.slice(worked)
-            if not worked:
-                return False
-            if self._timer() > until:
-                return True
+            now = self._timer()
+            if not worked or now > until:
+                break
+        self._last_step = now - began
+        self._answers += self._introspection.look((r for r, _ in self._exports.values()), len(self._peeks))
+        return worked
 
     def _look(self) -> None:
         self._feeds.keep(self._turns.collections | self._peeks.collections)

@@ -86,12 +86,14 @@ class Peeks:
         except PenstockError as error:
             self._refuse(peek, error)
 
-    def cancel(self, uuid: bytes) -> None:
-        """Answer `Canceled`, unless it is answered."""
+    def cancel(self, uuid: bytes) -> bool:
+        """Answer `Canceled`, unless it is answered; whether it was not."""
         pending = self._pending.pop(uuid, None)
-        if pending is not None:
-            pending.release()
-            self.tell(PeekResponse(uuid, Canceled()))
+        if pending is None:
+            return False
+        pending.release()
+        self.tell(PeekResponse(uuid, Canceled()))
+        return True
 
     def forget(self) -> None:
         """Drop all, without a word."""

@@ -243,7 +243,7 @@ class Replica:
             return False
         busy = runtime.step(seconds)
         self._telling.answer(runtime.answers())
-        if self._telling.due(busy, self._parameters.maintenance_interval) and runtime.moved():
+        if self._telling.due(runtime.moved(), busy, self._parameters.maintenance_interval):
             for id in self._telling.report(runtime.frontiers()):
                 runtime.forget(id)
         return busy

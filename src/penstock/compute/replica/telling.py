@@ -23,6 +23,7 @@ class Telling:
         self._guards: dict[Id, ReportedFrontiers] = {}
         self._dropped: set[Id] = set()
         self._reported_at = 0
+        self._anew = False
 
     def silence(self) -> None:
         """The connection is over: what was not told is not told any more."""
@@ -35,6 +36,7 @@ class Telling:
         Returns the exports that were dropped before it and of which nobody needs to hear.
         """
         self.silent = False
+        self._anew = True
         self._guards.clear()
         dropped, self._dropped = self._dropped, set()
         return dropped
@@ -57,14 +59,19 @@ class Telling:
         if not self.silent:
             self._out.extend(answers)
 
-    def due(self, busy: bool, interval: int | None) -> bool:
-        """Whether frontiers are to be reported: at once, or now and then while there is other work."""
+    def due(self, moved: bool, busy: bool, interval: int | None) -> bool:
+        """Whether frontiers are to be reported: at once, or now and then while there is other work.
+
+        moved: some may have risen. To a connection that has heard none, all are told.
+        """
         wait = INTERVAL if interval is None else interval
-        return not self.silent and (not busy or self._clock() - self._reported_at >= wait)
+        idle = not busy or self._clock() - self._reported_at >= wait
+        return not self.silent and (moved or self._anew) and idle
 
     def report(self, reached: Mapping[Id, Reached]) -> list[Id]:
         """Report what has risen. Returns the exports whose end has been told: they can be forgotten."""
         self._reported_at = self._clock()
+        self._anew = False
         for id, guard in self._guards.items():
             found = reached.get(id)
             told = None if found is None else guard.reached(found)

@@ -1,0 +1,80 @@
+"""What a replica sees of itself, told now and then to people (`Status`)."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from penstock.compute.protocol.responses import Status
+from penstock.compute.replica.dataflows import RunningDataflow
+
+SAMPLES = 1000
+"""How many of the last cancelled peeks are looked at."""
+
+
+class Introspection:
+    """Looks at the dataflows of a replica every `interval` milliseconds; 0: never. clock: milliseconds."""
+
+    def __init__(self, interval: int, clock: Callable[[], int]) -> None:
+        self._interval = interval
+        self._clock = clock
+        self._due = clock()
+        self._told: dict[RunningDataflow, str] = {}
+        self._cancels: deque[float] = deque(maxlen=SAMPLES)
+
+    def canceled(self, seconds: float) -> None:
+        """A peek was cancelled, and that may have waited for so long."""
+        self._cancels.append(seconds * 1000)
+
+    def look(self, dataflows: Iterable[RunningDataflow], peeks: int) -> list[Status]:
+        """What there is to tell, if it is time."""
+        if not self._interval or self._clock() < self._due:
+            return []
+        self._due = self._clock() + self._interval
+        running = list(dict.fromkeys(dataflows))
+        return [*self._news(running), Status(None, "replica", self._values(running, peeks))]
+
+    def _news(self, running: list[RunningDataflow]) -> list[Status]:
+        """Of each dataflow what has become of it, once."""
+        found: list[Status] = []
+        for each in running:
+            text = _state(each)
+            if text != self._told.get(each):
+                found += [Status(id, text) for id in sorted(each.wanted)]
+        self._told = {each: _state(each) for each in running}
+        return found
+
+    def _values(self, running: list[RunningDataflow], peeks: int) -> tuple[tuple[str, float], ...]:
+        indexes = [index for each in running for index in each.makes]
+        values: dict[str, float] = {
+            "memory": memory(),
+            "rows": sum(index.weight for index in indexes),
+            "changes": sum(index.remembered for index in indexes),
+            "dataflows": len(running),
+            "peeks": peeks,
+        }
+        if self._cancels:
+            ordered = sorted(self._cancels)
+            values |= {
+                "cancel_ms": ordered[len(ordered) // 2],
+                "cancel_ms_p99": ordered[len(ordered) * 99 // 100],
+                "cancel_ms_max": ordered[-1],
+            }
+        return tuple(values.items())
+
+
+def _state(running: RunningDataflow) -> str:
+    if running.failed is not None:
+        return running.failed.error.what
+    return "hydrated" if running.hydrated else "hydrating"
+
+
+def memory() -> int:
+    """The bytes of memory that this process has; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
