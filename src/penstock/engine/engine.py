@@ -54,6 +54,8 @@ class Engine(RunsSignals):
            those that the flow gives its feedbacks.
     state: a mapping per slot name, to keep state elsewhere than in memory or to
            go on from an earlier run; by default new dicts.
+    shared: some of the slots that somebody else keeps, by name (see `penstock.engine.shared_sides`).
+           It goes with `columnar="never"`, and without `state`.
     first_tick: the number of the first tick; above 0 when going on from an earlier run.
     schedule: which pieces the flow is compiled in and which of them a tick runs. "hybrid":
            regions, where something reaches them. "dynamic": single operators, likewise.
@@ -74,6 +76,7 @@ class Engine(RunsSignals):
         flow: Flow,
         *,
         state: Mapping[str, SlotMapping] | None = None,
+        shared: Mapping[str, SlotMapping] | None = None,
         first_tick: int = 0,
         schedule: ScheduleName = "hybrid",
         count_activations: bool = False,
@@ -92,8 +95,9 @@ class Engine(RunsSignals):
         large = columnar_from(columnar, columnar_rows, lazily=state is None and memory is None)
         if state is None:
             bound = None if memory is None else bytes_of(memory)
-            self._memory = StateInMemory(self.program.slots, bound, self._rebind)
-            state = self._memory.mappings
+            own = [slot for slot in self.program.slots if shared is None or slot.name not in shared]
+            self._memory = StateInMemory(own, bound, self._rebind)
+            state = self._memory.mappings if shared is None else {**self._memory.mappings, **shared}
         elif memory is not None:
             raise BadInput(
                 "a memory bound is given for state that is kept elsewhere",

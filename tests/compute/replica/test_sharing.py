@@ -38,7 +38,7 @@ SCHEMA = schema_of(Row)
 SOURCES = ("a", "b", "c")
 KEYS = {"a": ("k",), "b": ("k",), "c": ("w", "k")}
 
-# Per shape of a flow: how it is made, the sides that are read in place, and the sources that are not fed at first.
+# Per shape of a flow: how it is made, the sides read in place, and the sources that are not fed at first.
 Shape = tuple[Callable[[AnyStream, AnyStream, AnyStream], AnyStream], set[str], set[str]]
 SHAPES: dict[str, Shape] = {
     "both sides": (lambda a, b, c: a.join(b, on="k", suffix="_b"), {"a", "b"}, {"a"}),
