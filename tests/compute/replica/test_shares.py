@@ -52,7 +52,7 @@ def there(answer: dict[str, Bag]) -> dict[str, dict[Any, int]]:
     return {sink: held for sink, rows in answer.items() if (held := {row: n for row, n in rows.items() if n})}
 
 
-@examples(2)
+@examples(0.5)
 @given(served(), st.integers(1, WORKERS))
 def test_the_shares_of_all_workers_are_the_flow(drawn: tuple[Case, list[Tick]], workers: int) -> None:
     case, ticks = drawn
