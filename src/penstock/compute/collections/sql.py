@@ -83,9 +83,10 @@ class SqlCollections(Collections):
         if there.since.ended:
             changes = []
         check_counts(append.id, changes, lambda keys: self._counts(tx, there, keys))
+        first = there.first
         tx.insert(
-            (there.end + i, change.time, change.weight, there.first + hash_of(change.key), change.row)
-            for i, change in enumerate(changes)
+            (place, change.time, change.weight, first + hash_of(change.key), change.row)
+            for place, change in enumerate(changes, there.end)
         )
         tx.run(
             "UPDATE penstock_collections SET upper = $1, next = $2 WHERE number = $3",

@@ -74,6 +74,7 @@ class SqliteDatabase(Database):
         try:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_size = -32000")
+            connection.execute("PRAGMA wal_autocheckpoint = 4000")
         except BaseException:
             connection.close()
             raise
