@@ -31,7 +31,7 @@ from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.sharing import Sharing
 from penstock.compute.replica.subscriptions import SubscribeOutlet
-from penstock.compute.replica.ticking import MakeTicking, whole
+from penstock.compute.replica.ticking import ChooseTicking, whole
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
@@ -44,7 +44,8 @@ _NO_SCHEMA = Schema(())
 class Builder:
     """Builds the dataflows of a replica. What it takes is what they share.
 
-    make_engine: what runs the flow of a dataflow; by default an engine whose joins read indexes in place.
+    choose_engine: what runs the flow of a dataflow; where it is left out, or says None, an engine whose joins
+        read indexes in place.
     """
 
     plans: Plans
@@ -55,7 +56,7 @@ class Builder:
     tell: Callable[[Answer], None]
     note: Callable[[Id, str], None]
     timer: Callable[[], float]
-    make_engine: MakeTicking | None = None
+    choose_engine: ChooseTicking | None = None
 
     def build(self, dataflow: Dataflow) -> RunningDataflow:
         """It, not yet started; one that has failed where it cannot be built."""
@@ -69,8 +70,8 @@ class Builder:
             for inlet in inlets:
                 inlet.close()
             return self._unbuilt(dataflow, error)
-        if self.make_engine is not None:
-            return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, self.make_engine)
+        if self.choose_engine is not None and (make := self.choose_engine(dataflow, flow)) is not None:
+            return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, make)
         sharing = Sharing(flow, inlets)
         return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, sharing.engine, sharing)
 

@@ -28,7 +28,7 @@ from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.rubbish import Rubbish
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.stash import Stash
-from penstock.compute.replica.ticking import MakeTicking
+from penstock.compute.replica.ticking import ChooseTicking
 from penstock.compute.replica.turns import Turns
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.writing import CollectionOutlet
@@ -54,7 +54,9 @@ class Here(Runtime):
         made when it is needed.
     watched: somebody calls `noticed` when collections may have changed; else every step looks.
     clock:   milliseconds. timer: seconds, by which work is divided into slices.
-    make_engine: what runs the flow of a dataflow; by default an engine whose joins read indexes in place.
+    memory:  the bytes that the process has, where that is to be told.
+    choose_engine: what runs the flow of a dataflow; where it is left out, or says None, an engine whose joins
+        read indexes in place.
     """
 
     def __init__(
@@ -69,7 +71,8 @@ class Here(Runtime):
         timer: Callable[[], float] = time.perf_counter,
         plans: Plans | None = None,
         watched: bool = False,
-        make_engine: MakeTicking | None = None,
+        memory: Callable[[], int] | None = None,
+        choose_engine: ChooseTicking | None = None,
     ) -> None:
         super().__init__(config, wake)
         self._store = collections
@@ -102,7 +105,7 @@ class Here(Runtime):
             self._answers.append,
             lambda id, text: self._answers.append(Status(id, text)),
             timer,
-            make_engine,
+            choose_engine,
         )
         self._turns = Turns(timer)
         self._exports: dict[Id, tuple[RunningDataflow, Outlet]] = {}
@@ -111,7 +114,7 @@ class Here(Runtime):
         self._watcher: Watcher | None = None
         self._rubbish: Rubbish | None = None
         self._news = True
-        self._introspection = Introspection(config.introspection, clock)
+        self._introspection = Introspection(config.introspection, clock, memory)
         self._last_step = 0.0
 
     # -- commands -------------------------------------------------------------------------------

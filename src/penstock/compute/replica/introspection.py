@@ -15,9 +15,13 @@ SAMPLES = 1000
 
 
 class Introspection:
-    """Looks at the dataflows of a replica every `interval` milliseconds; 0: never. clock: milliseconds."""
+    """Looks at the dataflows of a replica every `interval` milliseconds; 0: never.
 
-    def __init__(self, interval: int, clock: Callable[[], int]) -> None:
+    clock: milliseconds. memory: the bytes that the process has, where that is told.
+    """
+
+    def __init__(self, interval: int, clock: Callable[[], int], memory: Callable[[], int] | None) -> None:
+        self._memory = memory
         self._interval = interval
         self._clock = clock
         self._due = clock()
@@ -49,12 +53,13 @@ class Introspection:
     def _values(self, running: list[RunningDataflow], peeks: int) -> tuple[tuple[str, float], ...]:
         indexes = [index for each in running for index in each.makes]
         values: dict[str, float] = {
-            "memory": memory(),
             "rows": sum(index.weight for index in indexes),
             "changes": sum(index.remembered for index in indexes),
             "dataflows": len(running),
             "peeks": peeks,
         }
+        if self._memory is not None:
+            values["memory"] = self._memory()
         if self._cancels:
             ordered = sorted(self._cancels)
             values |= {
@@ -71,7 +76,7 @@ def _state(running: RunningDataflow) -> str:
     return "hydrated" if running.hydrated else "hydrating"
 
 
-def memory() -> int:
+def memory_of_process() -> int:
     """The bytes of memory that this process has; 0 where the system does not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])

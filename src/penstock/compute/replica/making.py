@@ -9,6 +9,7 @@ from pathlib import Path
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
 from penstock.compute.replica.here import Here
+from penstock.compute.replica.introspection import memory_of_process
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.rubbish import Rubbish
 from penstock.compute.replica.runtime import Runtime
@@ -63,6 +64,7 @@ def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: C
         folder=place.state,
         plans=Plans(place.allow_callables),
         watched=True,
+        memory=memory_of_process,
     )
     here.collect(Rubbish())
     here.watch(Watcher(instance.collections, here.noticed))

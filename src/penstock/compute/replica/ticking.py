@@ -32,6 +32,7 @@ class Ticking(Protocol):
 
 
 MakeTicking: TypeAlias = Callable[[Dataflow, Flow], Ticking]
+ChooseTicking: TypeAlias = Callable[[Dataflow, Flow], MakeTicking | None]
 
 
 def whole(dataflow: Dataflow, flow: Flow) -> Ticking:
