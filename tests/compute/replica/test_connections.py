@@ -115,6 +115,23 @@ def test_a_dataflow_that_is_asked_for_again_goes_on_and_is_reported_from_scratch
     assert rig.rows("u1", 9) == Bag({("a", 5): 1})
 
 
+def test_each_connection_is_told_how_far_it_is_also_where_nothing_has_moved_since() -> None:
+    rig, dataflow = served()
+    rig.runtimes[0]._watched = True  # pyright: ignore[reportPrivateUsage]
+    for _ in range(3):
+        rig.said.clear()
+        rig.connect(create(dataflow)).run()
+        assert rig.frontiers("u1") == [Frontiers("u1", Frontier(10), Frontier(10), Frontier(10))]
+
+
+def test_a_connection_is_told_what_was_kept_and_what_was_not() -> None:
+    rig, dataflow = served()
+    other = rig.dataflow(all_bids(), IndexExport("u9", "out"), as_of=5)
+    rig.said.clear()
+    rig.connect(create(dataflow) + create(other)).run()
+    assert Status(None, "reconciled", (("kept", 1), ("created", 1), ("dropped", 0))) in rig.said
+
+
 def test_dataflows_go_on_while_nobody_is_connected() -> None:
     rig, dataflow = served()
     rig.replica.disconnected()

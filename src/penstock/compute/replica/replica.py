@@ -182,7 +182,7 @@ class Replica:
         runtime.configure(self._parameters)
         for command in agreed.then:
             self._apply(command)
-        # self._telling.answer([_agreed(agreed)])
+        self._telling.answer([_agreed(agreed)])
 
     # -- commands -------------------------------------------------------------------------------
 
