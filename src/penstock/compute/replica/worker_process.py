@@ -29,7 +29,7 @@ from penstock.compute.replica.here import Here
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Reached
 from penstock.compute.replica.share import Share, division_of
-from penstock.compute.replica.ticking import Ticking, whole
+from penstock.compute.replica.ticking import MakeTicking
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.worker_messages import (
     Begin,
@@ -67,7 +67,7 @@ class Worker:
             copies=begin.copies,
             plans=Plans(begin.allow_callables),
             watched=True,
-            make_engine=self._engine,
+            choose_engine=self._share,
         )
         self._here.watch(Watcher(begin.config.collections, self._here.noticed))
 
@@ -91,12 +91,14 @@ class Worker:
     def close(self) -> None:
         self._here.close()
 
-    def _engine(self, dataflow: Dataflow, flow: Flow) -> Ticking:
+    def _share(self, dataflow: Dataflow, flow: Flow) -> MakeTicking | None:
+        """What runs a dataflow that is divided; None for one that is not."""
         if dataflow.export_ids not in self._divided:
-            return whole(dataflow, flow)
+            return None
         division = division_of(flow, self._begin.workers)
         assert division is not None, "it could be divided when that was decided"
-        return Share(division, self._begin.number, frozenset(i.source for i in dataflow.indexes))
+        given = frozenset(i.source for i in dataflow.indexes)
+        return lambda _dataflow, _flow: Share(division, self._begin.number, given)
 
     @singledispatchmethod
     def _do(self, message: ToWorker) -> None:
