@@ -77,6 +77,7 @@ class ReplicaConnection:
         self.wake: Callable[[], None] = _nothing
         self.tracking = Tracking(instance.holds, kept, self._note)
         self.status: dict[Id | None, Status] = {}
+        self.says: dict[str, float] = {}
         self.initialized = False
         self._specifics = specifics
         self._instance = instance
@@ -136,8 +137,10 @@ class ReplicaConnection:
             case CopyToResponse(id):
                 if self._knows(id, True):
                     self._events.copied(self.replica, response)
+            case Status(None, _, values):
+                self.says.update(values)
             case Status(id):
-                if id is None or id in self.tracking.exports:
+                if id in self.tracking.exports:
                     self.status[id] = response
 
     def failed(self, error: ComputeError | None) -> None:

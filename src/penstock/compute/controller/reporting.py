@@ -54,7 +54,6 @@ def report(
 
 def _replica(replica: Replica, now: int) -> ReplicaStatus:
     connection = replica.connection
-    itself = connection.status.get(None) if connection else None
     return ReplicaStatus(
         name=replica.name,
         address=replica.entry.address,
@@ -65,7 +64,7 @@ def _replica(replica: Replica, now: int) -> ReplicaStatus:
         deaths=len(replica.crashes.deaths),
         hydrating=connection.tracking.building() if connection else replica.crashes.hydrating,
         problem=replica.problem,
-        reconciled=itself.values if itself else (),
+        says=tuple(connection.says.items()) if connection else (),
     )
 
 

@@ -28,8 +28,8 @@ class ReplicaStatus:
     deaths:     how often it was lost within the window that counts for quarantine.
     hydrating:  what was not yet whole when it died last, or is not now.
     problem:    why it is not connected, or is quarantined; empty: nothing is wrong.
-    reconciled: how many dataflows it had when this connection began and has kept, has created anew, has
-        dropped: "kept", "created", "dropped".
+    says:       what it says of itself: "memory" in bytes, "rows" of indexes; how many dataflows it has "kept",
+        "created" and "dropped" when this connection began; ...
     """
 
     name: str
@@ -41,7 +41,7 @@ class ReplicaStatus:
     deaths: int
     hydrating: tuple[Id, ...]
     problem: str
-    reconciled: tuple[tuple[str, float], ...] = ()
+    says: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
