@@ -11,6 +11,7 @@ from penstock.compute.controller import Controller, ReplicaConnection
 from penstock.compute.errors import ConnectionBroken
 from penstock.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
 from penstock.compute.protocol.dataflow import Dataflow
+from penstock.compute.protocol.responses import Status
 from penstock.compute.replica.here import Here
 from penstock.compute.replica.replica import Replica
 from tests.compute.controller.world import World
@@ -68,7 +69,8 @@ class LiveReplica:
         responses = self.replica.responses()
         for response in responses:
             self.connection.absorb(response)
-        return bool(commands or busy or responses)
+        told = [response for response in responses if not isinstance(response, Status)]
+        return bool(commands or busy or told)
 
     def _runtime(self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]) -> Here:
         timer = itertools.count().__next__

@@ -216,6 +216,24 @@ def test_a_write_in_doubt_is_settled_when_the_store_is_back(
     assert world.write("bids", (1, 4)) > write.time
 
 
+def test_a_write_that_cannot_be_acknowledged_is_in_doubt_until_it_can(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.view()
+    write = world.controller.begin_write({"bids": [((1, 3), 1)]}, [b"id"])
+    world.collections.append(write.appends)
+    with monkeypatch.context() as broken:
+
+        def unavailable(epoch: int) -> None:
+            raise StoreUnavailable("the disk is gone")
+
+        broken.setattr(world.state, "check", unavailable)
+        with pytest.raises(StoreUnavailable):
+            world.controller.end_write(write)
+    assert world.controller.written(b"id") == write.time
+    assert read_time(world) == write.time
+
+
 def test_a_write_of_another_controller_shows_as_a_stale_epoch(world: World) -> None:
     world.view()
     old = world.controller

@@ -13,7 +13,7 @@ from penstock.compute.collections.store import Collections
 from penstock.compute.controller.building import check_name
 from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, taken
 from penstock.compute.controller.connection import ReplicaConnection
-from penstock.compute.controller.copies import Copies, Copy, check_file
+from penstock.compute.controller.copies import Copies, CopyAnswer
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.hearing import Hearing
 from penstock.compute.controller.instance import Instance
@@ -21,37 +21,29 @@ from penstock.compute.controller.maintenance import Maintenance
 from penstock.compute.controller.names import Asked, Names
 from penstock.compute.controller.noted import Noted
 from penstock.compute.controller.oracle import Oracle
-from penstock.compute.controller.passing import Passing
-from penstock.compute.controller.peeks import Peeks, PendingPeek
-from penstock.compute.controller.reading import Reading, check_request, has_no_rows, target_of
+from penstock.compute.controller.peeks import Peeks
+from penstock.compute.controller.reading import Reading
+from penstock.compute.controller.reads import Reads
 from penstock.compute.controller.replicas import Replicas
 from penstock.compute.controller.reporting import report
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, Write
 from penstock.compute.controller.restart import create_views, start
 from penstock.compute.controller.settings import Settings
 from penstock.compute.controller.status import ControllerStatus
-from penstock.compute.controller.subscriptions import Subscription, Subscriptions
-from penstock.compute.controller.targets import target_lost
+from penstock.compute.controller.subscriptions import Deliver, Subscriptions
 from penstock.compute.controller.transient import TransientIds
 from penstock.compute.controller.writes import Writes
-from penstock.compute.errors import ComputeError, StaleEpoch
+from penstock.compute.errors import ComputeError
 from penstock.compute.frontier import Frontier, join
 from penstock.compute.protocol.commands import (
     InstanceConfig,
     Parameters,
-    Peek,
     TimelyConfig,
     UpdateConfiguration,
 )
 from penstock.compute.protocol.dataflow import Id, Plan
 from penstock.compute.protocol.responses import (
-    Batch,
     Counted,
-    Dropped,
-    DroppedAt,
-    Problem,
-    RowCount,
-    Rows,
 )
 from penstock.expr.types import Schema
 
@@ -89,7 +81,6 @@ class Controller:
         allow_callables: bool = False,
     ) -> None:
         self._clock = clock
-        self._random = random
         self._state = state
         started = start(state, collections)
         self.epoch = started.epoch
@@ -115,8 +106,6 @@ class Controller:
         for gap in create_views(started, asked, oracle.read):
             self._note(None, gap)
         asked.initialized()
-        self._ids = TransientIds(state, self.epoch)
-        self._passing = Passing()
         self._peeks = Peeks(asked)
         self._subscriptions = Subscriptions(asked, self._note)
         self._copies = Copies(asked)
@@ -130,7 +119,17 @@ class Controller:
         )
         for entry in self._catalog.replicas.values():
             self._replicas.add(entry)
-        self._reading = Reading(asked, oracle, self._fence, self._settled)
+        self._reads = Reads(
+            self._catalog,
+            Reading(asked, oracle, self._fence, self._settled),
+            self._replicas,
+            self._peeks,
+            self._subscriptions,
+            self._copies,
+            TransientIds(state, self.epoch),
+            clock=clock,
+            random=random,
+        )
         self._maintenance = Maintenance(
             self._names,
             asked,
@@ -177,7 +176,7 @@ class Controller:
 
         Its subscriptions end; peeks that were accepted are answered. Raises `UnknownName`, `StillInUse`.
         """
-        self._names.drop(name, self._stop_readers)
+        self._names.drop(name, self._reads.end_reading)
 
     def describe(self, name: str) -> Described:
         """What a name stands for. Raises `UnknownName`."""
@@ -202,11 +201,7 @@ class Controller:
 
         Raises `StaleEpoch` where it may not be, because a later controller has started meanwhile.
         """
-        try:
-            self._fence()
-        except StaleEpoch:
-            self._writes.abandon(write)
-            raise
+        self._fence_after(write)
         self._writes.end(write)
 
     def fail_write(self, write: Write, error: ComputeError) -> bool:
@@ -215,11 +210,7 @@ class Controller:
         Raises `StaleEpoch`, and `StoreUnavailable` where that cannot be known now; then whoever repeats the
         write should give it the same id.
         """
-        try:
-            self._fence()
-        except StaleEpoch:
-            self._writes.abandon(write)
-            raise
+        self._fence_after(write)
         return self._writes.fail(write)
 
     def written(self, id: bytes) -> int | None:
@@ -236,19 +227,7 @@ class Controller:
 
         Raises `UnknownName`, `SinceViolation`, `TargetReplicaLost`, `BadMessage`.
         """
-        entry = self._catalog.named(request.view)
-        check_request(request, entry)
-        self._check_target(request.replica)
-        time = self._reading.time_of(request, entry)
-        uuid = self._random.randbytes(16)
-        if has_no_rows(request):
-            answer(Rows(()))
-            return uuid
-        keys = None if request.keys is None else tuple(request.keys)
-        peek = Peek(uuid, target_of(entry), time, keys, request.predicate, request.finishing)
-        hold = self._reading.hold(entry.id, time)
-        self._peeks.ask(PendingPeek(peek, request.view, request.replica, self._clock(), hold, answer))
-        return uuid
+        return self._reads.peek(request, answer)
 
     def cancel_peek(self, uuid: bytes) -> None:
         """`Canceled` is answered at once; does nothing where it is answered already."""
@@ -258,7 +237,7 @@ class Controller:
     def subscribe(
         self,
         view: str,
-        deliver: Callable[[Batch | DroppedAt], None],
+        deliver: Deliver,
         *,
         as_of: int | None = None,
         snapshot: bool = True,
@@ -271,15 +250,7 @@ class Controller:
         Ends with `DroppedAt`, or with a batch that is a `Problem`. Raises `UnknownName`, `SinceViolation`,
         `TargetReplicaLost`.
         """
-        entry = self._catalog.named(view)
-        self._check_target(replica)
-        if as_of is None:
-            as_of = self._reading.strict(entry)
-        self._reading.given(as_of, entry)
-        id = self._ids.next()
-        dataflow = self._passing.subscription(id, entry, as_of, snapshot)
-        self._subscriptions.start(dataflow, Subscription(id, view, replica, deliver))
-        return id
+        return self._reads.subscribe(view, deliver, as_of, snapshot, replica)
 
     def unsubscribe(self, id: Id) -> None:
         """Stop it: delivers `DroppedAt`; does nothing where it has ended."""
@@ -289,21 +260,13 @@ class Controller:
         self,
         view: str,
         file: str,
-        answer: Callable[[RowCount | Problem | Dropped], None],
+        answer: Callable[[CopyAnswer], None],
         *,
         at: int | None = None,
         replica: str | None = None,
     ) -> Id:
         """Write the rows at a time (None: of the last acknowledged write) to a file at the replicas."""
-        entry = self._catalog.named(view)
-        check_file(file)
-        self._check_target(replica)
-        if at is None:
-            at = self._reading.strict(entry)
-        self._reading.given(at, entry)
-        id = self._ids.next()
-        self._copies.start(self._passing.copy(id, entry, at, file), Copy(id, view, replica, answer))
-        return id
+        return self._reads.copy(view, file, answer, at, replica)
 
     def cancel_copy(self, id: Id) -> None:
         """`Dropped` is answered at once; does nothing where it is answered already."""
@@ -332,7 +295,7 @@ class Controller:
             change.remove_replica(name)
         del self._catalog.replicas[name]
         self._replicas.remove(name)
-        self._fail_targets(name)
+        self._reads.lost(name)
 
     def release_replica(self, name: str) -> None:
         """End its quarantine, forget its deaths, try it at once. Raises `UnknownName`."""
@@ -352,7 +315,7 @@ class Controller:
         self._catalog.replica(name)
         self._fence()
         if self._replicas.connected(name) is not None:
-            self._fail_targets(name)
+            self._reads.lost(name)
         return self._replicas.connect(name)
 
     def unreachable(self, name: str, error: ComputeError) -> None:
@@ -398,6 +361,13 @@ class Controller:
         """Raises `StaleEpoch` where a later controller has started: it may know what this one does not."""
         self._state.check(self.epoch)
 
+    def _fence_after(self, write: Write) -> None:
+        try:
+            self._fence()
+        except ComputeError:
+            self._writes.doubt(write)
+            raise
+
     def _settled(self, id: Id) -> Frontier:
         """The latest upper of something on connected replicas."""
         if self._instance.is_collection(id):
@@ -405,21 +375,6 @@ class Controller:
         exports = (c.tracking.exports.get(id) for c in self._replicas.connections())
         return join(tracked.write for tracked in exports if tracked is not None)
 
-    def _check_target(self, replica: str | None) -> None:
-        if replica is not None:
-            self._catalog.replica(replica)
-            if self._replicas.connected(replica) is None:
-                raise target_lost(replica)
-
-    def _stop_readers(self, name: str) -> None:
-        self._subscriptions.stop_reading(name)
-        self._copies.cancel_reading(name)
-
     def _lost(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
         if self._replicas.lost(connection, error):
-            self._fail_targets(connection.replica)
-
-    def _fail_targets(self, replica: str) -> None:
-        self._peeks.lost(replica)
-        self._subscriptions.lost(replica)
-        self._copies.lost(replica)
+            self._reads.lost(connection.replica)

@@ -28,7 +28,7 @@ from penstock.compute.controller.records import description_of
 from penstock.compute.errors import AlreadyThere, BadMessage, SinceViolation, StillInUse
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.plans import FlowSource
-from penstock.compute.protocol.dataflow import Id, Plan
+from penstock.compute.protocol.dataflow import CollectionExport, Id, Plan
 from penstock.expr.types import Schema
 
 
@@ -116,8 +116,8 @@ class Names:
         assert making.view is not None
         return making.view.id
 
-    def drop(self, name: str, stop_readers: Callable[[str], None]) -> None:
-        """See `Controller.drop`. stop_readers: ends the subscriptions and copies of a name."""
+    def drop(self, name: str, end_reading: Callable[[str, Id], None]) -> None:
+        """See `Controller.drop`. end_reading: ends what goes on reading something of a name and an id."""
         found = self.catalog.named(name)
         gone = [found]
         if isinstance(found, ViewEntry) and found.into is not None:
@@ -134,7 +134,7 @@ class Names:
                         change.add_stray(entry.id)
         for entry in gone:
             self.catalog.remove(entry)
-            stop_readers(entry.name)
+            end_reading(entry.name, entry.id)
             match entry:
                 case ViewEntry():
                     self._instance.drop([entry.id, *([entry.into.export] if entry.into else [])])
@@ -143,8 +143,15 @@ class Names:
                     self.policies.pop(entry.id).release()
 
     def clear_strays(self, spared: set[Id]) -> None:
-        """Drop from the store what is no longer in the catalog and no longer read. spared: not now."""
-        for id in sorted(self.catalog.strays - spared):
+        """Drop from the store what is no longer in the catalog and no longer used. spared: not now."""
+        # A view that is dropped is there while peeks of it are: who builds it anew asks for what it wrote.
+        written = {
+            export.collection
+            for running in self._instance.running.values()
+            for export in running.dataflow.exports
+            if isinstance(export, CollectionExport)
+        }
+        for id in sorted(self.catalog.strays - spared - written):
             if id in self._instance.holds:
                 continue
             self._collections.drop(id)

@@ -55,7 +55,7 @@ class Reading:
         return self.strict(entry)
 
     def given(self, time: int, entry: Entry) -> int:
-        """A time that a client gives. Raises `SinceViolation` where it can no longer be read."""
+        """A time that a client gives. Raises `SinceViolation` where it is gone, `BadMessage`."""
         if not 0 <= time < LAST_TIME:
             raise BadMessage(f"{time} is no time", field="at")
         since = self._instance.holds.since(entry.id)

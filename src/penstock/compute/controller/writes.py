@@ -103,13 +103,13 @@ class Writes:
 
         Raises `StoreUnavailable` where they cannot be read: then it is in doubt until they can.
         """
-        self._take_back(write)
-        self._in_doubt = write
+        self.doubt(write)
         return self._settle_doubt()
 
-    def abandon(self, write: Write) -> None:
-        """This controller is superseded, whatever became of the write."""
+    def doubt(self, write: Write) -> None:
+        """Whether it is durable is to be found out later."""
         self._take_back(write)
+        self._in_doubt = write
 
     def forget_collection(self, id: Id) -> None:
         self._converters.pop(id, None)

@@ -1,0 +1,113 @@
+"""What clients read: peeks, subscriptions, copies; checked, given a time and an id, and asked for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from penstock.compute.controller.catalog import Catalog
+from penstock.compute.controller.copies import Copies, Copy, CopyAnswer, check_file
+from penstock.compute.controller.passing import Passing
+from penstock.compute.controller.peeks import Peeks, PendingPeek
+from penstock.compute.controller.reading import Entry, Reading, check_request, has_no_rows, target_of
+from penstock.compute.controller.replicas import Replicas
+from penstock.compute.controller.requests import PeekAnswer, PeekRequest
+from penstock.compute.controller.subscriptions import Deliver, Subscription, Subscriptions
+from penstock.compute.controller.targets import target_lost
+from penstock.compute.controller.transient import TransientIds
+from penstock.compute.protocol.commands import Peek
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Rows
+
+
+class Reads:
+    """The reads of one controller. For what its methods raise see those of `Controller`."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        reading: Reading,
+        replicas: Replicas,
+        peeks: Peeks,
+        subscriptions: Subscriptions,
+        copies: Copies,
+        ids: TransientIds,
+        *,
+        clock: Callable[[], int],
+        random: random.Random,
+    ) -> None:
+        self._catalog = catalog
+        self._reading = reading
+        self._replicas = replicas
+        self._peeks = peeks
+        self._subscriptions = subscriptions
+        self._copies = copies
+        self._ids = ids
+        self._passing = Passing()
+        self._clock = clock
+        self._random = random
+
+    def peek(self, request: PeekRequest, answer: Callable[[PeekAnswer], None]) -> bytes:
+        """See `Controller.peek`."""
+        entry = self._catalog.named(request.view)
+        check_request(request, entry)
+        self._check_target(request.replica)
+        time = self._reading.time_of(request, entry)
+        uuid = self._random.randbytes(16)
+        if has_no_rows(request):
+            answer(Rows(()))
+            return uuid
+        keys = None if request.keys is None else tuple(request.keys)
+        peek = Peek(uuid, target_of(entry), time, keys, request.predicate, request.finishing)
+        hold = self._reading.hold(entry.id, time)
+        self._peeks.ask(PendingPeek(peek, request.view, request.replica, self._clock(), hold, answer))
+        return uuid
+
+    def subscribe(
+        self, view: str, deliver: Deliver, as_of: int | None, snapshot: bool, replica: str | None
+    ) -> Id:
+        """See `Controller.subscribe`."""
+        entry, time = self._entry_at(view, as_of, replica)
+        id = self._ids.next()
+        dataflow = self._passing.subscription(id, entry, time, snapshot)
+        self._subscriptions.start(dataflow, Subscription(id, view, replica, deliver))
+        return id
+
+    def copy(
+        self,
+        view: str,
+        file: str,
+        answer: Callable[[CopyAnswer], None],
+        at: int | None,
+        replica: str | None,
+    ) -> Id:
+        """See `Controller.copy`."""
+        check_file(file)
+        entry, time = self._entry_at(view, at, replica)
+        id = self._ids.next()
+        self._copies.start(self._passing.copy(id, entry, time, file), Copy(id, view, replica, answer))
+        return id
+
+    def end_reading(self, name: str, id: Id) -> None:
+        """What was called `name` is dropped: what goes on reading it ends."""
+        self._subscriptions.stop_reading(name)
+        self._copies.cancel_reading(name)
+        self._passing.forget(id)
+
+    def lost(self, replica: str) -> None:
+        """A replica is gone: what only it could answer ends with that."""
+        self._peeks.lost(replica)
+        self._subscriptions.lost(replica)
+        self._copies.lost(replica)
+
+    def _entry_at(self, name: str, time: int | None, replica: str | None) -> tuple[Entry, int]:
+        entry = self._catalog.named(name)
+        self._check_target(replica)
+        at = self._reading.strict(entry) if time is None else time
+        return entry, self._reading.given(at, entry)
+
+    def _check_target(self, replica: str | None) -> None:
+        if replica is not None:
+            self._catalog.replica(replica)
+            if self._replicas.connected(replica) is None:
+                raise target_lost(replica)
