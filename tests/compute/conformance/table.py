@@ -6,30 +6,68 @@ A test is named by its file under `tests/compute` and its function.
 from __future__ import annotations
 
 LOGIC = {
-    "frontier/no_response_without_change": "",
-    "partition/max_size_wins_over_row_iteration_limit_in_every_order": "",
-    "partition/state_is_driven_by_responses_not_commands": "",
-    "partition/state_reset_on_new_protocol_iteration": "",
-    "reconcile/history_replaced_by_new_commands": "",
-    "reconcile/transient_internal_ids_and_source_uppers_are_normalised": "",
-    "reconcile/reported_frontiers_reset_for_retained": "",
-    "partition/all_workers_observe_one_command_order": "",
-    "peek/storage_peek_runs_on_one_deterministic_worker": "",
+    "frontier/no_response_without_change": ("logic/test_reported.py::test_nothing_is_told_twice"),
+    "partition/max_size_wins_over_row_iteration_limit_in_every_order": (
+        "logic/test_partition.py::test_too_much_together_comes_before_another_problem_in_every_order"
+    ),
+    "partition/state_is_driven_by_responses_not_commands": (
+        "logic/test_partition.py::test_what_is_merged_begins_with_the_first_response_and_ends_with_the_last"
+    ),
+    "partition/state_reset_on_new_protocol_iteration": (
+        "logic/test_partition.py::test_another_connection_begins_with_nothing_but_the_limit"
+    ),
+    "reconcile/history_replaced_by_new_commands": (
+        "logic/test_reconciliation.py::test_what_a_replica_was_told_is_kept_without_what_begins_and_ends_a_connection"
+    ),
+    "reconcile/transient_internal_ids_and_source_uppers_are_normalised": (
+        "logic/test_reconciliation.py::test_uppers_of_imports_names_and_the_order_of_exports_do_not_matter"
+    ),
+    "reconcile/reported_frontiers_reset_for_retained": (
+        "logic/test_reported.py::test_an_export_that_was_kept_is_told_of_from_its_new_as_of_on"
+    ),
+    "partition/all_workers_observe_one_command_order": (
+        "replica/test_worker_order.py::test_all_workers_are_told_the_same_in_the_same_order"
+    ),
+    "peek/storage_peek_runs_on_one_deterministic_worker": (
+        "replica/test_worker_order.py::test_a_collection_is_peeked_by_one_worker_always_the_same"
+    ),
 }
 
 PROTOCOL_AND_TRANSPORT = {
-    "protocol/no_responses_in_creation_stage": "",
-    "protocol/commands_must_respect_dependencies": "",
-    "protocol/asynchrony_both_sides_tolerate_stale_messages": "",
-    "frontier/never_for_uncreated_collections": "",
-    "transport/error_is_sticky": "",
-    "transport/version_must_match_exactly": "",
-    "transport/missing_version_metadata_denied_(gRPC)": "",
-    "transport/first_error_is_the_reported_one_(latest)": "",
-    "transport/recv_is_cancellation_safe": "",
-    "transport/connect_retries_forever_with_backoff_capped_at_1s": "",
-    "transport/graceful_close_by_replica_is_a_failure": "",
-    "nonce/responses_of_old_iterations_are_filtered": "",
+    "protocol/no_responses_in_creation_stage": (
+        "protocol/test_stages.py::test_no_responses_in_the_creation_stage"
+    ),
+    "protocol/commands_must_respect_dependencies": (
+        "protocol/test_stages.py::test_commands_respect_dependencies"
+    ),
+    "protocol/asynchrony_both_sides_tolerate_stale_messages": (
+        "protocol/test_stages.py::test_messages_that_cross_are_no_violation"
+    ),
+    "frontier/never_for_uncreated_collections": (
+        "protocol/test_stages.py::test_frontiers_of_what_was_never_created_are_refused_on_both_sides"
+    ),
+    "transport/error_is_sticky": "transport/test_handshake.py::test_an_error_stays_and_is_the_first_one",
+    "transport/version_must_match_exactly": (
+        "transport/test_handshake.py::test_the_version_must_match_exactly_and_no_command_is_seen"
+    ),
+    "transport/missing_version_metadata_denied_(gRPC)": (
+        "transport/test_handshake.py::test_a_request_without_a_version_is_denied"
+    ),
+    "transport/first_error_is_the_reported_one_(latest)": (
+        "transport/test_liveness.py::test_the_first_error_is_the_reported_one"
+    ),
+    "transport/recv_is_cancellation_safe": (
+        "transport/test_liveness.py::test_no_message_is_lost_however_reading_and_writing_interrupt_each_other"
+    ),
+    "transport/connect_retries_forever_with_backoff_capped_at_1s": (
+        "controller/test_replicas.py::test_the_pause_before_a_try_doubles_up_to_a_second_and_is_left_to_chance"
+    ),
+    "transport/graceful_close_by_replica_is_a_failure": (
+        "transport/test_handshake.py::test_a_replica_that_ends_the_stream_gracefully_is_a_failure"
+    ),
+    "nonce/responses_of_old_iterations_are_filtered": (
+        "replica/test_connections.py::test_what_was_not_sent_on_a_connection_is_not_sent_on_the_next"
+    ),
 }
 
 CONTROLLER = {

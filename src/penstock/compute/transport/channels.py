@@ -35,6 +35,9 @@ def _options(limits: Limits) -> list[tuple[str, int | str]]:
         ("grpc.absolute_max_metadata_size", 2 * METADATA),
         ("grpc.keepalive_time_ms", int(limits.idle * 1000)),
         ("grpc.keepalive_timeout_ms", int(limits.silence * 1000)),
+        # The keepalive timeout alone is not enough: a ping that measures the bandwidth is waited for by this
+        # one, a minute by default, and no other is sent meanwhile.
+        ("grpc.http2.ping_timeout_ms", int(limits.silence * 1000)),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
     ]
