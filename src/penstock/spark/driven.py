@@ -7,7 +7,7 @@ at which time. So a flow that is behind catches up in few jobs, and what it was 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -38,12 +38,15 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 Given: TypeAlias = tuple[str, int, Rows]
 """Rows of a source at a time: the name, which of the tick's times, internal rows (a table's: weight last)."""
 
+Session: TypeAlias = "Callable[[], SparkSession]"
+
 _ROWS_OF_A_FILE = 20_000
 
 
 class Driven:
     """A flow, its checkpoint and its sinks, between two ticks. One thread at a time.
 
+    spark: asked for a session when one is needed: for a tick, and to make a checkpoint.
     sinks: targets whose changes tasks write; the rows that they get have weight and time as last fields.
     append: by source whether its rows are only added, and so have no weight.
     It must not read order, defer rows or wait for the ends of sources: see `penstock.compute.plans.servable`.
@@ -53,7 +56,7 @@ class Driven:
     def __init__(
         self,
         flow: Flow,
-        spark: SparkSession,
+        spark: Session,
         folder: Path,
         sinks: Mapping[str, SinkTarget],
         *,
@@ -103,7 +106,9 @@ class Driven:
         spool = self._folder / "given"
         shutil.rmtree(spool, ignore_errors=True)
         spool.mkdir()
-        with told_deaths(self._spark, lambda: self.tick):
+        spark = self._spark()
+        with told_deaths(spark, lambda: self.tick):
+            self._ticker.local = is_local(spark)
             paths: list[tuple[int, str, None]] = []
             count = 0
             for number, (tag, rows, content) in enumerate(self._files(given)):
@@ -113,7 +118,7 @@ class Driven:
                 count += rows
             one_task = self._ticker.local and count <= ROWS_OF_ONE_TASK
             self._ticker.ways = "one task" if one_task else "stages"
-            self._ticker.run(self._frame(paths), positions, times=tuple(times))
+            self._ticker.run(_frame(spark, paths), positions, times=tuple(times))
         shutil.rmtree(spool, ignore_errors=True)
         return count
 
@@ -121,7 +126,9 @@ class Driven:
         self._closing.close()
 
     def _open(self) -> Ticker:
-        default = tasks_at_a_time(self._spark)
+        # Only a new checkpoint must be told in how many parts its state is to be.
+        begun = any((self._folder / "commit").glob("*.json"))
+        default = 1 if begun else tasks_at_a_time(self._spark())
         going_on = GoingOnSpark(self._graph, self._plan, self._sinks, None, default)
         checkpoint = Checkpoint.open(self._folder, going_on, keep_ticks=1, durable=self._durable)
         self._closing.callback(checkpoint.close)
@@ -132,7 +139,7 @@ class Driven:
         outlets = open_outlets(
             self._graph, self._sinks, self._folder, checkpoint.tick, self._durable, self._closing
         )
-        return Ticker(ready, checkpoint, outlets, {}, "auto", is_local(self._spark), None)
+        return Ticker(ready, checkpoint, outlets, {}, "auto", False, None)
 
     def _plan(self, shards: int, loops: Loops) -> Plan:
         graph = self._graph
@@ -159,7 +166,8 @@ class Driven:
         for name, pieces in waiting.items():
             yield self._tags[name], counts[name], self._encode(pieces)
 
-    def _frame(self, paths: list[tuple[int, str, None]]) -> DataFrame:
-        if not paths:
-            return nothing(self._spark, {})
-        return self._spark.createDataFrame(paths, "tag int, path string, place long")
+
+def _frame(spark: SparkSession, paths: list[tuple[int, str, None]]) -> DataFrame:
+    if not paths:
+        return nothing(spark, {})
+    return spark.createDataFrame(paths, "tag int, path string, place long")

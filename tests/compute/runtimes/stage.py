@@ -52,7 +52,7 @@ from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.expr.rows import schema_of
 
 T = TypeVar("T")
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 class Bid(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import ComputeError, StoreUnavailable
@@ -23,10 +22,7 @@ from penstock.compute.replica.spark_state import State
 from penstock.compute.replica.spark_versions import Versions
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import PenstockError, SparkProcessDied
-from penstock.spark.driven import Given
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from penstock.spark.driven import Given, Session
 
 MOST_TIMES = 4096
 """So many times a tick has at most."""
@@ -89,7 +85,7 @@ class SparkDataflow:
 
     # -- what is to be done ---------------------------------------------------------------------
 
-    def advance(self, store: Collections, spark: SparkSession) -> bool:
+    def advance(self, store: Collections, spark: Session) -> bool:
         """Compute a tick of what there is to compute; whether there may be more to do at once.
 
         Raises `SparkProcessDied` where Spark itself is gone, which nothing can go on without.
@@ -118,7 +114,7 @@ class SparkDataflow:
             self._state.close()
             return self._narrow(error)
 
-    def _advance(self, state: State, store: Collections, spark: SparkSession) -> bool:
+    def _advance(self, state: State, store: Collections, spark: Session) -> bool:
         failure = self._inputs.failed
         if not self.hydrated:
             if failure is not None and failure.time <= self.as_of:
@@ -140,7 +136,7 @@ class SparkDataflow:
             return True
         return self._follow(state, store, spark, failure)
 
-    def _follow(self, state: State, store: Collections, spark: SparkSession, failure: Failed | None) -> bool:
+    def _follow(self, state: State, store: Collections, spark: Session, failure: Failed | None) -> bool:
         bound = self._bound(store, failure)
         if self.upper < bound:
             assert self.upper.time is not None
@@ -167,7 +163,7 @@ class SparkDataflow:
     def _run(
         self,
         state: State,
-        spark: SparkSession,
+        spark: Session,
         given: Iterable[Given],
         times: Sequence[int],
         upper: Frontier,

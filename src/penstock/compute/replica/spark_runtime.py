@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +35,7 @@ from penstock.compute.replica.stash import Stash
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import PenstockError, SparkProcessDied, SparkUnavailable
 from penstock.expr.types import Schema
+from penstock.spark.ticks.deaths import quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +113,7 @@ class OnSpark(Runtime):
             self._settings,
             self._stash,
             self._tell,
-            self._spark,
+            self._session.get,
         )
         self._watching.do(self._watch)
 
@@ -251,7 +253,7 @@ class OnSpark(Runtime):
                 self._close_work(work)
             elif running.started:
                 if not running.ended:
-                    more = running.advance(stores(), self._spark())
+                    more = running.advance(stores(), self._session.get)
                 more |= running.work_outlets()
         except StoreUnavailable:
             pass
@@ -317,9 +319,6 @@ class OnSpark(Runtime):
     def _settings(self) -> Parameters:
         return self._parameters
 
-    def _spark(self) -> SparkSession:
-        return self._session.get()
-
     def _lose(self, error: PenstockError) -> None:
         self._lost = error
         self.wake()
@@ -343,12 +342,20 @@ def _schema_of(store: Collections, id: Id) -> Schema:
 
 
 class _Session:
-    """The Spark session, started when it is first wanted, unless there is one."""
+    """The Spark session: one that is given, or one of our own, which starts while others can work already."""
 
     def __init__(self, given: SparkSession | None) -> None:
         self._given = given
         self._started: SparkSession | None = None
+        self._quiet = ExitStack()
         self._lock = threading.Lock()
+        self._starting = threading.Thread(target=self._start, name="start Spark", daemon=True)
+        if given is None:
+            self._starting.start()
+
+    def _start(self) -> None:
+        with suppress(PenstockError):  # `get` tries again, and raises it
+            self.get()
 
     def get(self) -> SparkSession:
         """It. Raises `SparkUnavailable`."""
@@ -359,6 +366,7 @@ class _Session:
                 from penstock.spark.session import session
 
                 self._started = session()
+                self._quiet.enter_context(quiet(self._started))
             return self._started
 
     def cancel_all(self) -> None:
@@ -368,7 +376,10 @@ class _Session:
             started.sparkContext.cancelAllJobs()
 
     def close(self) -> None:
+        if self._given is None:
+            self._starting.join()
         if self._started is not None:
+            self._quiet.close()
             self._started.stop()
 
 

@@ -22,12 +22,10 @@ from penstock.compute.replica.spark_imports import GoesOn, Seen
 from penstock.compute.replica.spark_inputs import Inputs
 from penstock.compute.replica.spark_versions import Versions
 from penstock.errors import CheckpointDamaged, FlowChanged
-from penstock.spark.driven import Driven, Given
+from penstock.spark.driven import Driven, Given, Session
 from penstock.spark.versions.files import ChangeFiles
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.flow.flow import Flow
 
 
@@ -64,7 +62,7 @@ class State:
         assert self._driven is not None
         return self._driven.append
 
-    def open(self, store: Collections, spark: SparkSession) -> bool:
+    def open(self, store: Collections, spark: Session) -> bool:
         """Make it ready to run; False where it must wait until what it reads has come as far as it was.
 
         What cannot be gone on with is removed at the first time. Raises `CheckpointDamaged` later on.
@@ -82,7 +80,7 @@ class State:
         self._begun = self.is_open = goes_on is GoesOn.YES
         return self.is_open
 
-    def run(self, spark: SparkSession, given: Iterable[Given], times: Sequence[int], upper: Frontier) -> None:
+    def run(self, spark: Session, given: Iterable[Given], times: Sequence[int], upper: Frontier) -> None:
         """Run a tick up to `upper`. Raises what fails in it; then it is to be closed, and opened again."""
         driven = self._driven
         assert driven is not None
@@ -112,7 +110,7 @@ class State:
         self.folder.mkdir(parents=True)
         (self.folder / "dataflow.json").write_text(self._identity)
 
-    def _try(self, store: Collections, spark: SparkSession) -> GoesOn:
+    def _try(self, store: Collections, spark: Session) -> GoesOn:
         try:
             driven = self._driven = self._driven or self._new_driven(spark)
             if not driven.tick:
@@ -132,13 +130,13 @@ class State:
         found = [one.goes_on(store, upper, seen.get(one.source)) for one in self._inputs.imports]
         return max(found, key=lambda one: one.value, default=GoesOn.YES)
 
-    def _open_again(self, spark: SparkSession) -> None:
+    def _open_again(self, spark: Session) -> None:
         driven = self._driven = self._new_driven(spark)
         if driven.tick:
             self._restore(driven)
         self.is_open = True
 
-    def _new_driven(self, spark: SparkSession) -> Driven:
+    def _new_driven(self, spark: Session) -> Driven:
         targets = {sink: ChangeFiles(str(v.folder), v.key) for sink, v in self._versions.items()}
         return Driven(self._flow, spark, self.folder / "engine", targets)
 

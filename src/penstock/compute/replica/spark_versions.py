@@ -15,17 +15,15 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.responses import Counted, Row, Update
 from penstock.compute.replica.failed import Failed
+from penstock.spark.driven import Session
 from penstock.spark.versions.files import LAST_HASH, ChangeFile, Entry, Filing, hash_of, write_entries
 from penstock.spark.versions.in_parts import in_parts
 from penstock.state.codec import decode
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _FILES = 8
 """So many files there are at most before the youngest of them are merged."""
@@ -114,7 +112,7 @@ class Versions:
         self._merged.clear()
         self._remove_unwanted()
 
-    def merge(self, spark: SparkSession, tick: int) -> None:
+    def merge(self, spark: Session, tick: int) -> None:
         """Merge some files if there are many. They are there until `add` says that this was committed."""
         files = self._files
         if len(files) <= _FILES:
@@ -131,7 +129,7 @@ class Versions:
         self.merged_to = max(self.merged_to, least)
         merging = _Merging(self.folder, tuple(f.name for f in files[begin:]), least, tick, self._durable)
         # In a task it does not hold up the threads of this process.
-        names = merging(0) if size <= MERGED_HERE else in_parts(spark, 1, merging, f"merging {self.folder}")
+        names = merging(0) if size <= MERGED_HERE else in_parts(spark(), 1, merging, f"merging {self.folder}")
         made = [ChangeFile(self.folder, name.decode()) for name in names]
         for file in made:
             file.open()

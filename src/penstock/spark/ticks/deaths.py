@@ -54,7 +54,7 @@ def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generato
     tick: the last committed tick, None where nothing is kept.
     """
     try:
-        with _quiet(spark):
+        with quiet(spark):
             yield
     except PenstockError:
         raise
@@ -66,8 +66,8 @@ def told_deaths(spark: SparkSession, tick: Callable[[], int | None]) -> Generato
 
 
 @contextmanager
-def _quiet(spark: SparkSession) -> Generator[None]:
-    """What threads of PySpark would print of a broken connection is left out: `run` raises it."""
+def quiet(spark: SparkSession) -> Generator[None]:
+    """What threads of PySpark would print of a broken connection is left out: runs tell it."""
     server: Any = getattr(getattr(spark, "_sc", None), "_accumulatorServer", None)
     with _at_work.lock:
         _at_work.runs += 1
