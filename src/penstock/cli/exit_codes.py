@@ -29,9 +29,25 @@ _FAILURES = (
 )
 
 
+_FAILURES_BY_CODE = frozenset(
+    {
+        "P704",  # StaleEpoch: another controller has taken over
+        "P708",  # ConnectionBroken
+        "P709",  # IncompatibleInstance
+        "P734",  # TargetReplicaLost
+        "P736",  # DataflowFailed
+        "P737",  # ReplicaExpired
+        "P738",  # Unconfirmed
+        "P740",  # StoreDamaged
+        "P741",  # StoreUnavailable
+    }
+)
+"""Of the compute protocol, whose classes need not be imported by commands that have nothing to do with it."""
+
+
 def exit_code(error: PenstockError) -> int:
     """Whether the run failed on its data, or was refused before it began."""
-    return FAILED if isinstance(error, _FAILURES) else REFUSED
+    return FAILED if isinstance(error, _FAILURES) or error.code in _FAILURES_BY_CODE else REFUSED
 
 
 def signal_code(stopped_by: signal.Signals) -> int:

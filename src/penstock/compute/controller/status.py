@@ -28,7 +28,7 @@ class ReplicaStatus:
     deaths:     how often it was lost within the window that counts for quarantine.
     hydrating:  what was not yet whole when it died last, or is not now.
     problem:    why it is not connected, or is quarantined; empty: nothing is wrong.
-    says:       what it says of itself: "memory" in bytes, "rows" of indexes; how many dataflows it has "kept",
+    says:       of itself: "memory" in bytes, "rows" of indexes; how many dataflows it has "kept",
         "created" and "dropped" when this connection began; ...
     """
 
