@@ -143,7 +143,7 @@ class RandomHolds(RuleBasedStateMachine):
 
 
 TestRandomHolds = RandomHolds.TestCase
-TestRandomHolds.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRandomHolds.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
 
 @given(st.lists(st.integers(0, 20), min_size=1))

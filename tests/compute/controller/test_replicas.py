@@ -304,11 +304,18 @@ def test_a_dropped_replica_is_told_to_go(world: World) -> None:
 
 
 def test_what_replicas_say_of_themselves_is_kept(world: World) -> None:
+    world.view()
     replica = world.replica("r1")
-    status = Status(None, "well", (("memory", 5.0),))
-    replica.connection.absorb(status)
-    replica.connection.absorb(Status("u7", "of what it was not asked for"))
-    assert replica.connection.status == {None: status}
+    of_view = Status("u1", "hydrated")
+    for status in (
+        Status(None, "well", (("memory", 5.0), ("rows", 1.0))),
+        Status(None, "well", (("rows", 2.0),)),
+        of_view,
+        Status("u7", "of what it was not asked for"),
+    ):
+        replica.connection.absorb(status)
+    assert replica.connection.status == {"u1": of_view}
+    assert world.replica_status("r1").says == (("memory", 5.0), ("rows", 2.0))
 
 
 def test_the_same_problem_again_and_again_is_noted_once(world: World) -> None:
