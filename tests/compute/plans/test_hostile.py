@@ -458,6 +458,16 @@ def test_bytes_that_are_no_plan_are_refused() -> None:
             decode(Plan(octets))
 
 
+def test_names_for_people_are_shown_on_one_line() -> None:
+    plan = encode(averages())
+    places = pb.Places.FromString(plan.places)
+    places.flow, places.places[3].name = "a\nb\x1b[2J", "c\r\n" + "d" * 10_000
+    flow = decode(Plan(plan.body, places.SerializeToString()))
+    assert flow.name == "ab[2J"
+    assert len(flow.nodes[3].name) < 300
+    assert flow.nodes[3].name.isprintable()
+
+
 def test_places_decide_nothing_and_files_named_there_are_not_read() -> None:
     places = pb.Places(flow="evil", files=["/etc/passwd"], places=[pb.Place(line=1, name="s")] * 20)
     with pytest.raises(BadPlan) as error:

@@ -66,7 +66,7 @@ def check_hydration(case: Case, ticks: list[Tick], snapshot: list[Tick], after: 
         assert replica.answers == original.answers
 
 
-@examples(2)
+@examples(1.2)
 @given(snapshots())
 def test_a_replica_that_begins_at_any_time_comes_to_the_same_answers(
     drawn: tuple[Case, list[Tick], list[Tick], list[Tick]],
@@ -74,7 +74,7 @@ def test_a_replica_that_begins_at_any_time_comes_to_the_same_answers(
     check_hydration(*drawn)
 
 
-@examples(1)
+@examples(0.4)
 @given(snapshots(tables=False))
 def test_so_does_one_of_collections_that_only_grow(
     drawn: tuple[Case, list[Tick], list[Tick], list[Tick]],

@@ -129,7 +129,7 @@ def histories(draw: st.DrawFn, name: str, *, table: bool) -> list[list[tuple[tup
     return times
 
 
-@examples(1.5)
+@examples(0.6)
 @given(st.data())
 def test_joins_of_indexes_answer_as_from_scratch(data: st.DataObject) -> None:
     shape = data.draw(st.sampled_from(list(SHAPES)))

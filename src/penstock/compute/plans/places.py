@@ -17,6 +17,7 @@ from penstock.flow.operators.source import Source
 from penstock.graph.node import Node
 
 _LONGEST = 1 << 20
+_LONGEST_NAME = 200
 
 
 def places_of(flow: str, nodes: Sequence[Node]) -> bytes:
@@ -47,6 +48,11 @@ def _file_name(path: str) -> str:
     return _text(name.removeprefix("<").removesuffix(">"))
 
 
+def _printable(text: str) -> str:
+    """What may be shown to people: on one line, and not too long."""
+    return "".join(c for c in text[:_LONGEST_NAME] if c.isprintable())
+
+
 def _text(text: str) -> str:
     return text.encode(errors="replace").decode()
 
@@ -66,19 +72,23 @@ class Places:
             self._places = pb.Places()
 
     @property
+    def _count(self) -> int:
+        return len(self._places.places)
+
+    @property
     def flow(self) -> str:
         """The name of the flow."""
-        return self._places.flow or "plan"
+        return _printable(self._places.flow) or "plan"
 
     def place(self, node: int) -> Place:
         """Where an operator was written."""
-        if node >= len(self._places.places):
+        if node >= self._count:
             return Place("<plan>", node)
         found = self._places.places[node]
         files = self._places.files
         file = _file_name(files[found.file]) if found.file < len(files) else "plan"
-        return Place(f"<{file}>", found.line, found.function)
+        return Place(f"<{_printable(file)}>", found.line, _printable(found.function))
 
     def name(self, node: int) -> str | None:
         """What the user called an operator, if so."""
-        return (self._places.places[node].name or None) if node < len(self._places.places) else None
+        return (_printable(self._places.places[node].name) or None) if node < self._count else None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from penstock.compute.plans import decode, predicate_of
+from penstock.compute.plans import decode, predicate_of, servable
 from penstock.compute.protocol.dataflow import Plan
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
@@ -22,7 +22,9 @@ class Plans:
 
     def flow(self, plan: Plan) -> Flow:
         """The flow of a plan. Raises `BadPlan`, `CallableRefused`, `NotServable`, `MessageTooLarge`."""
-        return decode(plan, allow_callables=self._allow_callables)
+        flow = decode(plan, allow_callables=self._allow_callables)
+        servable(flow)
+        return flow
 
     def predicate(self, data: bytes, schema: Schema) -> Predicate:
         """The condition that was encoded. Raises `BadPlan`, `MessageTooLarge`."""

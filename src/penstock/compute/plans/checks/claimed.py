@@ -139,4 +139,6 @@ def agree(computed: tuple[Field, ...] | None, claimed: Claimed) -> None:
     given = claimed.schema.fields
     same = [(f.name, f.type) for f in computed] == [(f.name, f.type) for f in given]
     loose = same and all(g.nullable or not c.nullable for c, g in zip(computed, given, strict=True))
-    claimed.need(loose, f"the output has not the columns {Schema(given)}; it has {Schema(computed)}")
+    if not loose:
+        found, told = Schema(computed), claimed.schema
+        raise claimed.position.refuse(f"the output has not the columns {told}; it has {found}")
