@@ -209,7 +209,7 @@ class Unconfirmed(ComputeError):
 class TooManyPeeks(ComputeError):
     """More peeks wait for their answer than one connection may have. Facts: `limit`."""
 
-    code = "P739"
+    code = "P745"
     retryable = True
 
 

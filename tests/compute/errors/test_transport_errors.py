@@ -1,0 +1,75 @@
+"""What users read when a connection is refused: `transport/*.txt` beside this file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.compute.errors import ComputeError
+from penstock.compute.frontier import START
+from penstock.compute.protocol.commands import CreateDataflow, Epoch, Schedule
+from penstock.compute.protocol.dataflow import Dataflow, Plan
+from penstock.compute.protocol.stages import ControllerStages
+from penstock.compute.transport.addresses import host_of
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.greeting import Greeting, check_version
+from penstock.compute.transport.limits import Limits
+from penstock.errors import PenstockError
+from tests.compute.transport.fakes import run_link, served
+from tests.golden import assert_golden
+
+GOLDEN = Path(__file__).parent / "transport"
+
+
+def refused(server: Security, client: Security) -> ComputeError:
+    async def story() -> ComputeError:
+        async with served(server) as running:
+            _, link = await run_link(running, client)
+            assert link.error is not None
+            return link.error
+
+    return asyncio.run(story())
+
+
+def stale() -> ComputeError:
+    async def story() -> ComputeError:
+        async with served() as server:
+            await run_link(server, controller_epoch=5, commands=[Schedule("u1")])
+            _, link = await run_link(server, controller_epoch=3)
+            assert link.error is not None
+            return link.error
+
+    return asyncio.run(story())
+
+
+def raised(act: Callable[[], object]) -> PenstockError:
+    with pytest.raises(PenstockError) as error:
+        act()
+    return error.value
+
+
+DATAFLOW = CreateDataflow(Dataflow(Plan(b"x" * 100), (), (), (), START))
+MISTAKES: dict[str, Callable[[], PenstockError]] = {
+    "listening_beyond_this_machine": lambda: raised(lambda: Security().check_listen("0.0.0.0:7411")),
+    "connecting_beyond_this_machine": lambda: raised(
+        lambda: Security(token="x").check_connect("10.0.0.9:7411")
+    ),
+    "no_address": lambda: raised(lambda: host_of("localhost")),
+    "no_token": lambda: refused(Security(token="secret"), Security()),
+    "wrong_token": lambda: refused(Security(token="secret"), Security(token="guess")),
+    "certificate_without_key": lambda: raised(lambda: Security.load(certificate="x.pem", environment={})),
+    "token_of_two_lines": lambda: raised(lambda: Security.load(environment={"PENSTOCK_TOKEN": "a\nb"})),
+    "another_version": lambda: raised(lambda: check_version({"x-penstock-protocol": "7"})),
+    "another_replica": lambda: raised(lambda: Greeting(Epoch(1, 1), b"", "r1").check_name("r2")),
+    "a_stale_controller": stale,
+    "a_plan_that_is_too_large": lambda: raised(lambda: Limits(plan=10).check(DATAFLOW)),
+    "a_violation": lambda: raised(lambda: ControllerStages().sent(Schedule("u1"))),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_error_is_told_as_written(mistake: str) -> None:
+    assert_golden(GOLDEN / f"{mistake}.txt", f"{MISTAKES[mistake]()}\n")

@@ -1,0 +1,75 @@
+"""Errors travel as problems and are the same class, with the same facts, where they are raised again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from penstock.compute import errors as compute_errors
+from penstock.compute.errors import ComputeError, SinceViolation, StaleEpoch
+from penstock.compute.frontier import Frontier
+from penstock.compute.problems import error_of, problem_of, problem_of_any
+from penstock.compute.protocol import wire
+from penstock.compute.protocol.responses import Problem
+from penstock.errors import PenstockError, Place, Step, UserFunctionFailed
+
+
+def _classes(base: type[PenstockError]) -> Iterator[type[PenstockError]]:
+    for below in base.__subclasses__():
+        if below.__module__ in ("penstock.errors", compute_errors.__name__):
+            yield below
+        yield from _classes(below)
+
+
+def travelled(error: BaseException) -> PenstockError:
+    return error_of(wire.problem_from_bytes(wire.problem_to_bytes(problem_of_any(error))))
+
+
+@pytest.mark.parametrize("kind", list(_classes(PenstockError)), ids=lambda kind: kind.__name__)
+def test_an_error_is_the_same_on_the_other_side(kind: type[PenstockError]) -> None:
+    where = [Step(Place(__file__, 12, "here"), "this one")]
+    facts = {"id": "u1", "time": 7, "size": 3, "parts": ("a", 1, None, Decimal("1.0"))}
+    error = kind("what", where=where, why="why", fix="fix", **facts)
+    again = travelled(error)
+    assert type(again) is kind
+    assert (again.what, again.where, again.why, again.fix) == ("what", tuple(where), "why", "fix")
+    assert again.facts == facts
+    assert str(again) == str(error)
+
+
+def test_facts_that_are_no_plain_values_travel_as_text() -> None:
+    again = travelled(SinceViolation("gone", id="u1", time=3, since=Frontier(5), rows=[1, 2]))
+    assert again.facts == {"id": "u1", "time": 3, "since": "[5]", "rows": "[1, 2]"}
+
+
+def test_an_error_that_this_version_does_not_know_keeps_its_code_and_whether_to_try_again() -> None:
+    error = error_of(Problem("P999", "new", retryable=True))
+    assert type(error) is ComputeError
+    assert (error.code, error.retryable) == ("P999", True)
+    assert str(error).startswith("P999")
+
+
+def test_a_mistake_of_ours_travels_too() -> None:
+    error = travelled(ZeroDivisionError("by zero"))
+    assert type(error) is ComputeError
+    assert error.what == "ZeroDivisionError: by zero"
+
+
+def test_facts_of_strangers_are_attributes_and_nothing_else() -> None:
+    hostile = (("__class__", 1), ("what", 2), ("_text", 3), ("with_traceback", 4), ("a b", 5), ("code", "x"))
+    error = error_of(Problem(StaleEpoch.code, "late", facts=(*hostile, ("epoch", (1, 2)))))
+    assert error.facts == {"epoch": (1, 2)}
+    assert type(error) is StaleEpoch
+    assert error.code == StaleEpoch.code
+
+
+def test_text_that_is_no_unicode_is_shown_escaped() -> None:
+    again = travelled(UserFunctionFailed("row '\ud800'", why="\udfff"))
+    assert (again.what, again.why) == ("row '\\ud800'", "\\udfff")
+
+
+def test_a_problem_tells_whether_it_may_be_tried_again() -> None:
+    assert problem_of(compute_errors.UpperMismatch("late")).retryable
+    assert not problem_of(StaleEpoch("late")).retryable
