@@ -107,8 +107,8 @@ class _Range:
         return (e.id for e in self.dataflow.exports if isinstance(e, IndexExport))
 
     def raise_lower(self, bound: Frontier) -> None:
+        assert self.upper == END, "what must be readable is said first"
         self.lower = max(self.lower, bound)
-        self.upper = max(self.upper, self.lower)
 
     def lower_upper(self, bound: Frontier) -> bool:
         """Whether the bound could be kept; where not, it comes as near as the range allows."""

@@ -115,6 +115,24 @@ def test_a_gap_is_told_and_does_not_stop_the_others() -> None:
     assert found.as_of == {"u1": Frontier(50), "u2": Frontier(99)}
 
 
+def test_an_index_starts_as_far_behind_as_its_policy_keeps_it_and_its_input_allows() -> None:
+    flows = [reading(IndexExport(id, "out"), "s1") for id in ("u1", "u2", "u3", "u4", "u5")]
+    policies: dict[str, ReadPolicy] = {
+        "u1": Lag(30),
+        "u2": Lag(90),
+        "u3": ValidFrom(Frontier(60)),
+        "u4": ValidFrom(Frontier(10)),
+    }
+    found = select(flows, {"s1": bounds(40, 100)}, policies, now=1000)
+    times = {"u1": 70, "u2": 40, "u3": 60, "u4": 40, "u5": 99}
+    assert found.as_of == {id: Frontier(time) for id, time in times.items()}
+
+
+def test_an_index_of_nothing_is_kept_behind_the_clock() -> None:
+    found = select([reading(IndexExport("u1", "out"))], {}, {"u1": Lag(5)}, now=100)
+    assert found.as_of == {"u1": Frontier(95)}
+
+
 def test_an_index_is_not_started_in_the_future() -> None:
     found = select([reading(IndexExport("u1", "out"), "s1")], {"s1": bounds(0, 100)}, {}, now=40)
     assert found.as_of == {"u1": Frontier(40)}

@@ -111,6 +111,16 @@ def test_a_dataflow_with_two_exports_takes_one_place_until_both_are_hydrated() -
     assert limiter.response(Frontiers("u2", output=Frontier(6))) == [Schedule("u3")]
 
 
+def test_what_is_transient_takes_no_place_and_waits_for_none() -> None:
+    limiter = SequentialHydration(1)
+    for command in (created("u1"), created("t1"), created("t2"), Schedule("u1")):
+        assert limiter.command(command) == [command]
+    assert limiter.command(Schedule("t1")) == [Schedule("t1")]
+    limiter.response(Frontiers("u1", output=Frontier(6)))
+    assert limiter.command(Schedule("t2")) == [Schedule("t2")]
+    assert limiter.hydrating == 0
+
+
 def test_what_is_dropped_leaves_the_queue_and_its_place() -> None:
     limiter = SequentialHydration(1)
     for command in (created("u1"), created("u2"), created("u3"), *map(Schedule, ("u1", "u2", "u3"))):

@@ -1,0 +1,152 @@
+"""What workers are told and what of their words counts, with workers that only take notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.compute.frontier import END, START, Frontier
+from penstock.compute.plans import encode
+from penstock.compute.protocol.commands import (
+    AllowCompaction,
+    CollectionTarget,
+    IndexTarget,
+    InstanceConfig,
+    Parameters,
+    Peek,
+)
+from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport
+from penstock.compute.protocol.responses import PeekResponse, Rows, Status
+from penstock.compute.replica import workers
+from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.worker_messages import Begin, Build, Said, ToWorker
+from penstock.compute.replica.workers import Workers
+from tests.compute.replica import flows
+
+NUMBER = 3
+LINKS: list[NotedLink] = []
+
+
+class NotedLink:
+    """A worker that does nothing. told: what it was told; to_say: what it says next."""
+
+    def __init__(self, begin: Begin, wake: Callable[[], None]) -> None:
+        self.told: list[ToWorker] = []
+        self.to_say: list[Said] = []
+        self.heard = 0
+        self.frontiers: Mapping[Id, Reached] = {}
+        self.broken: Sequence[Id] = ()
+        LINKS.append(self)
+
+    @property
+    def sent(self) -> int:
+        return len(self.told)
+
+    def send(self, message: ToWorker) -> None:
+        self.told.append(message)
+
+    def take(self) -> list[Said]:
+        said, self.to_say = self.to_say, []
+        for one in said:
+            self.heard, self.broken = one.heard, one.broken
+            self.frontiers = self.frontiers if one.frontiers is None else one.frontiers
+        return said
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Workers:
+    LINKS.clear()
+    monkeypatch.setattr(workers, "WorkerLink", NotedLink)
+    return Workers(InstanceConfig("memory:"), lambda: None, number=NUMBER, folder=tmp_path)
+
+
+def totals(id: Id, as_of: int = 0) -> Dataflow:
+    imports = (CollectionImport("s1", "s1"),)
+    return Dataflow(encode(flows.totals()), imports, (), (IndexExport(id, "out"),), Frontier(as_of))
+
+
+def asked(number: int, target: IndexTarget | CollectionTarget) -> Peek:
+    return Peek(number.to_bytes(16, "big"), target, 0)
+
+
+def at(time: int) -> Reached:
+    return Reached(Frontier(time), Frontier(time), Frontier(time), START)
+
+
+def test_all_workers_are_told_the_same_in_the_same_order(runtime: Workers) -> None:
+    for number in range(10):
+        id = f"u{number}"
+        runtime.create_dataflow(totals(id))
+        runtime.schedule(id)
+        runtime.peek(asked(number, IndexTarget(id)))
+        runtime.configure(Parameters(max_result_size=number))
+        runtime.allow_compaction(id, Frontier(number))
+        runtime.cancel_peek(asked(number, IndexTarget(id)).uuid)
+    first, *others = (link.told for link in LINKS)
+    assert len(first) == 60
+    assert all(told == first for told in others)
+
+
+def test_a_collection_is_peeked_by_one_worker_always_the_same(runtime: Workers) -> None:
+    for number in range(30):
+        for _ in range(2):
+            runtime.peek(asked(number, CollectionTarget("s1")))
+            runtime.forget_answers()
+    told: list[list[Any]] = [[m.uuid for m in link.told if isinstance(m, Peek)] for link in LINKS]
+    assert sum(map(len, told)) == 60
+    assert all(uuids[::2] == uuids[1::2] for uuids in told)
+    assert all(told)
+
+
+def test_frontiers_are_those_of_the_slowest_worker_and_wait_for_all(runtime: Workers) -> None:
+    runtime.create_dataflow(totals("u1"))
+    for n, link in enumerate(LINKS):
+        assert runtime.frontiers() == {}
+        link.to_say = [Said(1, (), {"u1": at(5 + n)})]
+        runtime.step(0)
+    assert runtime.frontiers()["u1"] == at(5)
+
+
+def test_what_a_worker_says_of_an_old_export_is_not_said_of_a_new_one_of_that_id(runtime: Workers) -> None:
+    runtime.create_dataflow(totals("u1"))
+    runtime.allow_compaction("u1", END)
+    runtime.forget("u1")
+    runtime.create_dataflow(totals("u1", as_of=9))
+    for link in LINKS:
+        assert [type(m) for m in link.told][0::3] == [Build, Build]
+        link.to_say = [Said(3, (), {"u1": Reached(END, END, END, END)}, broken=["u1"])]
+    runtime.step(0)
+    assert runtime.frontiers() == {}
+    assert runtime.broken() == []
+    for link in LINKS:
+        link.to_say = [Said(4, (), {"u1": at(9)}, broken=["u1"])]
+    runtime.step(0)
+    assert runtime.frontiers() == {"u1": at(9)}
+    assert runtime.broken() == ["u1"]
+
+
+def test_answers_to_an_earlier_connection_are_not_told(runtime: Workers) -> None:
+    runtime.create_dataflow(totals("u1"))
+    peek = asked(1, IndexTarget("u1"))
+    for _ in range(2):
+        runtime.peek(peek)
+        runtime.forget_answers()
+    runtime.peek(peek)
+    for heard in (2, 4, 6):
+        for link in LINKS:
+            link.to_say = [Said(heard, [PeekResponse(peek.uuid, Rows(((("a", heard), 1),)))])]
+        runtime.step(0)
+    assert runtime.answers() == [PeekResponse(peek.uuid, Rows(((("a", 6), 3),)))]
+
+
+def test_of_copies_that_a_worker_keeps_for_a_reader_nothing_is_told(runtime: Workers) -> None:
+    runtime.create_dataflow(totals("u1"))
+    LINKS[0].to_say = [Said(1, [Status("u1", "hydrated"), Status("u1 for u2", "hydrated"), Status(None, "")])]
+    runtime.step(0)
+    assert runtime.answers() == [Status("u1", "hydrated"), Status(None, "")]
+    assert all(not isinstance(m, AllowCompaction) for m in LINKS[0].told)
