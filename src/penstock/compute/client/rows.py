@@ -11,7 +11,7 @@ from penstock.engine.change import Change
 from penstock.errors import BadInput, Place, UnknownColumn
 from penstock.expr.rows import from_user, row_class, to_user
 from penstock.expr.tree import Column, Expr, Ordering
-from penstock.expr.types import ListType, Schema, StructType
+from penstock.expr.types import Field, ListType, Schema, StructType
 
 Row = tuple[Any, ...]
 
@@ -53,7 +53,14 @@ class Known:
             rows = [row._asdict() if type(row) in by_name else row for row in rows]
         elif len(kinds) == 1 and schema.names in kinds.values() and not schema.scalar:
             schema = replace(schema, row_class=next(iter(kinds)))  # such rows pass as they are
-        return from_user(schema, what=what)(rows)
+        if schema.row_class not in self._readers:
+            self._readers[schema.row_class] = from_user(schema, what=what)
+        return self._readers[schema.row_class](rows)
+
+    @cached_property
+    def _readers(self) -> dict[type[Any] | None, Callable[[Iterable[object]], list[Row]]]:
+        """What reads rows, by their class: to make one takes much longer than to read a row."""
+        return {}
 
     @cached_property
     def to_user(self) -> Callable[[Row], Any]:
@@ -105,12 +112,17 @@ class Known:
 
         Raises `BadRow`.
         """
+        fields, read = self._key_reader
+        if len(fields) > 1:
+            return read(keys)
+        nested = isinstance(fields[0].type, StructType | ListType)
+        return read([key if isinstance(key, tuple) and not nested else (key,) for key in keys])
+
+    @cached_property
+    def _key_reader(self) -> tuple[tuple[Field, ...], Callable[[Iterable[object]], list[Row]]]:
+        """The key columns, and what reads rows of them."""
         fields = tuple(self.schema.fields[self.position(name)] for name in self.key_columns)
-        given = list(keys)
-        if len(fields) == 1:
-            nested = isinstance(fields[0].type, StructType | ListType)
-            given = [key if isinstance(key, tuple) and not nested else (key,) for key in given]
-        return from_user(Schema(fields), what=f"keys of {self.name!r}")(given)
+        return fields, from_user(Schema(fields), what=f"keys of {self.name!r}")
 
     @property
     def row_class(self) -> type[Any]:

@@ -11,7 +11,7 @@ import grpc
 from penstock.compute.errors import ComputeError, ConnectionBroken
 from penstock.compute.protocol import rows, wire
 from penstock.compute.protocol import wire_fields as fields
-from penstock.compute.protocol.commands import Command, Epoch
+from penstock.compute.protocol.commands import CancelPeek, Command, Epoch
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Counted, Response
 from penstock.compute.protocol.stages import ControllerStages
@@ -26,6 +26,8 @@ from penstock.errors import PenstockError
 
 _grpc: Any = grpc
 _aio: Any = _grpc.aio
+_PATIENCE = 0.005
+"""Seconds for which a `CancelPeek` waits for company."""
 
 
 class Connection(Protocol):
@@ -208,6 +210,10 @@ class Link:
         try:
             while not connection.over:
                 commands = connection.take()
+                if commands and all(isinstance(command, CancelPeek) for command in commands):
+                    # Mostly of peeks that were answered, and soon there is another peek to send them with.
+                    await self._bell.heard(_PATIENCE)
+                    commands = [*commands, *connection.take()]
                 for command in commands:
                     self._stages.sent(command)
                 for message in wire.commands_to_messages(commands, self._limits.message):
