@@ -83,7 +83,11 @@ class PaperController:
         ]
         return Write(self.time, tuple(appends), tuple(ids))
 
+    def written(self, id: bytes) -> int | None:
+        return self.seen_ids.get(id)
+
     def end_write(self, write: Write) -> None:
+        self.seen_ids |= dict.fromkeys(write.ids, write.time)
         self.commits.append(list(write.ids))
         for append in write.appends:
             self.updates[append.id] += append.updates

@@ -1,0 +1,196 @@
+"""Processes that are killed under load: nothing acknowledged is lost, nothing is seen twice.
+
+The tests share one controller and two replicas, in order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from tests.compute.serve.processes import Cluster, Sale, cluster, totals
+
+pytest.importorskip("grpc", reason="grpcio is not installed")
+
+from penstock.compute import Batch, Client
+from penstock.compute.controller.status import ControllerStatus, ReplicaState
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("cluster")) as started:
+        started.replicas("r1", "r2")
+        started.controller()
+        with Client(started.addresses["controller"]) as client:
+            client.create_view("totals", totals(), key="shop", keep="60s")
+        yield started
+
+
+class Writer:
+    """Writes without a pause, and remembers what was acknowledged at which time."""
+
+    def __init__(self, address: str, seed: int) -> None:
+        self.acknowledged: list[tuple[int, list[ps.Change[Sale]]]] = []
+        self.wrong: list[str] = []
+        self._address = address
+        self._random = Random(seed)
+        self._end = threading.Event()
+        self._failed: list[BaseException] = []
+        self._shop = f"shop {seed}"
+        self._there: Counter[Sale] = Counter()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+        assert not self._failed, self._failed
+
+    def _run(self) -> None:
+        try:
+            with Client(self._address, patience="60s") as client:
+                while not self._end.is_set():
+                    self._write(client)
+        except BaseException as error:
+            self._failed.append(error)
+
+    def _write(self, client: Client) -> None:
+        changes = [ps.insert(Sale(self._shop, self._random.randrange(100))) for _ in range(3)]
+        if self._there and self._random.random() < 0.5:
+            changes.append(ps.delete(self._random.choice(list(self._there))))
+        time = client.write({"sales": changes})
+        self.acknowledged.append((time, changes))
+        for change in changes:
+            self._there[change.row] += change.weight
+        self._there = +self._there
+        # What was acknowledged is seen at once, by whoever asks.
+        (row,) = client.peek("totals", key=self._shop)
+        if row.sales != self._there.total() or row.total != sum(s.price * n for s, n in self._there.items()):
+            self.wrong.append(f"at {time}: {row}, not {self._there}")
+
+
+END = Sale("the end", 0)
+
+
+class Reader:
+    """Subscribes, and remembers all batches, to the one with the row `END`."""
+
+    def __init__(self, address: str) -> None:
+        self.batches: list[Batch[Any]] = []
+        self._address = address
+        self._failed: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join()
+        assert not self._failed, self._failed
+
+    def _run(self) -> None:
+        try:
+            with Client(self._address, patience="60s") as client, client.subscribe("totals") as found:
+                for batch in found:
+                    self.batches.append(batch)
+                    if any(row.shop == END.shop for row, _, _ in batch.updates):
+                        return
+        except BaseException as error:
+            self._failed.append(error)
+
+    def accumulated(self) -> Counter[Any]:
+        rows: Counter[Any] = Counter()
+        for batch in self.batches:
+            for row, time, weight in batch.updates:
+                assert batch.lower <= time and (batch.upper is None or time < batch.upper)
+                rows[tuple(row)] += weight
+            assert all(count >= 0 for count in rows.values())
+        return +rows
+
+
+def recomputed(changes: list[ps.Change[Sale]]) -> Counter[Any]:
+    return Counter({tuple(row): weight for row, weight in ps.Engine(totals()).tick(sales=changes)["totals"]})
+
+
+def wait_for(client: Client, fits: Any) -> ControllerStatus:
+    """The first status that fits. Each question takes a turn of the controller, which works meanwhile."""
+    while not fits(found := client.status()):
+        pass
+    return found
+
+
+def all_connected(found: ControllerStatus) -> bool:
+    return all(each.state is ReplicaState.CONNECTED for each in found.replicas)
+
+
+def whole(found: ControllerStatus) -> bool:
+    return all_connected(found) and all(on.hydrated for view in found.views for on in view.replicas)
+
+
+def test_replicas_and_the_controller_are_killed_while_clients_write_and_read(served: Cluster) -> None:
+    address = served.addresses["controller"]
+    reader = Reader(address)
+    with Writer(address, 1) as first, Writer(address, 2) as second, Client(address, patience="60s") as client:
+
+        def written(more: int) -> None:
+            seen = len(first.acknowledged), len(second.acknowledged)
+            while len(first.acknowledged) < seen[0] + more or len(second.acknowledged) < seen[1] + more:
+                client.peek("totals", staleness="1h")
+
+        written(5)
+        for name in ("r1", "r2"):
+            served.kill(name)
+            written(5)
+            served.replicas(name)
+            wait_for(client, whole)
+            written(5)
+        served.kill("controller")
+        served.controller()
+        written(5)
+        served.kill("r1")
+        served.kill("r2")
+        served.replicas("r2", "r1")
+        written(5)
+    assert not first.wrong
+    assert not second.wrong
+    with Client(address) as client:
+        client.insert("sales", [END])
+        answer = Counter(tuple(row) for row in client.peek("totals"))
+    reader.join()
+    assert all(before.upper == after.lower for before, after in pairwise(reader.batches))
+    changes = [change for _, changes in first.acknowledged + second.acknowledged for change in changes]
+    assert reader.accumulated() == answer == recomputed([*changes, ps.insert(END)])
+
+
+def test_after_a_restart_of_the_controller_live_replicas_go_on_with_what_they_have(served: Cluster) -> None:
+    with Client(served.addresses["controller"], patience="60s") as client:
+        wait_for(client, whole)
+        served.kill("controller")
+        served.controller()
+        found = wait_for(client, lambda status: whole(status) and all(r.says for r in status.replicas))
+        for replica in found.replicas:
+            says = dict(replica.says)
+            assert (says["kept"], says["created"], says["dropped"]) == (1, 0, 0)
+
+
+def test_a_second_controller_on_the_same_state_takes_over_and_the_first_one_ends(served: Cluster) -> None:
+    served.controller("later")
+    first = served.processes["controller"]
+    assert first.wait() == 1
+    assert "StaleEpoch" in (served.folder / "controller.log").read_text()
+    with Client(served.addresses["later"]) as client:
+        client.insert("sales", [Sale("another", 7)])
+        assert client.peek("totals", key="another") == [("another", 7, 1)]
+
+
+def test_a_controller_that_is_told_to_end_ends(served: Cluster) -> None:
+    served.processes["later"].terminate()
+    assert served.processes["later"].wait() == 143
