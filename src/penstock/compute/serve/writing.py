@@ -56,11 +56,20 @@ class Writing:
         self._store: Collections | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock append")
         self._waiting: list[_Asked] = []
+        self._asked: dict[bytes, _Asked] = {}
         self._committing: asyncio.Task[None] | None = None
 
     def write(self, changes: dict[str, list[Counted]], id: bytes) -> asyncio.Future[int]:
-        """The time of a write, once it is durable; or what kept it from happening."""
+        """The time of a write, once it is durable; or what kept it from happening.
+
+        One that is asked for again, because an answer was lost, is done once.
+        """
+        again = self._asked.get(id)
+        if again is not None:
+            return again.time
         asked = _Asked(changes, id, asyncio.get_running_loop().create_future())
+        self._asked[id] = asked
+        asked.time.add_done_callback(lambda _: self._asked.pop(id, None))
         self._waiting.append(asked)
         if self._committing is None:
             self._committing = asyncio.create_task(self._commit_all())
@@ -97,6 +106,9 @@ class Writing:
 
     async def _commit(self, group: list[_Asked]) -> None:
         try:
+            group = [asked for asked in group if not self._was_done(asked)]
+            if not group:
+                return
             time = await self._committed(group)
         except StaleEpoch as error:
             for asked in group:
@@ -116,6 +128,13 @@ class Writing:
             for asked in group:
                 if not asked.time.done():
                     asked.time.set_result(time)
+
+    def _was_done(self, asked: _Asked) -> bool:
+        """Whether it was durable before; then its time is told."""
+        time = self._controller.written(asked.id)
+        if time is not None and not asked.time.done():
+            asked.time.set_result(time)
+        return time is not None
 
     async def _committed(self, group: Sequence[_Asked]) -> int:
         changes: dict[str, list[Counted]] = {}
