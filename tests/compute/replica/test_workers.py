@@ -6,27 +6,57 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import penstock as ps
 from penstock import col
-from penstock.compute.errors import ConnectionBroken, ResultGone
+from penstock.compute.collections.opening import open_collections
+from penstock.compute.collections.store import Append
+from penstock.compute.errors import ComputeError, ConnectionBroken, ResultGone
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import encode
-from penstock.compute.protocol.commands import Finishing, InstanceConfig, Parameters
+from penstock.compute.plans import encode, schema_to_bytes
+from penstock.compute.protocol.commands import (
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    CreateTimely,
+    Epoch,
+    Finishing,
+    IndexTarget,
+    InitializationComplete,
+    InstanceConfig,
+    Parameters,
+    Peek,
+    Schedule,
+    TimelyConfig,
+)
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
+    CollectionImport,
     Dataflow,
     IndexExport,
     IndexImport,
     SubscribeExport,
 )
-from penstock.compute.protocol.responses import DroppedAt, Problem, Stashed, SubscribeResponse
+from penstock.compute.protocol.responses import (
+    Counted,
+    DroppedAt,
+    PeekResponse,
+    Problem,
+    Response,
+    Rows,
+    Stashed,
+    SubscribeResponse,
+)
+from penstock.compute.replica.making import make_runtime
+from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.workers import Workers
-from tests.compute.runtimes.stage import Best, Stage, at_time
+from penstock.expr.rows import schema_of
+from tests.compute.runtimes.stage import BEST, Best, Bid, Stage, at_time
 
 
 def make(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
@@ -157,3 +187,48 @@ def test_workers_end_with_their_replica_and_a_replica_with_its_workers(tmp_path:
     workers.close()
     with pytest.raises(ProcessLookupError):
         os.kill(second, 0)
+
+
+def test_a_replica_of_workers_keeps_its_dataflows_for_the_next_controller(tmp_path: Path) -> None:
+    woken = threading.Event()
+    uri = f"sqlite:{tmp_path}/collections.db"
+    store = open_collections(uri)
+    store.create("s1", schema_to_bytes(schema_of(Bid)))
+    store.append([Append("s1", Frontier(0), Frontier(5), [((1, 10), 2, 1), ((2, 20), 2, 1)])])
+    halted: list[ComputeError] = []
+    replica = Replica(
+        partial(make_runtime, state=tmp_path / "replica"), clock=lambda: 0, wake=woken.set, halt=halted.append
+    )
+    view = Dataflow(BEST, (CollectionImport("bids", "s1"),), (), (IndexExport("u1", "best"),), Frontier(2))
+    said: list[Response] = []
+
+    def connect(number: int, *commands: Command) -> None:
+        nonce = bytes([number] * 16)
+        replica.connected(nonce)
+        said.clear()
+        timely = CreateTimely(TimelyConfig(workers=2), Epoch(1, number), nonce)
+        for command in (timely, CreateInstance(InstanceConfig(uri)), *commands, InitializationComplete()):
+            replica.receive(command)
+
+    def answer() -> list[Counted]:
+        peek = Peek(bytes(16), IndexTarget("u1"), 3)
+        replica.receive(peek)
+        while not (found := [r.answer for r in said if isinstance(r, PeekResponse)]):
+            woken.clear()
+            replica.step(0.01)
+            said.extend(replica.responses())
+            woken.wait(0.05)
+        (rows,) = found
+        assert isinstance(rows, Rows)
+        return sorted(rows.rows)
+
+    both = [((1, 10), 1), ((2, 20), 1)]
+    connect(1, CreateDataflow(view), Schedule("u1"))
+    assert answer() == both
+    # Built again it could not be read at its as-of any more.
+    store.compact("s1", Frontier(4))
+    connect(2, CreateDataflow(view.at(Frontier(3))), Schedule("u1"))
+    assert answer() == both
+    assert halted == []
+    replica.close()
+    store.close()
