@@ -6,22 +6,24 @@ import pickle
 from collections.abc import Sequence
 from typing import Any, cast
 
+from penstock.analysis.names import called
 from penstock.compute.errors import BadPlan, CallableRefused
-from penstock.errors import Place, Step
-from penstock.graph.node import Node
+from penstock.errors import Step
+from penstock.graph.node import FlowGraph, Node
+
+_SHOWN = 5
 
 
-def refuse_callables(nodes: Sequence[tuple[Node, str]], place: Place | None = None) -> CallableRefused:
+def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> CallableRefused:
     """The error for operators that hold Python objects, each with what it is that they hold."""
-    names = tuple(node.name for node, _ in nodes)
+    listed = [called(graph, node) for node, _ in nodes[:_SHOWN]] + ["..."] * (len(nodes) > _SHOWN)
     return CallableRefused(
-        f"the flow holds Python functions, which a plan does not carry: in {', '.join(names[:5])}"
-        + (", ..." if len(names) > 5 else ""),
-        where=[Step(node.place, what) for node, what in nodes[:5]],
+        f"flow {graph.name!r} holds Python functions, which a plan does not carry: in {', '.join(listed)}",
+        where=[Step(node.place, what) for node, what in nodes[:_SHOWN]],
         why="A plan is data that anybody may read; a function is code that would be run by the reader.",
         fix="say it by expressions: filter(ps.col.price > 10), select(double=ps.col.price * 2);\n"
         "or allow functions on both sides, allow_callables=True or --allow-callables",
-        operators=names,
+        operators=tuple(node.name for node, _ in nodes),
     )
 
 

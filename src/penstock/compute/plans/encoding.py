@@ -27,12 +27,9 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
     Raises `CallableRefused`; `MessageTooLarge` and `BadPlan` for a plan beyond the limits, which
     nobody would read; and what `analyse` raises for a flow that cannot run.
     """
-    graph = flow.graph()
-    analyse(graph)
-    # The graph's own operators may be others, in loops; they are found again.
-    nodes = flow.nodes
+    analyse(flow.graph())
     try:
-        octets = _octets(nodes, given_ticks=graph.given_ticks, allow_callables=allow_callables)
+        octets = _octets(flow, allow_callables=allow_callables)
     except (DecodeError, EncodeError, RecursionError):
         raise BadPlan(
             f"flow {flow.name!r} holds a value or a type that is nested too deeply to travel",
@@ -41,20 +38,22 @@ def encode(flow: Flow, *, allow_callables: bool = False, limits: PlanLimits = LI
             part="",
         ) from None
     check_size(f"the plan of flow {flow.name!r}", len(octets), limits.size)
-    plan = Plan(octets, places_of(flow.name, nodes))
+    plan = Plan(octets, places_of(flow.name, flow.nodes))
     # What nobody could read is refused here, where something can be done about it.
     decode(plan, allow_callables=allow_callables, limits=limits)
     return plan
 
 
-def _octets(nodes: tuple[Node, ...], *, given_ticks: bool, allow_callables: bool) -> bytes:
-    writer = Writer()
-    body = body_of(nodes, writer, given_ticks=given_ticks)
+def _octets(flow: Flow, *, allow_callables: bool) -> bytes:
+    graph, writer = flow.graph(), Writer()
+    # The graph's own operators may be others, in loops; they are found again.
+    nodes = flow.nodes
+    body = body_of(nodes, writer, given_ticks=graph.given_ticks)
     if writer.functions and not allow_callables:
-        raise refuse_callables(_holders(nodes))
+        raise refuse_callables(graph, _holders(nodes))
     if writer.functions:
         writer = Writer(row_classes=True)
-        body = body_of(nodes, writer, given_ticks=given_ticks)
+        body = body_of(nodes, writer, given_ticks=graph.given_ticks)
         body.functions = dumped(writer.functions)
     return body.SerializeToString(deterministic=True)
 

@@ -1,0 +1,56 @@
+"""What a plan claims of the columns of an operator's output is computed anew, for every operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.compute.errors import BadPlan
+from penstock.compute.plans import decode, encode
+from penstock.compute.plans.generated import plan_pb2 as pb
+from penstock.compute.protocol.dataflow import Plan
+from penstock.flow.operators.filter_map import FilterMap
+from penstock.flow.operators.flat_map import FlatMap
+from penstock.flow.operators.fold_keyed import FoldKeyed
+from penstock.flow.operators.map import Map
+from penstock.flow.operators.scan import Scan
+from penstock.graph.node import Operator
+from tests.operators.examples import ALL, example
+
+# What these give is decided by a function.
+DECIDED: tuple[type[Operator], ...] = (FilterMap, FlatMap, FoldKeyed, Map, Scan)
+
+
+def lies(schema: pb.Schema) -> Iterator[tuple[str, pb.Schema]]:
+    """Schemas that are not this one: each with another type, a missing or a further column, or less null."""
+    for at, field in enumerate(schema.fields):
+        typed = pb.Schema.FromString(schema.SerializeToString())
+        typed.fields[at].type.CopyFrom(pb.Type(plain="date"))
+        yield f"{field.name} is a date", typed
+        if field.nullable:
+            never = pb.Schema.FromString(schema.SerializeToString())
+            never.fields[at].nullable = False
+            yield f"{field.name} is never null", never
+        fewer = pb.Schema.FromString(schema.SerializeToString())
+        del fewer.fields[at]
+        yield f"{field.name} is not there", fewer
+    more = pb.Schema.FromString(schema.SerializeToString())
+    more.fields.add(name="more").type.plain = "int64"
+    more.scalar = False
+    yield "there is more", more
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_operator_can_lie_about_its_columns(name: str) -> None:
+    flow = example(name)
+    plan = encode(flow, allow_callables=True)
+    for node in flow.nodes:
+        if isinstance(node.operator, DECIDED):
+            continue
+        body = pb.Body.FromString(plan.body)
+        for lie, schema in list(lies(body.nodes[node.id].schema)):
+            body.nodes[node.id].schema.CopyFrom(schema)
+            with pytest.raises(BadPlan):
+                decode(Plan(body.SerializeToString(deterministic=True)), allow_callables=True)
+                pytest.fail(f"{node.name}: {lie}")

@@ -1,0 +1,9 @@
+import penstock as ps
+from penstock.compute.plans import encode
+
+flow = ps.Flow("prices")
+prices = flow.source("prices", float)
+dear = prices.filter(lambda price: price > 100)
+rounded = dear.map(round, returns=int, name="whole")
+flow.sink("rounded", rounded)
+encode(flow)
