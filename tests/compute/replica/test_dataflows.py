@@ -10,10 +10,12 @@ from penstock.compute.errors import (
     DataflowFailed,
     ProtocolViolation,
     StoreUnavailable,
+    UnknownName,
 )
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import AllowCompaction, CreateDataflow, Schedule
+from penstock.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Schedule
 from penstock.compute.protocol.dataflow import (
+    CollectionExport,
     CollectionImport,
     Dataflow,
     IndexExport,
@@ -274,6 +276,22 @@ def test_a_store_that_cannot_be_reached_is_tried_again() -> None:
     for _ in range(1000):
         rig.step()
     assert rig.rows("u1", 19) == Bag({("a", 12): 1, ("b", 6): 1, ("c", 1): 1})
+
+
+def test_a_collection_that_is_dropped_fails_who_reads_it_and_nobody_else() -> None:
+    rig = Rig().connect().collection("s1", BID, (("a", 5), 3, 1), upper=10)
+    rig.collection("s2", BID, upper=10).collection("s3", BID)
+    rig.create(totals(), IndexExport("u1", "out"), CollectionExport("u4", "out", "s3"), as_of=5)
+    rig.tell(AllowWrites("u4"))
+    rig.index("u2", all_bids(), as_of=5, collections={"s1": "s2"}).run()
+    waiting = rig.ask("s1", 50)
+    rig.store.drop("s1")
+    rig.store.drop("s3")
+    rig.write("s2", (("a", 1), 12, 1), upper=20)
+    assert rig.rows("u2", 15) == Bag({("a", 1): 1})
+    problem(rig.peek("u1", 15), DataflowFailed)
+    problem(rig.answer(waiting), UnknownName)
+    assert rig.rows("u1", 9) == Bag({("a", 5): 1})
 
 
 def test_a_peek_at_an_index_that_is_not_there_is_refused_by_the_stages() -> None:

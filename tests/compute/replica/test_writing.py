@@ -128,6 +128,17 @@ def test_what_is_wrong_in_the_collection_is_brought_right() -> None:
     assert written(store, 8) == Bag({("a", 5): 1, ("b", 1): 1})
 
 
+def test_a_new_collection_may_begin_late_and_be_readable_from_then_on_alone() -> None:
+    store = MemoryCollections()
+    rig = Rig(store=store).connect().collection("s1", BID, (("a", 5), 3, 1), upper=20)
+    rig.collection("s2", BID, upper=8)
+    store.compact("s2", Frontier(8))
+    rig.create(totals(), TOTALS, as_of=8)
+    rig.tell(AllowWrites("u1")).run()
+    assert written(store, 8) == Bag({("a", 5): 1})
+    assert upper(store) == Frontier(20)
+
+
 def test_a_sealed_input_seals_what_is_written_and_a_dropped_dataflow_does_not() -> None:
     store = MemoryCollections()
     rig = started(store, (("a", 5), 3, 1))

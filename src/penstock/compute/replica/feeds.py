@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from penstock.compute.collections.store import Bounds, Collections
-from penstock.compute.errors import SinceViolation
+from penstock.compute.errors import SinceViolation, UnknownName
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
@@ -63,6 +63,7 @@ class Feed:
     """One collection, read once.
 
     since, upper: of the collection, when it was last looked at.
+    lost: it is not there any more.
     start, known: the versions of the times between them are buffered.
     """
 
@@ -73,6 +74,7 @@ class Feed:
         self.upper = bounds.upper
         self._told = bounds.upper
         self.start = self.known = bounds.upper
+        self.lost: UnknownName | None = None
         self._buffer: deque[Version] = deque()
         self._buffered = 0
         self._reading: Whole | None = None
@@ -150,6 +152,8 @@ class Cursor:
         """Some more versions, perhaps none, for the price of one chunk. To be called while `known` is before
         the upper of the feed. Raises what the store raises; then it may be called again."""
         feed = self._feed
+        if feed.lost is not None:
+            raise feed.lost
         if self._alone is None and self.known < feed.start:
             self._alone = Whole(feed.store, feed.id, self.known, min(feed.start, feed.upper))
         if self._alone is not None:
@@ -192,9 +196,23 @@ class Feeds:
             del self._feeds[id]
 
     def look(self) -> list[Id]:
-        """Look how far the collections are; those that are farther. Raises what the store raises."""
+        """Look how far the collections are; those that are farther, or lost. Raises what the store raises."""
         if not self._feeds:
             return []
         ids = list(self._feeds)
-        bounds = self.store.bounds(ids)
+        try:
+            bounds = self.store.bounds(ids)
+        except UnknownName:
+            return self._find_lost()
         return [id for id, found in zip(ids, bounds, strict=True) if self._feeds[id].look(found)]
+
+    def _find_lost(self) -> list[Id]:
+        """Some are not there any more: which. The others are looked at the next time."""
+        lost: list[Id] = []
+        for id in list(self._feeds):
+            try:
+                self.store.bounds([id])
+            except UnknownName as error:
+                self._feeds.pop(id).lost = error
+                lost.append(id)
+        return lost

@@ -10,7 +10,7 @@ from secrets import token_hex
 from tempfile import gettempdir
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import StoreUnavailable
+from penstock.compute.errors import StoreUnavailable, UnknownName
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
@@ -268,4 +268,7 @@ class Here(Runtime):
         ]
 
     def _schema_of(self, id: Id) -> Schema:
-        return schema_from_bytes(self._store.all()[id])
+        description = self._store.all().get(id)
+        if description is None:
+            raise UnknownName(f"there is no collection {id}", name=id)
+        return schema_from_bytes(description)

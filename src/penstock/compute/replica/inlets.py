@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from penstock.compute.errors import SinceViolation
-from penstock.compute.frontier import Frontier
+from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.arrangement import Arrangement, Version
@@ -79,7 +79,7 @@ class FromCollection(Inlet):
         self._versions: deque[Version] = deque()
 
     def ready(self, at: int) -> bool:
-        return self.feed.upper.passed(at)
+        return self.upper.passed(at)
 
     def snapshot(self, at: int) -> Iterator[Sequence[Counted]]:
         self._cursor = self.feed.cursor(Frontier(at + 1))
@@ -93,7 +93,8 @@ class FromCollection(Inlet):
 
     @property
     def upper(self) -> Frontier:
-        return self.feed.upper
+        # Of one that is lost there is something to read: that it is.
+        return self.feed.upper if self.feed.lost is None else END
 
     @property
     def next_time(self) -> int | None:

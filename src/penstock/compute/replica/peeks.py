@@ -48,7 +48,8 @@ class _Pending:
     slices: Iterator[None] | None = None
 
     def settled(self) -> bool:
-        return self.target.upper.passed(self.peek.time)
+        lost = isinstance(self.target, Feed) and self.target.lost is not None
+        return lost or self.target.upper.passed(self.peek.time)
 
     def release(self) -> None:
         if self.run is not None:

@@ -43,6 +43,9 @@ from penstock.compute.replica.telling import Telling
 
 MakeRuntime = Callable[[TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
 
+_SLACK = 1_000
+"""Commands, mostly peeks and their cancellations, that the history holds before it is reduced."""
+
 
 class Replica:
     """What a controller talks to. Used by one thread.
@@ -175,7 +178,7 @@ class Replica:
         runtime.forget_answers()
         for id in self._telling.begin().union(agreed.drop):
             runtime.forget(id)
-        self._history = History(agreed.history)
+        self._history = History(agreed.history, slack=_SLACK)
         for dataflow in agreed.keep:
             self._telling.exported(dataflow)
         self._parameters = Parameters()
@@ -241,7 +244,11 @@ class Replica:
         if self._expires is not None and self._clock() - self._began >= self._expires:
             self._end(_expired(self._expires))
             return False
-        busy = runtime.step(seconds)
+        try:
+            busy = runtime.step(seconds)
+        except ComputeError as error:
+            self._end(error)
+            return False
         self._telling.answer(runtime.answers())
         if self._telling.due(runtime.moved(), busy, self._parameters.maintenance_interval):
             for id in self._telling.report(runtime.frontiers()):

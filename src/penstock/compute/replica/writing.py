@@ -123,7 +123,8 @@ class CollectionOutlet(Outlet):
     def _take_off(self, upper: int) -> Iterator[None]:
         """Turn `_difference` into what is to be changed at `upper`, or at the as-of if that is later."""
         there: dict[Row, int] = {}
-        if upper:
+        # One of which no time can be read is new: nothing was ever written to it.
+        if upper and self.feed.since < Frontier(upper):
             for part in self.feed.store.snapshot(self.feed.id, upper - 1, CHUNK):
                 _add(there, part, 1)
                 yield
