@@ -8,6 +8,7 @@ from penstock.compute.controller import PeekRequest, StashedAt
 from penstock.compute.errors import BadMessage, SinceViolation, TargetReplicaLost, UnknownName
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
+from penstock.compute.protocol.dataflow import CollectionExport
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Problem, Rows, Stashed
 from tests.compute.controller.world import World
 
@@ -215,3 +216,29 @@ def test_collections_are_peeked_too(world: World) -> None:
     assert (peek.target.id, peek.time) == (world.controller.describe("bids").id, time)
     replica.answers(uuid, (1, 2))
     assert answers == [Rows((((1, 2), 1),))]
+
+
+def test_a_peek_that_waits_for_a_collection_to_be_written_is_told_when_it_is_dropped(world: World) -> None:
+    world.view(into="written")
+    world.replica("r1")
+    world.write("bids", (1, 2))
+    _, answers = world.peek("written")
+    assert answers == []
+    world.controller.drop("top")
+    (answer,) = answers
+    assert isinstance(answer, Problem)
+    assert answer.code == UnknownName.code
+
+
+def test_what_a_dropped_view_was_written_into_is_there_while_peeks_of_the_view_wait(world: World) -> None:
+    world.view(into="written")
+    replica = world.replica("r1")
+    world.write("bids", (1, 2))
+    (written,) = {e.collection for e in replica.dataflow("u1").exports if isinstance(e, CollectionExport)}
+    uuid, _ = world.peek()
+    world.controller.drop("top")
+    world.passes(10_000)
+    assert written in world.collections.all()
+    replica.answers(uuid, (1, 2))
+    world.passes(10_000)
+    assert written not in world.collections.all()

@@ -13,7 +13,10 @@ from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.requests import PeekAnswer, StashedAt
 from penstock.compute.controller.targets import lost_target
-from penstock.compute.protocol.commands import CancelPeek, Peek
+from penstock.compute.errors import UnknownName
+from penstock.compute.problems import problem_of
+from penstock.compute.protocol.commands import CancelPeek, CollectionTarget, Peek
+from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Stashed
 
 
@@ -76,6 +79,18 @@ class Peeks:
         """A replica is gone: what only it could answer is answered with that."""
         for pending in [p for p in self._pending.values() if p.target == replica]:
             self._finish(pending, lost_target(replica))
+
+    def dropped(self, id: Id) -> None:
+        """A collection is written no more: peeks that wait for a later time of it would wait for ever."""
+        for pending in list(self._pending.values()):
+            peek = pending.peek
+            if peek.target == CollectionTarget(id) and not self._instance.upper(id).passed(peek.time):
+                gone = UnknownName(
+                    f"{pending.view!r} was dropped before time {peek.time}",
+                    fix="create it again, or read a time at which it was there",
+                    name=pending.view,
+                )
+                self._finish(pending, problem_of(gone))
 
     def _finish(self, pending: PendingPeek, answer: PeekAnswer) -> None:
         del self._pending[pending.peek.uuid]

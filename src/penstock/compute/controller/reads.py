@@ -93,6 +93,7 @@ class Reads:
         self._subscriptions.stop_reading(name)
         self._copies.cancel_reading(name)
         self._passing.forget(id)
+        self._peeks.dropped(id)
 
     def lost(self, replica: str) -> None:
         """A replica is gone: what only it could answer ends with that."""
