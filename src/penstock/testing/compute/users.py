@@ -48,6 +48,7 @@ class Users:
     writing: Pending | None = None
     superseding: bool = False
     acknowledged: int = 0
+    acknowledgements: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     def forget_controller(self) -> None:
         """It is gone, and with it what was asked. A write under way may have happened or not."""
@@ -83,6 +84,7 @@ class Users:
         if self.writing is not None and self.writing.appended:
             controller.end_write(self.writing.write)
             self.acknowledged = self.writing.write.time
+            self.acknowledgements.append((self.now(), self.acknowledged))
             self.writing = None
 
     def write_by_stale(self, controller: Controller, store: Collections) -> None:
@@ -160,8 +162,7 @@ class Users:
         if view in self.kept and replica is None and self.random.random() < 0.3:
             name, positions, keys = self.kept[view], (), None
         staleness = self.random.choice([None, None, 0, 100, 2000]) if at is None else None
-        earliest = self.acknowledged if staleness is None else self.truth.last_before(self.now() - staleness)
-        watch = PeekWatch(view, min(earliest, self.acknowledged), at, keys, positions, replica is not None)
+        watch = PeekWatch(view, self._known(staleness), at, keys, positions, replica is not None)
         self.peeks.append(watch)
         request = PeekRequest(name, keys=keys, at=at, replica=replica, staleness=staleness)
         try:
@@ -170,6 +171,11 @@ class Users:
             self.peeks.remove(watch)
             if not (replica if isinstance(error, TargetReplicaLost) else at is not None):
                 raise
+
+    def _known(self, staleness: int | None) -> int:
+        """The last write that an answer must know of: by when it was acknowledged, not by its time."""
+        until = self.now() - (staleness or 0)
+        return max((time for at, time in self.acknowledgements if at <= until), default=0)
 
     def _some_keys(self, view: str) -> tuple[tuple[int, ...], tuple[Row, ...] | None]:
         """Where the key columns stand, and keys to ask for; or all rows."""
