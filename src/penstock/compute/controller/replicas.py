@@ -24,8 +24,8 @@ from penstock.compute.errors import (
 )
 from penstock.compute.protocol.commands import Epoch, Parameters
 
-_REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress)
-"""Ends of a connection by which a replica says no: it lives, and will say no again for a while."""
+_REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, IncompatibleInstance)
+"""Ends of a connection by which a replica says no: it has not crashed, and may say no again for a while."""
 
 
 @dataclass(slots=True, eq=False)
@@ -162,8 +162,6 @@ class Replicas:
         elif isinstance(error, _REFUSALS):
             replica.tries = max(replica.tries, 8)
             self._wait_after_refusal(replica)
-        elif isinstance(error, IncompatibleInstance):
-            replica.retry_at = now + self._settings.first_retry
         else:
             replica.crashes.died(now, connection.tracking.building(), self._settings)
             self._rest(replica)
