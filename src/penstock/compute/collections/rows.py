@@ -126,7 +126,7 @@ def chunks_of(rows: list[T], most: int) -> Iterator[list[T]]:
 
 def damaged(place: str, why: str) -> StoreDamaged:
     return StoreDamaged(
-        f"the collections in {place} are damaged",
+        f"the collections in {place} cannot be read",
         why=why,
         fix="restore it from a backup, or name another place",
     )
