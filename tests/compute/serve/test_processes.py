@@ -110,7 +110,8 @@ class Reader:
         rows: Counter[Any] = Counter()
         for batch in self.batches:
             for row, time, weight in batch.updates:
-                assert batch.lower <= time and (batch.upper is None or time < batch.upper)
+                assert batch.lower <= time
+                assert batch.upper is None or time < batch.upper
                 rows[tuple(row)] += weight
             assert all(count >= 0 for count in rows.values())
         return +rows

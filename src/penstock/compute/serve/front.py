@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import Any
 
 import grpc
@@ -79,7 +79,7 @@ class Front:
                     self._around.fenced(error)
                 await call.write(pb.Event(problem=problem_to_bytes(problem_of_any(error))))
 
-    async def _events(self, asked: pb.Subscription) -> AsyncIterator[pb.Event]:
+    async def _events(self, asked: pb.Subscription) -> AsyncGenerator[pb.Event, None]:
         controller = self._around.controller
         yield pb.Event(description=description_of(controller.describe(asked.view)))
         outlet = Outlet(

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock.compute.controller.controller import Controller
-from penstock.compute.frontier import START, Frontier
+from penstock.compute.frontier import START
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 
@@ -69,7 +69,8 @@ class Outlet:
             self._ended = event.upper.ended or isinstance(event.updates, Problem)
         self._waiting.append(event)
         self._arrived.set()
-        full = self._updates > MOST_UPDATES or len(self._waiting) > MOST_BATCHES
+        # A batch that is alone is there as a whole already.
+        full = len(self._waiting) > 1 and (self._updates > MOST_UPDATES or len(self._waiting) > MOST_BATCHES)
         if full and not self._ended:
             # Not from within the call of the controller that delivers.
             asyncio.get_running_loop().call_soon(self._give_up)
@@ -87,6 +88,7 @@ class Outlet:
             if self._id is None:
                 assert self._upper.time is not None
                 self._subscribe(self._upper.time - 1, snapshot=False)
+                continue  # something may have come at once
             self._arrived.clear()
             await self._arrived.wait()
         event = self._waiting.popleft()
@@ -100,6 +102,6 @@ class Outlet:
         self._ended = True
 
     @property
-    def upper(self) -> Frontier:
-        """What was delivered to the outlet covers the times before it."""
-        return self._upper
+    def waiting(self) -> int:
+        """How many events wait for the client."""
+        return len(self._waiting)
