@@ -10,7 +10,7 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.dataflow import CollectionExport
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Problem, Rows, Stashed
-from tests.compute.controller.world import World
+from tests.compute.controller.world import World, high_tops
 
 
 def test_the_first_answer_wins_then_all_are_told_to_cancel(world: World) -> None:
@@ -242,3 +242,18 @@ def test_what_a_dropped_view_was_written_into_is_there_while_peeks_of_the_view_w
     replica.answers(uuid, (1, 2))
     world.passes(10_000)
     assert written not in world.collections.all()
+
+
+def test_a_peek_of_a_dropped_view_is_told_when_nothing_will_come_of_it(world: World) -> None:
+    world.view()
+    world.view("high", high_tops())
+    world.replica("r1")
+    time = world.write("bids", (1, 2))
+    _, soon = world.peek("high")
+    _, never = world.peek("high", at=time + 60_000)
+    world.controller.drop("high")
+    world.controller.drop("top")
+    assert soon == never == []
+    world.controller.drop("bids")
+    assert soon == []
+    assert [answer.code for answer in never] == [UnknownName.code]

@@ -153,6 +153,13 @@ class Instance:
             frontiers.append(self.available(running.dataflow) if running else END)
         return meet(frontiers)
 
+    def depends(self, id: Id, on: Id) -> bool:
+        """Whether something reads something else, through whatever indexes, or is the same."""
+        running = self.running.get(id)
+        return id == on or (
+            running is not None and any(self.depends(i, on) for i in running.dataflow.import_ids)
+        )
+
     def reported(self, id: Id, write: Frontier) -> None:
         """Some replica has settled it before `write`."""
         running = self.running.get(id)

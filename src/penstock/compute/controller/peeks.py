@@ -15,7 +15,7 @@ from penstock.compute.controller.requests import PeekAnswer, StashedAt
 from penstock.compute.controller.targets import lost_target
 from penstock.compute.errors import UnknownName
 from penstock.compute.problems import problem_of
-from penstock.compute.protocol.commands import CancelPeek, CollectionTarget, Peek
+from penstock.compute.protocol.commands import CancelPeek, Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Stashed
 
@@ -81,10 +81,14 @@ class Peeks:
             self._finish(pending, lost_target(replica))
 
     def dropped(self, id: Id) -> None:
-        """A collection is written no more: peeks that wait for a later time of it would wait for ever."""
+        """A collection is written no more: peeks that wait for a later time of it, or of an index of a dropped
+        view over it, would wait for ever."""
+        if not self._instance.is_collection(id):
+            return
+        upper = self._instance.upper(id)
         for pending in list(self._pending.values()):
             peek = pending.peek
-            if peek.target == CollectionTarget(id) and not self._instance.upper(id).passed(peek.time):
+            if not upper.passed(peek.time) and self._instance.depends(peek.target.id, id):
                 gone = UnknownName(
                     f"{pending.view!r} was dropped before time {peek.time}",
                     fix="create it again, or read a time at which it was there",
