@@ -154,7 +154,7 @@ class Instance:
         return meet(frontiers)
 
     def depends(self, id: Id, on: Id) -> bool:
-        """Whether something reads something else, through whatever indexes, or is the same."""
+        """Whether something is something else, or reads it through whatever indexes."""
         running = self.running.get(id)
         return id == on or (
             running is not None and any(self.depends(i, on) for i in running.dataflow.import_ids)

@@ -81,8 +81,10 @@ class Peeks:
             self._finish(pending, lost_target(replica))
 
     def dropped(self, id: Id) -> None:
-        """A collection is written no more: peeks that wait for a later time of it, or of an index of a dropped
-        view over it, would wait for ever."""
+        """A collection is written no more: who waits for a later time of it would wait for ever.
+
+        Those are peeks of it, and of dropped views over it.
+        """
         if not self._instance.is_collection(id):
             return
         upper = self._instance.upper(id)
