@@ -36,11 +36,13 @@ class InProcessTasks:
     way: "one task", or "stages": then the input comes in `parts` partitions, its pieces of rows
          shuffled among them.
     rounds: loops are cut by key. few: rows of a round that one task runs, where the way is "stages".
+    reading: how tasks read inputs; `SpooledTimes` where each is given as numbers of times with rows.
+    times:  those of the next tick, see `TickOrder`.
     """
 
     def __init__(
         self, flow: Flow, shards: int, folder: Path, way: str, parts: int = 2, *, rounds: bool = False,
-        few: int = 0,
+        few: int = 0, reading: Any = None,
     ) -> None:  # fmt: skip
         self.engine = Engine(flow)
         self.flow, self.folder, self.way, self.parts, self.few = flow, folder, way, parts, few
@@ -50,7 +52,7 @@ class InProcessTasks:
             operator = graph.nodes[node].operator
             assert isinstance(operator, Source)
             append = self.engine.program.source_append[name]
-            inputs.append(Input(name, operator.schema, append, Spooled()))
+            inputs.append(Input(name, operator.schema, append, reading or Spooled()))
         outputs = {name: Output(name, graph.nodes[node].schema, None) for name, node in graph.sinks.items()}
         self.stages = cut(combined(graph), shards, rounds=rounds)
         plan = Plan(self.stages, tuple(inputs), outputs, str(folder), False)
@@ -60,6 +62,7 @@ class InProcessTasks:
         self.pending: frozenset[int] = frozenset()
         self.waiting: frozenset[int] = frozenset()
         self.ticks = 0
+        self.times: tuple[int, ...] | None = None
         self.ends = Ends.of(self.stages.stages[0].graph)
         self.ended: set[str] = set()
 
@@ -77,7 +80,7 @@ class InProcessTasks:
     def attempt(self, inputs: Mapping[str, Sequence[Any]], ended: Iterable[str] = ()) -> Outcome:
         """Run the next tick without committing it. ended: sources that end with it."""
         due = self.waiting | self.plan.due(first=not self.ticks)
-        order = TickOrder(self.shipped, self.ticks + 1, self.chains, due)
+        order = TickOrder(self.shipped, self.ticks + 1, self.chains, due, times=self.times)
         partitions = self._partitions(inputs, ended)
         if self.way == "one task":
             whole = [batch for part in partitions for batch in part]
@@ -103,7 +106,9 @@ class InProcessTasks:
         ]
         encode = value_encoder()
         for tag, name in enumerate(self.flow.graph().sources):
-            rows = self.engine.internal_rows(name, list(inputs.get(name, ())))
+            rows: list[Any] = list(inputs.get(name, ()))
+            if self.times is None:
+                rows = self.engine.internal_rows(name, rows)
             for part in range(self.parts):
                 file = self.folder / f"{name}-{self.ticks}-{part}.rows"
                 width = -(-len(rows) // self.parts)

@@ -32,6 +32,7 @@ from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.spark_dataflow import SparkDataflow
 from penstock.compute.replica.spark_imports import FromCollection, FromVersions, Import
 from penstock.compute.replica.spark_inputs import Inputs
+from penstock.compute.replica.spark_passing import PassedOn, Passing, passed_on
 from penstock.compute.replica.spark_state import State
 from penstock.compute.replica.spark_versions import Hold, Versions
 from penstock.compute.replica.subscriptions import SubscribeOutlet
@@ -226,12 +227,20 @@ class _Parts:
 
     def built(self, flow: Flow | None) -> Built:
         inputs = Inputs(self.imports)
-        state = None
-        if flow is not None:
-            state = State(self.folder, self._identity(), flow, inputs, self.versions, self.as_of)
+        state, versions = self._kept(flow, inputs)
         outlets = list(self.outlets.values())
-        running = SparkDataflow(self.dataflow, inputs, self.versions, outlets, state, self.builder.timer)
+        running = SparkDataflow(self.dataflow, inputs, versions, outlets, state, self.builder.timer)
         return Built(running, self.folder, self.indexes, self.outlets, self.holds, self.store)
+
+    def _kept(self, flow: Flow | None, inputs: Inputs) -> tuple[State | None, Mapping[str, Versions]]:
+        if flow is None:
+            return None, self.versions
+        sources = passed_on(flow)
+        if sources is not None and not self.indexes and not self.holds:
+            passed = {sink: PassedOn(self.as_of) for sink in self.versions}
+            return Passing(flow, inputs, passed, sources, self.as_of), passed
+        state = State(self.folder, self._identity(), flow, inputs, self.versions, self.as_of)
+        return state, self.versions
 
     def _identity(self) -> dict[str, Any]:
         dataflow = self.dataflow

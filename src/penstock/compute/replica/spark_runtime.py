@@ -11,8 +11,8 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -373,14 +373,25 @@ class _Session:
         """End the jobs of a session of our own."""
         started: Any = self._started
         if started is not None:
-            started.sparkContext.cancelAllJobs()
+            with _gone_already():
+                started.sparkContext.cancelAllJobs()
 
     def close(self) -> None:
         if self._given is None:
             self._starting.join()
         if self._started is not None:
+            with _gone_already():
+                self._started.stop()
             self._quiet.close()
-            self._started.stop()
+
+
+@contextmanager
+def _gone_already() -> Generator[None]:
+    """What cannot be ended because it has died is ended."""
+    from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
+
+    with suppress(Py4JError, OSError):
+        yield
 
 
 __all__ = ["OnSpark"]
