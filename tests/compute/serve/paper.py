@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,8 +21,11 @@ class PaperStore:
 
     def __init__(self) -> None:
         self.refuse: Exception | None = None
+        self.may_append = threading.Event()
+        self.may_append.set()
 
     def append(self, appends: Sequence[Append]) -> None:
+        self.may_append.wait()
         if self.refuse is not None:
             raise self.refuse
 

@@ -1,1 +1,1 @@
-"""The client: asks a controller for views, writes, reads, subscriptions. `grpc` is imported when it connects."""
+"""The client: asks a controller. `grpc` is imported with it."""

@@ -55,7 +55,8 @@ class AsyncClient:
     async def create_collection(self, name: str, rows: Any, *, append_only: bool = False) -> None:
         """A collection that can be written. Does nothing where an equal one is there.
 
-        rows: a `NamedTuple`, a dataclass, a scalar type, or a `Schema`. append_only: no row is ever taken back.
+        rows: a `NamedTuple`, a dataclass, a scalar type, or a `Schema`.
+        append_only: no row is ever taken back.
         Raises `AlreadyThere`.
         """
         from penstock.compute.plans import schema_to_bytes
@@ -131,7 +132,8 @@ class AsyncClient:
     async def write(self, changes: Mapping[str, Iterable[Any]]) -> int:
         """Change several collections at one time: all of it, or nothing. That time.
 
-        changes: by collection, rows that come, or `ps.Change(row, weight)`, `ps.insert(row)`, `ps.delete(row)`.
+        changes: by collection, rows that come; or `ps.Change(row, weight)`, `ps.insert(row)`,
+            `ps.delete(row)`.
         """
         return await self._write(changes, 1)
 

@@ -24,8 +24,8 @@ class Endpoint:
     """A controller: HOST:PORT, and the credentials for it."""
 
     address: str
-    security: Security = Security()
-    limits: Limits = Limits()
+    security: Security = Security()  # noqa: RUF009
+    limits: Limits = Limits()  # noqa: RUF009
 
     def channel(self) -> Any:
         """A `grpc.aio` channel; nothing is sent before the first call. Raises `InsecureAddress`."""

@@ -94,8 +94,9 @@ class Known:
 
     def ordering(self, order_by: object) -> list[tuple[int, bool]]:
         """Positions of columns, each with whether it goes down."""
-        each = order_by if isinstance(order_by, list | tuple) else [order_by]
-        return [self._ordered(one) for one in cast("Sequence[object]", each)]
+        several = isinstance(order_by, list | tuple)
+        each = cast("Sequence[object]", order_by) if several else [order_by]
+        return [self._ordered(one) for one in each]
 
     def _ordered(self, one: object) -> tuple[int, bool]:
         if isinstance(one, Ordering):
@@ -115,8 +116,9 @@ class Known:
         fields, read = self._key_reader
         if len(fields) > 1:
             return read(keys)
-        nested = isinstance(fields[0].type, StructType | ListType)
-        return read([key if isinstance(key, tuple) and not nested else (key,) for key in keys])
+        if isinstance(fields[0].type, StructType | ListType):
+            return read([(key,) for key in keys])
+        return read([cast("object", key) if isinstance(key, tuple) else (key,) for key in keys])
 
     @cached_property
     def _key_reader(self) -> tuple[tuple[Field, ...], Callable[[Iterable[object]], list[Row]]]:
@@ -131,4 +133,4 @@ class Known:
 
 
 def _change(row: Any) -> Change[Any]:
-    return row if type(row) is Change else Change(row, 1)
+    return cast("Change[Any]", row) if type(row) is Change else Change(row, 1)

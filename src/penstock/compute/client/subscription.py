@@ -82,7 +82,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         self._upper = Frontier(None)
 
     async def _next_batch(self) -> Batch[Any] | None:
-        """The next batch that is new; None for one that is not. Raises `ConnectionBroken` to be tried again."""
+        """The next batch; None for one that was seen before. After `ConnectionBroken` it is tried again."""
         try:
             if self._call is None:
                 self._call = self._connected()
