@@ -7,19 +7,16 @@ ends, the replica ends: half of the rows are no answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.compute.errors import ResultGone
 from penstock.compute.frontier import END, LAST_TIME, START, Frontier, join, meet
-from penstock.compute.partition import MergedStash, Partitioned, reading_worker
+from penstock.compute.partition import Partitioned, reading_worker
 from penstock.compute.plans import sinks_of
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
-    CancelPeek,
-    CollectionTarget,
-    Finishing,
+    IndexTarget,
     InstanceConfig,
     Parameters,
     Peek,
@@ -33,24 +30,19 @@ from penstock.compute.protocol.responses import (
     Counted,
     DroppedAt,
     PeekResponse,
-    Rows,
-    Stashed,
     Status,
     SubscribeResponse,
 )
-from penstock.compute.replica.finishing import finish_of
 from penstock.compute.replica.hosting import Hosted, host
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.sizes import row_size
 from penstock.compute.replica.worker_link import WorkerLink
 from penstock.compute.replica.worker_messages import Begin, Build, Forget, ForgetAnswers, Said, ToWorker
+from penstock.compute.replica.worker_peeks import WorkerPeeks
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
-
-_STASHES = 100
-"""How many large results may wait to be fetched; of more the oldest are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +55,6 @@ class _Export:
     hosted: Hosted
     schema: Schema | None
     since_heard: Mapping[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A peek that is not answered. schema: of the rows, where several workers answer and they end here."""
-
-    workers: tuple[int, ...]
-    finishing: Finishing
-    schema: Schema | None
 
 
 class Workers(Runtime):
@@ -102,8 +85,7 @@ class Workers(Runtime):
         self._hosted: dict[Id, Hosted] = {}
         self._wanted: dict[frozenset[Id], set[Id]] = {}
         self._unscheduled: dict[frozenset[Id], set[Id]] = {}
-        self._peeks: dict[bytes, _Asked] = {}
-        self._stashes: dict[bytes, tuple[_Asked, MergedStash]] = {}
+        self._peeks = WorkerPeeks(self._links, self._merged)
         self._silent: set[Id] = set()
         self._uppers: dict[Id, Frontier] = {}
         self._barrier = [0] * number
@@ -176,27 +158,22 @@ class Workers(Runtime):
                 self._send(hosted.workers, Forget(copy))
 
     def peek(self, peek: Peek) -> None:
-        export = None if isinstance(peek.target, CollectionTarget) else self._exports.get(peek.target.id)
+        export = self._exports.get(peek.target.id) if isinstance(peek.target, IndexTarget) else None
         if export is not None and export.hosted.divided and export.schema is not None:
-            asked = _Asked(export.hosted.workers, peek.finishing, export.schema)
-            peek = replace(peek, finishing=_of_a_part(peek.finishing))
+            self._peeks.ask(peek, export.hosted.workers, export.schema)
         else:
             on = export.hosted.workers if export else (reading_worker(peek.uuid, len(self._links)),)
-            asked = _Asked(on, peek.finishing, None)
-        self._peeks[peek.uuid] = asked
-        self._send(asked.workers, peek)
+            self._peeks.ask(peek, on)
 
     def cancel_peek(self, uuid: bytes) -> None:
-        if uuid in self._peeks:
-            self._send(self._peeks[uuid].workers, CancelPeek(uuid))
+        self._peeks.cancel(uuid)
 
     def forget_answers(self) -> None:
         self._send(range(len(self._links)), ForgetAnswers())
         self._barrier = [link.sent for link in self._links]
         self._merged.reset()
         self._silent |= self._exports.keys()
-        self._peeks.clear()
-        self._stashes.clear()
+        self._peeks.forget()
         self._answers.clear()
 
     def forget(self, id: Id) -> None:
@@ -229,7 +206,7 @@ class Workers(Runtime):
     def _told(self, worker: int, answer: Answer) -> Answer | None:
         match answer:
             case PeekResponse():
-                return self._answered(worker, answer)
+                return self._peeks.answered(worker, answer)
             case SubscribeResponse(id) | CopyToResponse(id):
                 if id in self._silent or id not in self._exports:
                     return None
@@ -251,65 +228,13 @@ class Workers(Runtime):
             case _:
                 raise AssertionError(f"not of an export: {merged!r}")
 
-    def _answered(self, worker: int, answer: PeekResponse) -> PeekResponse | None:
-        asked = self._peeks.get(answer.uuid)
-        if asked is None:
-            return None
-        if asked.schema is None:
-            del self._peeks[answer.uuid]
-            if isinstance(answer.answer, Stashed):
-                self._keep(answer.answer, asked, MergedStash((), {worker: answer.answer.token}))
-            return answer
-        merged = self._merged.absorb(worker, answer)
-        if not isinstance(merged, PeekResponse):
-            return None
-        del self._peeks[answer.uuid]
-        return self._finished(merged, asked, asked.schema)
-
-    def _finished(self, merged: PeekResponse, asked: _Asked, schema: Schema) -> PeekResponse:
-        match merged.answer:
-            case Rows(rows):
-                finish = finish_of(_of_the_whole(asked.finishing), schema)
-                finish.take(rows)
-                return PeekResponse(merged.uuid, Rows(tuple(r for part in finish.rows() for r in part)))
-            case Stashed() as stashed:
-                whole = self._merged.take_stash(stashed.token)
-                assert whole is not None
-                if _ends_together(asked.finishing):
-                    stashed = replace(stashed, inline=())  # which rows are the first ones is not known yet
-                self._keep(stashed, asked, whole)
-                return PeekResponse(merged.uuid, stashed)
-            case _:
-                return merged
-
-    def _keep(self, stashed: Stashed, asked: _Asked, whole: MergedStash) -> None:
-        self._stashes[stashed.token] = (asked, whole)
-        while len(self._stashes) > _STASHES:
-            del self._stashes[next(iter(self._stashes))]
-
     def answers(self) -> list[Answer]:
         answers = list(self._answers)
         self._answers.clear()
         return answers
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        found = self._stashes.pop(token, None)
-        if found is None:
-            raise ResultGone("the rows of this result are not here any more", fix="ask again")
-        asked, whole = found
-        rows = self._fetched(whole)
-        if asked.schema is None or not _ends_together(asked.finishing):
-            return rows
-        finish = finish_of(_of_the_whole(asked.finishing), asked.schema)
-        for part in rows:
-            finish.take(part)
-        return finish.rows()
-
-    def _fetched(self, whole: MergedStash) -> Iterator[list[Counted]]:
-        yield list(whole.loose)
-        for worker, token in whole.tokens.items():
-            for rows in self._links[worker].fetch(token):
-                yield list(rows)
+        return self._peeks.fetch(token)
 
     # -- frontiers ------------------------------------------------------------------------------
 
@@ -345,23 +270,6 @@ class Workers(Runtime):
     def close(self) -> None:
         for link in self._links:
             link.close()
-
-
-def _ends_together(finishing: Finishing) -> bool:
-    """Whether which rows are sent, or their order, is known only when all of them are together."""
-    return bool(finishing.order_by or finishing.offset) or finishing.limit is not None
-
-
-def _of_a_part(finishing: Finishing) -> Finishing:
-    """What each worker does of a peek's end: enough rows, to be ordered and cut when they are together."""
-    limit = None if finishing.limit is None else finishing.limit + finishing.offset
-    project = None if finishing.order_by else finishing.project
-    return Finishing(finishing.order_by, limit, 0, project)
-
-
-def _of_the_whole(finishing: Finishing) -> Finishing:
-    """What is left to do then."""
-    return finishing if finishing.order_by else replace(finishing, project=None)
 
 
 def _together(parts: Sequence[Reached]) -> Reached:

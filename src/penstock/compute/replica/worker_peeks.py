@@ -1,0 +1,132 @@
+"""Peeks that several workers answer: asked of each, and ended when the rows of all are together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.compute.errors import ResultGone
+from penstock.compute.partition import MergedStash, Partitioned
+from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
+from penstock.compute.protocol.responses import Counted, PeekResponse, Rows, Stashed
+from penstock.compute.replica.finishing import finish_of
+from penstock.compute.replica.worker_link import WorkerLink
+from penstock.expr.types import Schema
+
+_STASHES = 100
+"""How many large results may wait to be fetched; of more the oldest are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A peek that is not answered. schema: of the rows, where several workers answer and they end here."""
+
+    workers: tuple[int, ...]
+    finishing: Finishing
+    schema: Schema | None
+
+
+class WorkerPeeks:
+    """The peeks of a replica of several workers, and the large results that wait to be fetched.
+
+    links: to the workers. merged: what they say, merged.
+    """
+
+    def __init__(self, links: Sequence[WorkerLink], merged: Partitioned) -> None:
+        self._links = links
+        self._merged = merged
+        self._asked: dict[bytes, _Asked] = {}
+        self._stashes: dict[bytes, tuple[_Asked, MergedStash]] = {}
+
+    def ask(self, peek: Peek, workers: tuple[int, ...], schema: Schema | None = None) -> None:
+        """Send a peek to the workers. schema: of the rows; None where one worker has all of them."""
+        self._asked[peek.uuid] = _Asked(workers, peek.finishing, schema)
+        if schema is not None:
+            peek = replace(peek, finishing=_of_a_part(peek.finishing))
+        for worker in workers:
+            self._links[worker].send(peek)
+
+    def cancel(self, uuid: bytes) -> None:
+        """Tell the workers, if it is not answered."""
+        if uuid in self._asked:
+            for worker in self._asked[uuid].workers:
+                self._links[worker].send(CancelPeek(uuid))
+
+    def forget(self) -> None:
+        """The connection is another one."""
+        self._asked.clear()
+        self._stashes.clear()
+
+    def answered(self, worker: int, answer: PeekResponse) -> PeekResponse | None:
+        """The answer of the replica, now that a worker has answered; None: not yet, or not asked."""
+        asked = self._asked.get(answer.uuid)
+        if asked is None:
+            return None
+        if asked.schema is None:
+            del self._asked[answer.uuid]
+            if isinstance(answer.answer, Stashed):
+                self._keep(answer.answer, asked, MergedStash((), {worker: answer.answer.token}))
+            return answer
+        merged = self._merged.absorb(worker, answer)
+        if not isinstance(merged, PeekResponse):
+            return None
+        del self._asked[answer.uuid]
+        return self._finished(merged, asked, asked.schema)
+
+    def _finished(self, merged: PeekResponse, asked: _Asked, schema: Schema) -> PeekResponse:
+        match merged.answer:
+            case Rows(rows):
+                finish = finish_of(_of_the_whole(asked.finishing), schema)
+                finish.take(rows)
+                return PeekResponse(merged.uuid, Rows(tuple(r for part in finish.rows() for r in part)))
+            case Stashed() as stashed:
+                whole = self._merged.take_stash(stashed.token)
+                assert whole is not None
+                if _ends_together(asked.finishing):
+                    stashed = replace(stashed, inline=())  # which rows are the first ones is not known yet
+                self._keep(stashed, asked, whole)
+                return PeekResponse(merged.uuid, stashed)
+            case _:
+                return merged
+
+    def _keep(self, stashed: Stashed, asked: _Asked, whole: MergedStash) -> None:
+        self._stashes[stashed.token] = (asked, whole)
+        while len(self._stashes) > _STASHES:
+            del self._stashes[next(iter(self._stashes))]
+
+    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+        """The rows of a large result, in parts; then it is gone. Raises `ResultGone`."""
+        found = self._stashes.pop(token, None)
+        if found is None:
+            raise ResultGone("the rows of this result are not here any more", fix="ask again")
+        asked, whole = found
+        rows = self._fetched(whole)
+        if asked.schema is None or not _ends_together(asked.finishing):
+            return rows
+        finish = finish_of(_of_the_whole(asked.finishing), asked.schema)
+        for part in rows:
+            finish.take(part)
+        return finish.rows()
+
+    def _fetched(self, whole: MergedStash) -> Iterator[list[Counted]]:
+        yield list(whole.loose)
+        for worker, token in whole.tokens.items():
+            for rows in self._links[worker].fetch(token):
+                yield list(rows)
+
+
+def _ends_together(finishing: Finishing) -> bool:
+    """Whether which rows are sent, or their order, is known only when all of them are together."""
+    return bool(finishing.order_by or finishing.offset) or finishing.limit is not None
+
+
+def _of_a_part(finishing: Finishing) -> Finishing:
+    """What each worker does of a peek's end: enough rows, to be ordered and cut when they are together."""
+    limit = None if finishing.limit is None else finishing.limit + finishing.offset
+    project = None if finishing.order_by else finishing.project
+    return Finishing(finishing.order_by, limit, 0, project)
+
+
+def _of_the_whole(finishing: Finishing) -> Finishing:
+    """What is left to do then."""
+    return finishing if finishing.order_by else replace(finishing, project=None)
