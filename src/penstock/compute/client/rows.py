@@ -114,7 +114,7 @@ class Known:
         Raises `BadRow`.
         """
         fields, read = self._key_reader
-        if len(fields) > 1:
+        if len(fields) != 1:
             return read(keys)
         if isinstance(fields[0].type, StructType | ListType):
             return read([(key,) for key in keys])
