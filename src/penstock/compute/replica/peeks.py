@@ -161,8 +161,12 @@ class Peeks:
         time = peek.time
         assert peek.keys is not None
         rows: list[Counted] = []
-        for key in dict.fromkeys(map(index.keying.of_values, peek.keys)):
-            rows += index.at(key, time)
+        of_values = index.keying.of_values
+        if len(peek.keys) == 1:
+            rows += index.at(of_values(peek.keys[0]), time)
+        else:
+            for key in dict.fromkeys(map(of_values, peek.keys)):
+                rows += index.at(key, time)
         if peek.finishing != _PLAIN or peek.predicate is not None or len(rows) > 1000:
             self._put_off(_Pending(peek, index, index.hold(time)))
             return

@@ -6,7 +6,6 @@ It knows no sockets, threads or clocks of its own, and not what runs the dataflo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import singledispatchmethod
 
 from penstock.compute.errors import (
     ComputeError,
@@ -189,50 +188,30 @@ class Replica:
 
     # -- commands -------------------------------------------------------------------------------
 
-    @singledispatchmethod
     def _apply(self, command: Command) -> None:
-        raise AssertionError(f"no command to apply: {command!r}")
-
-    @property
-    def _running(self) -> Runtime:
-        assert self._runtime is not None
-        return self._runtime
-
-    @_apply.register
-    def _(self, command: CreateInstance) -> None:
-        pass  # the runtime is made with it
-
-    @_apply.register
-    def _(self, command: UpdateConfiguration) -> None:
-        self._parameters = self._parameters.updated(command.parameters)
-        self._running.configure(self._parameters)
-
-    @_apply.register
-    def _(self, command: CreateDataflow) -> None:
-        self._telling.exported(command.dataflow)
-        self._running.create_dataflow(command.dataflow)
-
-    @_apply.register
-    def _(self, command: Schedule) -> None:
-        self._running.schedule(command.id)
-
-    @_apply.register
-    def _(self, command: AllowWrites) -> None:
-        self._running.allow_writes(command.id)
-
-    @_apply.register
-    def _(self, command: AllowCompaction) -> None:
-        self._running.allow_compaction(command.id, command.frontier)
-        if command.frontier.ended and not self._telling.dropped(command.id):
-            self._running.forget(command.id)
-
-    @_apply.register
-    def _(self, command: Peek) -> None:
-        self._running.peek(command)
-
-    @_apply.register
-    def _(self, command: CancelPeek) -> None:
-        self._running.cancel_peek(command.uuid)
+        runtime = self._runtime
+        assert runtime is not None
+        match command:
+            case Peek():
+                runtime.peek(command)
+            case CancelPeek(uuid):
+                runtime.cancel_peek(uuid)
+            case UpdateConfiguration(parameters):
+                self._parameters = self._parameters.updated(parameters)
+                runtime.configure(self._parameters)
+            case CreateDataflow(dataflow):
+                self._telling.exported(dataflow)
+                runtime.create_dataflow(dataflow)
+            case Schedule(id):
+                runtime.schedule(id)
+            case AllowWrites(id):
+                runtime.allow_writes(id)
+            case AllowCompaction(id, frontier):
+                runtime.allow_compaction(id, frontier)
+                if frontier.ended and not self._telling.dropped(id):
+                    runtime.forget(id)
+            case CreateInstance() | CreateTimely() | InitializationComplete():
+                pass  # the runtime is made with them
 
     # -- work -----------------------------------------------------------------------------------
 

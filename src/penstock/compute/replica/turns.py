@@ -47,8 +47,8 @@ class Turns:
 
     def risen(self, collections: Iterable[Id]) -> None:
         """Collections have come farther."""
-        self.moved = True  # some may be written, and their frontiers are told
         for id in collections:
+            self.moved = True  # it may be one that is written, whose frontier is told
             for running in self._readers.get(id, ()):
                 self.give(running)
 
