@@ -22,23 +22,23 @@ from tests.operators.examples import ALL, example
 DECIDED: tuple[type[Operator], ...] = (FilterMap, FlatMap, FoldKeyed, Map, Scan)
 
 
-def lies(schema: pb.Schema) -> Iterator[tuple[str, pb.Schema]]:
+def lies(schema: pb.Schema) -> Iterator[pb.Schema]:
     """Schemas that are not this one: each with another type, a missing or a further column, or less null."""
     for at, field in enumerate(schema.fields):
         typed = pb.Schema.FromString(schema.SerializeToString())
         typed.fields[at].type.CopyFrom(pb.Type(plain="date"))
-        yield f"{field.name} is a date", typed
+        yield typed
         if field.nullable:
             never = pb.Schema.FromString(schema.SerializeToString())
             never.fields[at].nullable = False
-            yield f"{field.name} is never null", never
+            yield never
         fewer = pb.Schema.FromString(schema.SerializeToString())
         del fewer.fields[at]
-        yield f"{field.name} is not there", fewer
+        yield fewer
     more = pb.Schema.FromString(schema.SerializeToString())
     more.fields.add(name="more").type.plain = "int64"
     more.scalar = False
-    yield "there is more", more
+    yield more
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -49,8 +49,7 @@ def test_no_operator_can_lie_about_its_columns(name: str) -> None:
         if isinstance(node.operator, DECIDED):
             continue
         body = pb.Body.FromString(plan.body)
-        for lie, schema in list(lies(body.nodes[node.id].schema)):
+        for schema in list(lies(body.nodes[node.id].schema)):
             body.nodes[node.id].schema.CopyFrom(schema)
             with pytest.raises(BadPlan):
                 decode(Plan(body.SerializeToString(deterministic=True)), allow_callables=True)
-                pytest.fail(f"{node.name}: {lie}")
