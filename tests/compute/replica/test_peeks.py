@@ -140,7 +140,7 @@ def test_a_scan_does_not_see_what_changes_meanwhile() -> None:
     asked = rig.ask("u1", 9)
     for n in range(40):
         rig.step()
-        rig.write("s1", ((f"i{n * 300}", n * 300), 10 + n, -1), ((f"new{n}", n), 10 + n, 1), upper=11 + n)
+        rig.write("s1", ((f"i{n * 100}", n * 100), 10 + n, -1), ((f"new{n}", n), 10 + n, 1), upper=11 + n)
         rig.tell(AllowCompaction("u1", Frontier(10 + n)))
     rig.run()
     assert bag(rig.answer(asked).rows) == Counter({row: 1 for row, _, _ in MANY})
@@ -152,7 +152,7 @@ def test_a_scan_does_not_hold_up_frontiers_or_other_peeks() -> None:
     rig.step()
     rig.write("s1", (("a", 1), 10, 1), upper=11)
     quick = rig.ask("u1", 10, [("a",)])
-    for _ in range(8):
+    for _ in range(3):
         rig.step()
         rig.now += 100
     assert rig.answer(quick) == Rows(((("a", 1), 1),))
@@ -288,7 +288,7 @@ def test_nobody_finds_a_large_result_after_ten_minutes_or_a_restart(tmp_path: Pa
 
 
 def test_a_large_result_that_is_cancelled_or_cut_off_leaves_no_file(tmp_path: Path) -> None:
-    rig = bids(*MANY, folder=tmp_path)
+    rig = bids(*MANY, *(((f"j{n}", n), 3, 1) for n in range(20_000)), folder=tmp_path)
     rig.tell(limits(peek_stash_size=5000))
     asked = rig.ask("u1", 7)
     while not list(tmp_path.rglob("*.rows")):
