@@ -211,7 +211,25 @@ def test_a_refusal_is_no_death(world: World, error: Exception) -> None:
         world.replica("r1").dies(error)  # type: ignore[arg-type]
     status = world.replica_status("r1")
     assert (status.state, status.deaths) == (ReplicaState.WAITING, 0)
-    assert 0 < (world.controller.retry_in("r1") or 0) <= 1_000
+    assert 500 <= (world.controller.retry_in("r1") or 0) <= 1_000
+
+
+def test_a_reader_that_is_behind_is_told_of_what_can_still_be_read(world: World) -> None:
+    world.settings = Settings(keep=0)
+    world.start()
+    slow = world.replica("r1")
+    world.view(keep=0)
+    fast = world.replica("r2")
+    time = world.write("bids", (1, 2))
+    fast.reports("u1", time + 1)
+    world.passes(60_000)
+    world.passes(60_000)
+    bids = world.controller.describe("bids").id
+    (bounds,) = world.collections.bounds([bids])
+    assert bounds.since > Frontier(0), "what it would have started from is gone"
+    assert slow.dataflow("u1").as_of == Frontier(time)
+    assert slow.compactions("u1") == []
+    assert world.view_status().replicas[0].write == Frontier(time)
 
 
 def test_a_reader_that_is_too_slow_is_cut_and_begins_anew(world: World) -> None:

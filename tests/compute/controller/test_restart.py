@@ -71,6 +71,8 @@ def test_a_view_that_was_just_made_is_kept() -> None:
     world.rest()
     world.start()
     world.reconnect()
+    for _ in range(20):
+        replica.pump()
     world.rest()
     assert replica.built == ["u1", "u2"]
     with pytest.raises(SinceViolation):

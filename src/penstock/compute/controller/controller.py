@@ -376,5 +376,5 @@ class Controller:
         return join(tracked.write for tracked in exports if tracked is not None)
 
     def _lost(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
-        if self._replicas.lost(connection, error):
-            self._reads.lost(connection.replica)
+        self._replicas.lost(connection, error)
+        self._reads.lost(connection.replica)

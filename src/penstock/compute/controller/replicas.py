@@ -148,11 +148,10 @@ class Replicas:
             replica.problem = error.what
             self._wait_after_refusal(replica)
 
-    def lost(self, connection: ReplicaConnection, error: ComputeError | None) -> bool:
-        """A connection has ended; whether it was the present one of its replica."""
-        replica = self._replicas.get(connection.replica)
-        if replica is None or replica.connection is not connection:
-            return False
+    def lost(self, connection: ReplicaConnection, error: ComputeError | None) -> None:
+        """The present connection of a replica has ended."""
+        replica = self._replicas[connection.replica]
+        assert replica.connection is connection, "a superseded connection is closed, and says nothing"
         now = self._clock()
         replica.connection, replica.whole_since, replica.since = None, None, now
         replica.problem = error.what if error else "the connection ended"
@@ -165,7 +164,6 @@ class Replicas:
         else:
             replica.crashes.died(now, connection.tracking.building(), self._settings)
             self._rest(replica)
-        return True
 
     def release(self, name: str) -> None:
         """End its quarantine, forget its deaths, try it at once."""
