@@ -23,6 +23,9 @@ def controller(
     ] = Where.HERE,
     workers: Annotated[int, typer.Option(min=1, help="Parts that each of these replicas works in.")] = 1,
     collections: Collections = None,
+    max_result: Annotated[
+        int, typer.Option(min=1, help="Megabytes of rows that one answer may have.")
+    ] = 1024,
     allow_callables: Annotated[
         bool, typer.Option("--allow-callables", help="Take Python functions that come with flows.")
     ] = False,
@@ -38,8 +41,9 @@ def controller(
     """
     from penstock.cli.run import named
     from penstock.cli.serving import security_of, serve_until_signalled
-    from penstock.compute.protocol.commands import TimelyConfig
-    from penstock.compute.serve.process import Options, run_controller
+    from penstock.compute.protocol.commands import Parameters, TimelyConfig
+    from penstock.compute.serve.process import PARAMETERS, Options, run_controller
+    from penstock.compute.transport.limits import MEGABYTE
 
     security = security_of(ca, certificate, key, token_file)
     options = Options(
@@ -50,6 +54,7 @@ def controller(
         timely=TimelyConfig(runtime.value, workers),
         clients=security,
         links=security,
+        parameters=PARAMETERS.updated(Parameters(max_result_size=max_result * MEGABYTE)),
         allow_callables=allow_callables,
     )
     serve_until_signalled("controller", lambda ready: run_controller(options, ready))

@@ -21,10 +21,13 @@ from penstock.compute.serve.links import Links
 from penstock.compute.serve.writing import Writing
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.limits import Limits
+from penstock.compute.transport.limits import MEGABYTE, Limits
 
 GRACE = 0.5
 """Seconds that clients have to take the last answers when the process ends."""
+
+PARAMETERS = Parameters(max_result_size=1024 * MEGABYTE, peek_stash_size=4 * MEGABYTE)
+"""What replicas are told where nothing else is asked for."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Options:
     clients: Security = Security()  # noqa: RUF009
     links: Security = Security()  # noqa: RUF009
     limits: Limits = Limits()  # noqa: RUF009
-    parameters: Parameters = Parameters()  # noqa: RUF009
+    parameters: Parameters = PARAMETERS
     allow_callables: bool = False
 
     @property
