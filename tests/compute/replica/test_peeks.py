@@ -34,6 +34,7 @@ from tests.compute.replica.flows import BID, all_bids
 from tests.compute.replica.rig import Bag, Rig, bag, problem
 
 MANY = [((f"i{n}", n), 3, 1) for n in range(6000)]
+LOTS = [*MANY, *(((f"j{n}", n), 3, 1) for n in range(20_000))]
 
 
 def bids(*updates: Any, key: Any = ("item",), **options: Any) -> Rig:
@@ -147,7 +148,7 @@ def test_a_scan_does_not_see_what_changes_meanwhile() -> None:
 
 
 def test_a_scan_does_not_hold_up_frontiers_or_other_peeks() -> None:
-    rig = bids(*MANY)
+    rig = bids(*LOTS)
     scan = rig.ask("u1", 9)
     rig.step()
     rig.write("s1", (("a", 1), 10, 1), upper=11)
@@ -288,7 +289,7 @@ def test_nobody_finds_a_large_result_after_ten_minutes_or_a_restart(tmp_path: Pa
 
 
 def test_a_large_result_that_is_cancelled_or_cut_off_leaves_no_file(tmp_path: Path) -> None:
-    rig = bids(*MANY, *(((f"j{n}", n), 3, 1) for n in range(20_000)), folder=tmp_path)
+    rig = bids(*LOTS, folder=tmp_path)
     rig.tell(limits(peek_stash_size=5000))
     asked = rig.ask("u1", 7)
     while not list(tmp_path.rglob("*.rows")):
