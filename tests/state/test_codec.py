@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import CheckpointDamaged, NotPlainData
 from penstock.expr.runtime import NAN
-from penstock.state.codec import decode, key_encoder, value_encoder
+from penstock.state.codec import decode, decode_each, key_encoder, value_encoder
 from penstock.state.exact import Exact
 
 scalars = (
@@ -45,6 +45,21 @@ values = st.recursive(
 def test_what_is_encoded_comes_back(value: object) -> None:
     # In a tuple, where the one NAN is equal to itself.
     assert (decode(value_encoder()(value)),) == (value,)
+
+
+@given(st.lists(values, max_size=6))
+def test_many_at_once_come_back_as_one_by_one(values: list[object]) -> None:
+    pieces = [value_encoder()(value) for value in values]
+    assert decode_each(pieces) == [decode(piece) for piece in pieces]
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("damage", [b"", b"\xc1", b"\x92\x01", b"\x01\x02"])
+def test_one_of_many_that_is_damaged_is_refused(at: int, damage: bytes) -> None:
+    pieces = [value_encoder()((n, "text")) for n in range(3)]
+    pieces[at] = damage
+    with pytest.raises(CheckpointDamaged):
+        decode_each(pieces)
 
 
 @given(keys)

@@ -21,7 +21,7 @@ from penstock.expr.runtime import NAN
 from penstock.state.exact import Exact, check_exact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _msgpack: Any = msgpack
 _BIG_INT, _DECIMAL, _DATE, _SET, _EXACTLY = 1, 2, 3, 5, 6
@@ -147,6 +147,28 @@ def decode(data: bytes) -> Any:
     if _NAN in data or _NEGATIVE_NAN in data:
         return _with_one_nan(value)
     return value
+
+
+def decode_each(pieces: Sequence[bytes]) -> list[Any]:
+    """The values of which each was encoded by itself: faster than one by one. Raises `CheckpointDamaged`."""
+    joined = b"".join(pieces)
+    if _NAN in joined or _NEGATIVE_NAN in joined:
+        return [decode(piece) for piece in pieces]
+    unpacker = _msgpack.Unpacker(**_UNPACKING, max_buffer_size=max(1, len(joined)))
+    unpacker.feed(joined)
+    found: list[Any] = []
+    end = 0
+    try:
+        for piece in pieces:
+            found.append(unpacker.unpack())
+            end += len(piece)
+            if unpacker.tell() != end:
+                break
+        else:
+            return found
+    except (ValueError, TypeError, ArithmeticError, _msgpack.UnpackException):
+        pass
+    return [decode(piece) for piece in pieces]  # which says what is wrong
 
 
 def _with_one_nan(value: Any) -> Any:

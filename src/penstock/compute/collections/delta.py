@@ -43,6 +43,7 @@ from penstock.compute.collections.rows import (
     chunks_of,
     hash_of,
     row_of,
+    rows_of,
 )
 from penstock.compute.collections.store import Append, Bounds, Collections
 from penstock.compute.collections.untyped_arrow import ArrowTable, pa
@@ -242,14 +243,16 @@ class DeltaCollections(Collections):
         for file in files:
             for whole in self._table.batches(file, ["time", "weight", "hash", "row"], chunk):
                 batch = up_to(whole, file, at)
+                data = batch.column("row").to_pylist()
+                weights, hashes = (batch.column(name).to_pylist() for name in ("weight", "hash"))
                 rows: list[Counted] = []
-                for weight, hash, data in zip(
-                    *(batch.column(name).to_pylist() for name in ("weight", "hash", "row"))
+                for row, each, weight, hash in zip(
+                    rows_of(data, self._table.path), data, weights, hashes, strict=True
                 ):
                     if hash in shared:
-                        sums.add(data, weight)
+                        sums.add(each, weight)
                     else:
-                        rows.append((row_of(data, self._table.path), weight))
+                        rows.append((row, weight))
                 if rows:
                     yield check_positive(id, rows, self._table.path)
         for rows in chunks_of(list(sums.rows()), chunk):
@@ -274,10 +277,11 @@ class DeltaCollections(Collections):
     ) -> Iterator[list[Update]]:
         for file in files:
             for batch in self._table.batches(file, ["time", "weight", "row"], chunk):
-                rows = zip(*(batch.column(name).to_pylist() for name in ("row", "time", "weight")))
+                times, weights = (batch.column(name).to_pylist() for name in ("time", "weight"))
+                rows = rows_of(batch.column("row").to_pylist(), self._table.path)
                 found = [
-                    (row_of(data, self._table.path), time, weight)
-                    for data, time, weight in rows
+                    (row, time, weight)
+                    for row, time, weight in zip(rows, times, weights, strict=True)
                     if upper.passed(time) and not lower.passed(time)
                 ]
                 if found:

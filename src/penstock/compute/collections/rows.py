@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -13,7 +13,7 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.errors import CheckpointDamaged
 from penstock.expr.runtime import NAN
-from penstock.state.codec import decode, key_encoder, value_encoder
+from penstock.state.codec import decode, decode_each, key_encoder, value_encoder
 
 _MINUS_ZERO = b"\xcb\x80\x00\x00\x00\x00\x00\x00\x00"
 _MINUS_NAN = b"\xcb\xff\xf8\x00\x00\x00\x00\x00\x00"
@@ -95,13 +95,19 @@ def hash_of(key: bytes) -> int:
 
 def row_of(data: bytes, place: str) -> Row:
     """The row whose bytes these are. Raises `StoreDamaged`."""
+    return rows_of([data], place)[0]
+
+
+def rows_of(pieces: Sequence[bytes], place: str) -> list[Row]:
+    """The rows of many bytes. Raises `StoreDamaged`."""
     try:
-        row = decode(data)
+        rows = decode_each(pieces)
     except CheckpointDamaged as error:
         raise damaged(place, error.why) from error
-    if not isinstance(row, tuple):
-        raise damaged(place, f"a row is a {type(row).__name__}")
-    return cast("Row", row)
+    for row in rows:
+        if type(row) is not tuple:
+            raise damaged(place, f"a row is a {type(row).__name__}")
+    return rows
 
 
 def check_chunk(most: int) -> int:

@@ -21,6 +21,7 @@ from penstock.compute.collections.rows import (
     chunks_of,
     hash_of,
     row_of,
+    rows_of,
 )
 from penstock.compute.collections.sql_merging import advance_since, merge, sweep
 from penstock.compute.collections.sql_tables import Pages, Record, after, find, get, pages, place_of
@@ -130,8 +131,8 @@ class SqlCollections(Collections):
             sums: dict[bytes, tuple[Row, int]] = {}
             for page in pages(tx, (there.first, end), reading):
                 rows: list[Counted] = []
-                for _, _, weight, hash, data in page:
-                    row = self._row(data)
+                found = rows_of([update[4] for update in page], self._database.place)
+                for row, (_, _, weight, hash, _) in zip(found, page):
                     if hash not in several:
                         rows.append((row, weight))
                     else:
@@ -175,16 +176,14 @@ class SqlCollections(Collections):
                 page = reading.read(tx, (place, end))
             if not page:
                 return
-            yield [(self._row(data), time, weight) for _, time, weight, _, data in page]
+            rows = rows_of([update[4] for update in page], self._database.place)
+            yield [(row, update[1], update[2]) for row, update in zip(rows, page)]
             place = page[-1][0] + 1
 
     # -- rows -----------------------------------------------------------------------------------
 
-    def _row(self, data: bytes) -> Row:
-        return row_of(data, self._database.place)
-
     def _key(self, data: bytes) -> bytes:
-        return self._codec.key(self._row(data))
+        return self._codec.key(row_of(data, self._database.place))
 
     # -- the rest -------------------------------------------------------------------------------
 
