@@ -240,9 +240,7 @@ class Flow:
         self._sources[name] = stream.node_id
         return stream
 
-    def add_sink(
-        self, name: str, output: Output, schema: Schema, place: Place
-    ) -> Stream[Any, Any, Any, Any]:
+    def add_sink(self, name: str, output: Output, schema: Schema, place: Place) -> Stream[Any, Any, Any, Any]:
         """Add a sink, under its name. Raises `BadFlow` for a name given twice, and what `add` raises."""
         check_name("sink", name, place)
         if name in self._sinks:

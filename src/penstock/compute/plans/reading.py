@@ -17,7 +17,7 @@ from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import PlanLimits, check_size
 from penstock.compute.plans.refusal import Position
 from penstock.compute.plans.registers import CHOICES, FUNCTIONS, RECORDS, fields_of, hints_of
-from penstock.compute.plans.writing import PLAIN_TYPES, in_order
+from penstock.compute.plans.writing import PLAIN_TYPES
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import DataType, DecimalType, Field, ListType, Schema, StructType
 
@@ -139,9 +139,6 @@ class Reader:
         return tuple(self.value(item) for item in values.items)
 
     def _set(self, values: pb.Values) -> frozenset[Any]:
-        keys = [in_order(item) for item in values.items]
-        if keys != sorted(set(keys)):
-            raise self.position.refuse("the members of a set are not in order")
         try:
             return frozenset(self.sequence(values))
         except TypeError:

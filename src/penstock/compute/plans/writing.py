@@ -182,10 +182,10 @@ class Writer:
 
     def set(self, items: Iterable[object]) -> pb.Values:
         written = (self.value(item) for item in items)
-        return pb.Values(items=sorted(written, key=in_order))
+        return pb.Values(items=sorted(written, key=_in_order))
 
 
-def in_order(value: pb.Value) -> bytes:
+def _in_order(value: pb.Value) -> bytes:
     """What members of sets are sorted by."""
     return value.SerializeToString(deterministic=True)
 
