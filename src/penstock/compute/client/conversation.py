@@ -20,6 +20,8 @@ from penstock.compute.protocol.wire import problem_from_bytes
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two attempts to connect: at first, and at most."""
+GOODBYE = 0.5
+"""Seconds that the controller has to end the stream, when the client does."""
 
 
 class Conversation:
@@ -166,6 +168,12 @@ class _Line:
             waiting.fail(error)
 
     async def close(self) -> None:
+        # Not by a cancellation, if it can be helped: what gRPC has still to tell of a cancelled call may find
+        # its event loop closed, and disturbs those of others.
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(GOODBYE):
+                await self._call.done_writing()
+                await asyncio.wait([self._reading])
         self._call.cancel()
         await asyncio.wait([self._reading])
 
