@@ -165,6 +165,8 @@ class Here(Runtime):
             self._peeks.dropped(outlet.id)
         if not running.wanted:
             self._turns.end(running)
+            if self._rubbish is not None and running.makes:
+                self._rubbish.dropped()
 
     def peek(self, peek: Peek) -> None:
         self._peeks.ask(peek)

@@ -1,0 +1,58 @@
+"""The collector of garbage is looked after while a replica runs, and left as it was."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.compute.replica import rubbish
+from penstock.compute.replica.rubbish import Rubbish
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Which generations were looked at."""
+    found: list[int] = []
+
+    def collect(generation: int = 2) -> int:
+        found.append(generation)
+        return 0
+
+    monkeypatch.setattr(gc, "collect", collect)
+    yield found
+    assert gc.isenabled()
+
+
+def test_everything_is_looked_at_only_while_nothing_else_is_to_do(looks: list[Any]) -> None:
+    time = Time()
+    collector = Rubbish(time)
+    assert not gc.isenabled()
+    time.now = rubbish.OLD + 1
+    collector.slice(busy=True)
+    assert 2 not in looks
+    collector.slice(busy=False)
+    collector.slice(busy=False)
+    assert looks.count(2) == 1
+    collector.close()
+
+
+def test_after_a_drop_it_is_looked_at_soon(looks: list[Any]) -> None:
+    time = Time()
+    collector = Rubbish(time)
+    collector.dropped()
+    collector.slice(busy=False)
+    assert 2 not in looks
+    time.now = rubbish.SOON + 1
+    collector.slice(busy=False)
+    assert looks.count(2) == 1
+    collector.close()
