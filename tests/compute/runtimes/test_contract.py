@@ -22,6 +22,7 @@ from penstock.compute.protocol.responses import (
     Canceled,
     CopyToResponse,
     DroppedAt,
+    PeekResponse,
     Problem,
     RowCount,
     Stashed,
@@ -295,4 +296,4 @@ def test_of_another_connection_nothing_is_told(stage: Stage) -> None:
     stage.write("s1", ((1, 1), 5, 1))
     stage.reached("u1", Frontier(6))
     assert stage.rows("u1", 5) == [(1, 1)]
-    assert len(stage.told) == 1
+    assert len(stage.said(PeekResponse)) == 1

@@ -89,6 +89,7 @@ class Workers(Runtime):
         self._silent: set[Id] = set()
         self._uppers: dict[Id, Frontier] = {}
         self._barrier = [0] * number
+        self._seen: list[Mapping[str, float]] = [{}] * number
         self._answers: list[Answer] = []
         self._moved = True
 
@@ -211,8 +212,11 @@ class Workers(Runtime):
                 if id in self._silent or id not in self._exports:
                     return None
                 return self._event(worker, answer) if self._exports[id].hosted.divided else answer
+            case Status(None, text, values):
+                self._seen[worker] = dict(values)
+                return Status(None, text, _seen_together(self._seen))
             case Status(id):
-                return answer if id is None or id in self._exports else None
+                return answer if id in self._exports else None
 
     def _event(self, worker: int, answer: SubscribeResponse | CopyToResponse) -> Answer | None:
         merged = self._merged.absorb(worker, answer)
@@ -270,6 +274,13 @@ class Workers(Runtime):
     def close(self) -> None:
         for link in self._links:
             link.close()
+
+
+def _seen_together(seen: Sequence[Mapping[str, float]]) -> tuple[tuple[str, float], ...]:
+    """What the workers see of themselves: durations of the slowest, sums of all else."""
+    names = dict.fromkeys(name for values in seen for name in values)
+    found = {name: [values[name] for values in seen if name in values] for name in names}
+    return tuple((name, max(v) if "_ms" in name else sum(v)) for name, v in found.items())
 
 
 def _together(parts: Sequence[Reached]) -> Reached:
