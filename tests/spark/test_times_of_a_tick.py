@@ -1,4 +1,4 @@
-"""A tick that is several times: each change leaves at its own, whatever way the tick runs. No Spark needed."""
+"""A tick that is several times: each change leaves at its own, in both ways of a tick. No Spark needed."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def by_source(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[
 
 
 def by_time(plan: Compiled, arrived: Iterable[tuple[int, int, Rows]]) -> dict[int, dict[str, Rows]]:
-    """Per place, which is the number of a time, the rows per source of a stage."""
+    """Per place, which is the number of a time, the rows per source of a stage; in order of time."""
     places: dict[int, list[tuple[int, int, Rows]]] = {}
     for piece in arrived:
         places.setdefault(piece[1], []).append(piece)

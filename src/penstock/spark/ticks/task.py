@@ -180,7 +180,7 @@ class Attempt:
             return [(shard, by_source(self.plan, arrived))]
         turns = by_time(self.plan, arrived)
         # What acts by itself does so at the first time.
-        return sorted(({0: {}} | turns if is_due else turns).items())
+        return ({0: {}} | turns if is_due else turns).items()
 
     def written(self) -> Iterator[Result]:
         """Put away what the task made. Its results count only when this is through."""
