@@ -222,6 +222,7 @@ def test_everything_at_once_and_no_word_too_many() -> None:
 def test_a_reconciled_replica_is_as_a_fresh_one(data: st.DataObject) -> None:
     rig = Rig().connect().collection("s1", BID, upper=10)
     time = 10
+    wanted, compaction, fresh = list[Dataflow](), 0, rig
     for _ in range(data.draw(st.integers(1, 4), "connections")):
         for _ in range(data.draw(st.integers(0, 2), "writes")):
             n = data.draw(st.integers(0, 3))

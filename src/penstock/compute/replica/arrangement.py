@@ -202,10 +202,10 @@ class Arrangement:
         get = self._rows.piece(keys[0]).get
         for key in keys:
             there = get(key)
-            if there.__class__ is tuple:
-                out.append((there, 1))  # type: ignore[arg-type]
-            elif there:
+            if there.__class__ is dict:
                 out += there.items()  # type: ignore[union-attr]
+            elif there is not None:
+                out.append((there, 1))  # type: ignore[arg-type]
 
     def versions(self, after: int) -> list[Version]:
         """The changes of the settled times after `after`, which is held, in order of time."""

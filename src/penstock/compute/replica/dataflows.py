@@ -306,5 +306,7 @@ def _internal(changes: Sequence[Counted], append: bool, source: str) -> list[tup
 
 
 def _counted(rows: list[tuple[Any, ...]], append: bool) -> list[Counted]:
-    """What an engine gives, as changes."""
-    return [(row, 1) for row in rows] if append else [(row[:-1], row[-1]) for row in rows]
+    """What an engine gives, as changes of plain rows: functions may have made rows of a class of theirs."""
+    if append:
+        return [(row if row.__class__ is tuple else tuple(row), 1) for row in rows]
+    return [(row[:-1], row[-1]) for row in rows]
