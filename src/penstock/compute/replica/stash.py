@@ -69,7 +69,7 @@ class Stash:
         if not self._until:
             return
         now = self._clock()
-        for token in [token for token, until in self._until.items() if until <= now]:
+        for token in [token for token, until in list(self._until.items()) if until <= now]:
             self.forget(token)
 
     def close(self) -> None:
