@@ -55,11 +55,6 @@ class Listen:
         self._ahead: list[Update] | None = None
         self._upper = lower
 
-    @property
-    def within(self) -> bool:
-        """Whether a time has been told in part: the next part is there at once."""
-        return self._reading is not None
-
     def next(self, upper: Frontier | None = None) -> Part | None:
         """What comes next, up to `upper` at most; None where nothing is there that was not told.
 
