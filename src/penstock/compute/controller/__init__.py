@@ -4,22 +4,57 @@
 forget.
 """
 
-from penstock.compute.controller.connection import ReplicaConnection
-from penstock.compute.controller.controller import Controller
-from penstock.compute.controller.durable import ControllerState
-from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt, Write
-from penstock.compute.controller.settings import Settings
-from penstock.compute.controller.status import (
-    CollectionStatus,
-    ControllerStatus,
-    OnReplica,
-    PeekStatus,
-    ProblemNote,
-    ReplicaState,
-    ReplicaStatus,
-    SubscriptionStatus,
-    ViewStatus,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.compute.controller.connection import ReplicaConnection
+    from penstock.compute.controller.controller import Controller
+    from penstock.compute.controller.durable import ControllerState
+    from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt, Write
+    from penstock.compute.controller.settings import Settings
+    from penstock.compute.controller.status import (
+        CollectionStatus,
+        ControllerStatus,
+        OnReplica,
+        PeekStatus,
+        ProblemNote,
+        ReplicaState,
+        ReplicaStatus,
+        SubscriptionStatus,
+        ViewStatus,
+    )
+
+_LATER = {
+    "CollectionStatus": "penstock.compute.controller.status",
+    "Controller": "penstock.compute.controller.controller",
+    "ControllerState": "penstock.compute.controller.durable",
+    "ControllerStatus": "penstock.compute.controller.status",
+    "Described": "penstock.compute.controller.requests",
+    "OnReplica": "penstock.compute.controller.status",
+    "PeekAnswer": "penstock.compute.controller.requests",
+    "PeekRequest": "penstock.compute.controller.requests",
+    "PeekStatus": "penstock.compute.controller.status",
+    "ProblemNote": "penstock.compute.controller.status",
+    "ReplicaConnection": "penstock.compute.controller.connection",
+    "ReplicaState": "penstock.compute.controller.status",
+    "ReplicaStatus": "penstock.compute.controller.status",
+    "Settings": "penstock.compute.controller.settings",
+    "StashedAt": "penstock.compute.controller.requests",
+    "SubscriptionStatus": "penstock.compute.controller.status",
+    "ViewStatus": "penstock.compute.controller.status",
+    "Write": "penstock.compute.controller.requests",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # A client needs little of it, and shall not wait for the rest.
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'penstock.compute.controller' has no attribute {name!r}")
+
 
 __all__ = [
     "CollectionStatus",
