@@ -80,6 +80,15 @@ def test_a_view_of_nothing_has_no_rows_but_those_it_begins_with(stage: Stage) ->
     assert stage.rows("u2", 6) == [(0, 0), (1, 1), (1, 1)]
 
 
+def test_an_int_finds_the_float_that_it_equals(stage: Stage) -> None:
+    flow = ps.Flow("halves")
+    flow.sink("best", flow.table("bids", Bid).select(col.auction, half=col.price / 2))
+    stage.collection("s1")
+    stage.write("s1", ((1, 4), 3, 1), ((2, 5), 3, 1))
+    stage.view("u1", "s1", 3, plan=encode(flow), key=("half",))
+    assert stage.rows("u1", 3, keys=[(2,)]) == stage.rows("u1", 3, keys=[(2.0,)]) == [(1, 2.0)]
+
+
 def test_below_the_since_is_an_error_and_above_it_all_is_as_before(stage: Stage) -> None:
     stage.collection("s1")
     stage.view("u1", "s1", 0)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import BadMessage, RuntimeLost, UnknownName
@@ -27,7 +27,7 @@ from penstock.compute.replica.spark_scan import scan
 from penstock.compute.replica.spark_versions import Hold
 from penstock.compute.replica.stash import Stash
 from penstock.errors import PenstockError
-from penstock.expr.types import Schema
+from penstock.expr.types import DataType, Float64Type, Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -196,8 +196,12 @@ class SparkPeeks:
     def _parts(self, pending: _Pending, index: SparkIndex) -> Iterator[Iterable[Counted]]:
         peek, versions = pending.peek, index.versions
         if peek.keys is not None and index.key == versions.key:
+            types = [index.schema.fields[at].type for at in index.key] or [
+                f.type for f in index.schema.fields
+            ]
             for values in dict.fromkeys(peek.keys):
-                yield versions.at(values, peek.time)
+                filed = tuple(map(_as_filed, values, types))
+                yield versions.at(filed, peek.time)
         elif peek.keys is None and versions.count > FEW_CHANGES:
             yield from scan(self.spark(), versions, peek, index.schema, self.settings(), pending.group)
         else:
@@ -243,6 +247,11 @@ def _unread(error: Exception) -> RuntimeLost:
     return RuntimeLost(
         "Spark could not read the index", why=f"{type(error).__name__}: {first}", fix="ask again"
     )
+
+
+def _as_filed(value: Any, type: DataType) -> Any:
+    """A value of a key as the column has it: 1 is 1.0 where that holds floats, as it is in-process."""
+    return float(value) if isinstance(type, Float64Type) and isinstance(value, int) else value
 
 
 def _check_keys(peek: Peek, width: int) -> None:

@@ -24,7 +24,7 @@ from penstock.compute.frontier import END, Frontier
 from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
 from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.protocol.responses import Counted
+from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
@@ -165,8 +165,9 @@ class OnSpark(Runtime):
 
     def forget_answers(self) -> None:
         self._peeks.forget()
-        with self._lock:
-            self._told.clear()
+        for answer in self.answers():
+            if isinstance(answer, PeekResponse) and isinstance(answer.answer, Stashed):
+                self._stash.forget(answer.answer.token)
 
     def forget(self, id: Id) -> None:
         self._ended.discard(id)
@@ -175,6 +176,7 @@ class OnSpark(Runtime):
 
     def step(self, seconds: float) -> bool:
         self._stepped = True
+        self._stash.expire()
         self._check_not_lost()
         return False
 
