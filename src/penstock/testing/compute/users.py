@@ -174,8 +174,11 @@ class Users:
 
     def _known(self, staleness: int | None) -> int:
         """The last write that an answer must know of: by when it was acknowledged, not by its time."""
-        until = self.now() - (staleness or 0)
-        return max((time for at, time in self.acknowledgements if at <= until), default=0)
+        if staleness is None:
+            return self.acknowledged
+        # What was there exactly so long ago will do.
+        until = self.now() - staleness
+        return max((time for at, time in self.acknowledgements if at < until), default=0)
 
     def _some_keys(self, view: str) -> tuple[tuple[int, ...], tuple[Row, ...] | None]:
         """Where the key columns stand, and keys to ask for; or all rows."""
