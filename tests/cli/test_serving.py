@@ -121,10 +121,7 @@ def test_what_is_wrong_is_said_before_anything_is_written(penstock: Any, served:
     assert "--row, line 1 is no row of 'sales'" in wrong
     assert "is no key of 'other'" in penstock("peek", "other", "--key", "[1, 2]", code=2).stderr
     assert "that is no expression" in penstock("peek", "other", "--where", "col.total >", code=2).stderr
-    assert (
-        "NotWritable"
-        in penstock("delete", "sales", "--row", '{"shop": "a", "price": 1}', code=2).stderr
-    )
+    assert "NotWritable" in penstock("delete", "sales", "--row", '{"shop": "a", "price": 1}', code=2).stderr
 
 
 def test_a_controller_that_is_not_there_is_said(penstock: Any) -> None:
