@@ -13,6 +13,9 @@ from penstock.compute.errors import ResultGone, StaleEpoch
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.serve.front import Front
 from penstock.compute.serve.writing import Writing
+from penstock.compute.transport import channels
+from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.limits import Limits
 from tests.compute.serve.paper_controller import PaperController
 
 
@@ -66,12 +69,9 @@ class Service:
         self._server: Any = None
 
     async def start(self) -> None:
-        import grpc
-
-        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server = channels.make_server(Security(), Limits())
         self._server.add_generic_rpc_handlers((Front(self.around).handlers(),))
-        port = self._server.add_insecure_port(self.address)
-        self.address = f"127.0.0.1:{port}"
+        self.address = channels.listen(self._server, self.address, Security())
         await self._server.start()
 
     async def kill(self) -> None:

@@ -88,7 +88,7 @@ def test_one_large_batch_alone_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPa
         found = outlet(source)
         await asyncio.sleep(0)
         assert len(await read_all(found, 2)) == 1
-        assert source.subscriptions == 1
+        assert list(source.subscribers) == ["t1"]
 
     asyncio.run(test())
 
