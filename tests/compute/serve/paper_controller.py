@@ -94,7 +94,7 @@ class PaperController:
         for each in list(self.subscribers.values()):
             self._deliver(each, Frontier(write.time + 1))
 
-    def fail_write(self, write: Write, error: Exception) -> bool:
+    def fail_write(self, write: Write) -> bool:
         return False
 
     def _deliver(self, to: Subscriber, upper: Frontier) -> None:
@@ -119,7 +119,7 @@ class PaperController:
             self.held[uuid] = answer
         elif self.stash_above is not None and len(found) > self.stash_above:
             self.stashed[uuid] = found
-            answer(StashedAt(uuid, len(found), 0, (), "r1"))
+            answer(StashedAt(uuid, len(found), 0, tuple(found[:2]), "r1"))
         else:
             answer(Rows(tuple(found)))
         return uuid

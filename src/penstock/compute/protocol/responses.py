@@ -78,7 +78,7 @@ class Stashed:
 
     token: names them; 16 bytes. The replica keeps them until they were fetched or ten minutes have passed.
     rows, size: how many distinct rows, and their bytes.
-    inline: the first of them.
+    inline: the first of them, which are fetched with the others all the same.
     """
 
     token: bytes

@@ -212,10 +212,8 @@ class Talk:
                 self._answer(number, problem=problem_to_bytes(problem_of(error)))
 
     async def _pass_on(self, number: int, stash: StashedAt) -> None:
-        """The rows that wait in a replica, as fast as the client takes them."""
+        """All rows that wait in a replica, as fast as the client takes them."""
         try:
-            for piece, _ in chunks(stash.inline):
-                self._answer(number, rows=pb.Rows(rows=piece, more=True))
             async for some in self._around.fetch(stash):
                 for piece, _ in chunks(some):
                     self._answer(number, rows=pb.Rows(rows=piece, more=True))
