@@ -293,6 +293,19 @@ def test_a_store_that_belongs_to_another_state_is_refused() -> None:
         World(state=world.state, collections=MemoryCollections())
 
 
+def test_a_state_that_knows_less_than_the_store_is_refused_and_nothing_is_lost() -> None:
+    """A state that was deleted or is an old copy: its next ids are those of collections that are there."""
+    world = World()
+    world.view()
+    world.write("bids", (1, 2))
+    before = world.collections.all()
+    for _ in range(2):
+        with pytest.raises(StoreDamaged, match="of another controller"):
+            World(collections=world.collections)
+    assert world.collections.all() == before
+    assert rows(world, "bids") == [((1, 2), 1)]
+
+
 def test_a_failed_change_changes_nothing(world: World) -> None:
     before = shown(world.controller)
     world.collections.create("s2", b"of somebody else")

@@ -269,5 +269,5 @@ def test_a_write_that_ends_while_the_next_controller_starts_is_seen() -> None:
     world.controller.create_collection("others", BIDS, append_only=False)
     collections.late = list(write.appends)
     world.start()
-    assert world.status().read_time == write.time
-    assert {c.upper for c in world.status().collections} == {Frontier(write.time + 1)}
+    assert world.status().read_time == write.time + 1
+    assert {c.upper for c in world.status().collections} == {Frontier(write.time + 2)}

@@ -16,11 +16,13 @@ from tests.compute.controller.world import World
 
 
 class Unsteady(MemoryCollections):
-    """A store that loses answers. blind: nothing is told of uppers either."""
+    """A store that loses answers. blind: nothing is told of uppers either. broken: by a bug of its own."""
 
-    lost = blind = False
+    lost = blind = broken = False
 
     def append(self, appends: Sequence[Append]) -> None:
+        if self.broken:
+            raise ZeroDivisionError
         super().append(appends)
         if self.lost:
             raise StoreUnavailable("the answer was lost")
@@ -68,6 +70,19 @@ def test_a_write_that_is_asked_for_again_is_done_once() -> None:
         assert await again == time
         await other
         assert await writing.write(bid(5), b"1") == time
+        assert prices(world) == [5, 6]
+
+    with_writing(test)
+
+
+def test_after_a_write_that_fails_in_an_unforeseen_way_others_go_on() -> None:
+    async def test(world: World, writing: Writing, store: Unsteady) -> None:
+        store.broken = True
+        with pytest.raises(ZeroDivisionError):
+            await writing.write(bid(5), b"1")
+        store.broken = False
+        await writing.write(bid(6), b"2")
+        await writing.write(bid(5), b"1")
         assert prices(world) == [5, 6]
 
     with_writing(test)

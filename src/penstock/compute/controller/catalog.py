@@ -71,6 +71,7 @@ class Catalog:
     strays: ids of collections that may be in the store although nothing here names them, because a crash
         came between; to be dropped there.
     last_time: no write had a greater time when this was written.
+    given: the number of the last id that a collection was given.
     """
 
     collections: dict[Id, CollectionEntry] = field(default_factory=dict[Id, CollectionEntry])
@@ -78,6 +79,7 @@ class Catalog:
     replicas: dict[str, ReplicaEntry] = field(default_factory=dict[str, ReplicaEntry])
     strays: set[Id] = field(default_factory=set[Id])
     last_time: int = 0
+    given: int = 0
     _names: dict[str, CollectionEntry | ViewEntry] = field(
         default_factory=dict[str, CollectionEntry | ViewEntry]
     )

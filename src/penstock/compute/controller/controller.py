@@ -176,7 +176,7 @@ class Controller:
 
         Its subscriptions end; peeks that were accepted are answered. Raises `UnknownName`, `StillInUse`.
         """
-        self._names.drop(name, self._reads.end_reading)
+        self._names.drop(name, self._forget)
 
     def describe(self, name: str) -> Described:
         """What a name stands for. Raises `UnknownName`."""
@@ -204,21 +204,26 @@ class Controller:
         self._fence_after(write)
         self._writes.end(write)
 
-    def fail_write(self, write: Write, error: ComputeError) -> bool:
+    def fail_write(self, write: Write) -> bool:
         """The append raised. Whether it is durable all the same: then it is as after `end_write`.
 
         Raises `StaleEpoch`, and `StoreUnavailable` where that cannot be known now; then whoever repeats the
         write should give it the same id.
         """
         self._fence_after(write)
-        return self._writes.fail(write)
+        durable = self._writes.fail(write)
+        self._fence()  # by now a later one may have looked, when the write was not there
+        return durable
 
     def written(self, id: bytes) -> int | None:
         """The time of the write of that id; None where it did not happen, or long ago.
 
-        Raises `StoreUnavailable` where that cannot be known now.
+        After a restart of the controller: a time at which it is there. Raises `StaleEpoch`, and
+        `StoreUnavailable` where that cannot be known now.
         """
-        return self._writes.written(id)
+        time = self._writes.written(id)
+        self._fence()  # afterwards: a later one that has not started yet will find it
+        return time
 
     # --- reading --------------------------------------------------------------------
 
@@ -356,6 +361,10 @@ class Controller:
         for view in self._catalog.views.values():
             running = self._instance.running.get(view.id)
             assert running is None or Frontier(view.valid_from) <= self._instance.holds.since(view.id)
+
+    def _forget(self, name: str, id: Id) -> None:
+        self._reads.end_reading(name, id)
+        self._writes.forget_collection(id)
 
     def _fence(self) -> None:
         """Raises `StaleEpoch` where a later controller has started: it may know what this one does not."""

@@ -148,7 +148,7 @@ class ControllerState:
         self._connection.execute("UPDATE numbers SET value = ? WHERE name = ?", (value, name))
 
     def _catalog(self) -> Catalog:
-        catalog = Catalog(last_time=self._number("time"))
+        catalog = Catalog(last_time=self._number("time"), given=self._number("s"))
         try:
             for entry in self._entries("collections"):
                 catalog.add(records.collection_from_bytes(entry))

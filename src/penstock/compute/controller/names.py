@@ -116,8 +116,8 @@ class Names:
         assert making.view is not None
         return making.view.id
 
-    def drop(self, name: str, end_reading: Callable[[str, Id], None]) -> None:
-        """See `Controller.drop`. end_reading: ends what goes on reading something of a name and an id."""
+    def drop(self, name: str, forget: Callable[[str, Id], None]) -> None:
+        """See `Controller.drop`. forget: told the name and the id of each that is dropped."""
         found = self.catalog.named(name)
         gone = [found]
         if isinstance(found, ViewEntry) and found.into is not None:
@@ -134,7 +134,7 @@ class Names:
                         change.add_stray(entry.id)
         for entry in gone:
             self.catalog.remove(entry)
-            end_reading(entry.name, entry.id)
+            forget(entry.name, entry.id)
             match entry:
                 case ViewEntry():
                     self._instance.drop([entry.id, *([entry.into.export] if entry.into else [])])

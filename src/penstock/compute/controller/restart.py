@@ -47,6 +47,7 @@ def start(state: ControllerState, collections: Collections) -> Started:
     In this order: what an earlier one acknowledged before it was superseded is there by then.
     """
     epoch, catalog = state.start()
+    _check_ids(catalog, collections)
     _forget_strays(state, epoch, catalog, collections)
     if catalog.find(WRITTEN) is None:
         _make_written(state, epoch, catalog, collections)
@@ -82,6 +83,17 @@ def _views(dataflows: dict[Id, Dataflow], exports: frozenset[Id]) -> set[Id]:
     return {id for id, dataflow in dataflows.items() if dataflow.export_ids & exports}
 
 
+def _check_ids(catalog: Catalog, collections: Collections) -> None:
+    """Raises `StoreDamaged` where the ids that would be given next are those of collections with rows."""
+    later = [id for id in collections.all() if id[:1] == "s" and id[1:].isdecimal()]
+    if any(int(id[1:]) > catalog.given for id in later):
+        raise StoreDamaged(
+            "the store has collections of another controller, or that this state does not know any more",
+            why="The state is new, or an older copy. What it would make next, is there: rows would be mixed.",
+            fix="start the controller with the state that belongs to the store, or with an empty store",
+        )
+
+
 def _forget_strays(state: ControllerState, epoch: int, catalog: Catalog, collections: Collections) -> None:
     for id in sorted(catalog.strays):
         collections.drop(id)
@@ -107,19 +119,20 @@ def _make_written(state: ControllerState, epoch: int, catalog: Catalog, collecti
 def _levelled(catalog: Catalog, collections: Collections) -> tuple[dict[Id, Bounds], int]:
     """The bounds of all collections, and the last time.
 
-    Those of clients are settled up to it, so that no read waits for one to which nothing is written.
+    Those of clients are settled up to it, so that no read waits for one to which nothing is written, and so
+    that a write of the controller before which is still under way fails: whoever asked for it asks again.
 
     Raises `UpperMismatch` where the controller before has ended a write meanwhile.
     """
     bounds = _bounds(catalog, collections)
     clients = [entry.id for entry in catalog.written_by_clients()]
-    upper = join([Frontier(catalog.last_time + 1), *(bounds[id].upper for id in clients)])
-    assert upper.time is not None, "collections of clients are never complete"
-    behind = [Append(id, bounds[id].upper, upper) for id in clients if bounds[id].upper < upper]
-    if behind:
-        collections.append(behind)
-        bounds |= {append.id: Bounds(bounds[append.id].since, upper) for append in behind}
-    return bounds, upper.time - 1
+    reached = join([Frontier(catalog.last_time + 1), *(bounds[id].upper for id in clients)])
+    assert reached.time is not None, "collections of clients are never complete"
+    if not clients:
+        return bounds, reached.time - 1
+    upper = Frontier(reached.time + 1)
+    collections.append([Append(id, bounds[id].upper, upper) for id in clients])
+    return bounds | {id: Bounds(bounds[id].since, upper) for id in clients}, reached.time
 
 
 def _bounds(catalog: Catalog, collections: Collections) -> dict[Id, Bounds]:

@@ -20,7 +20,7 @@ from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.requests import Write
 from penstock.compute.errors import NotWritable
-from penstock.compute.frontier import Frontier
+from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row, Update
 from penstock.expr.from_user import from_user
@@ -30,6 +30,7 @@ WRITTEN = "penstock.written"
 """The collection of the ids of writes."""
 WRITTEN_SCHEMA = Schema((Field("id", BYTES),))
 _FORGOTTEN_AT_ONCE = 1_000
+_GREATEST_WEIGHT = 2**63 - 1
 
 
 class Writes:
@@ -123,7 +124,7 @@ class Writes:
         for append in write.appends:
             if append.id in self._instance.uppers:
                 self._instance.reached(append.id, append.upper)
-        for id in self._expired(write.time):
+        for id in self._expired(write.ids, write.time):
             self._oldest.popleft()
             del self._written[id]
         for id in write.ids:
@@ -138,16 +139,36 @@ class Writes:
             return False
         ids = [*self._uppers(), self._ids]
         found = dict(zip(ids, (b.upper for b in self._collections.bounds(ids)), strict=True))
+        there = [append for append in write.appends if append.id in found]
+        # Times are given once, so an upper just behind it was made by this write; appends are whole.
+        durable = bool(there) and all(found[append.id] == append.upper for append in there)
+        if not durable:
+            self._learn(found[self._ids])
         self._in_doubt = None
         for id, upper in found.items():
             self._instance.reached(id, upper)
             self._oracle.skip(upper)
-        there = [append for append in write.appends if append.id in found]
-        # Times are given once, so an upper just behind it was made by this write; appends are whole.
-        durable = bool(there) and all(found[append.id] == append.upper for append in there)
         if durable:
             self._complete(write)
+        elif settled := meet(found[id] for id in self._uppers()).time:
+            self._oracle.acknowledge(settled - 1)
         return durable
+
+    def _learn(self, upper: Frontier) -> None:
+        """The ids of writes that we gave up and that became durable all the same: the store was asked to
+        commit them, and did so after it was asked whether it had."""
+        known = self._instance.uppers[self._ids]
+        if upper <= known:
+            return
+        gone: set[bytes] = set()
+        for updates in self._collections.changes(self._ids, known, upper):
+            for (id,), time, weight in updates:
+                if weight > 0:
+                    self._remember(id, time)
+                else:
+                    gone.add(id)
+                    del self._written[id]
+        self._oldest = deque(id for id in self._oldest if id not in gone)
 
     def _writable(self, name: str) -> CollectionEntry:
         entry = self._catalog.named(name)
@@ -168,6 +189,12 @@ class Writes:
                 fix="read it as flow.table(...) where rows go, and make the collection anew",
                 name=entry.name,
             )
+        if sum(abs(weight) for _, weight in rows) > _GREATEST_WEIGHT:
+            raise NotWritable(
+                f"rows of {entry.name!r} are written too often at once",
+                why=f"The weights of one write add up to at most {_GREATEST_WEIGHT}.",
+                name=entry.name,
+            )
         given: list[Any] = [row for row, _ in rows]
         if entry.schema.scalar:
             given = [row[0] if len(row) == 1 else row for row in given]
@@ -184,11 +211,12 @@ class Writes:
         """What becomes of the collection of ids."""
         if len(set(ids)) != len(ids) or any(id in self._written for id in ids):
             raise ValueError("a write is repeated: look it up with `written` first")
-        return (*(((id,), time, 1) for id in ids), *(((id,), time, -1) for id in self._expired(time)))
+        expired = self._expired(ids, time)
+        return (*(((id,), time, 1) for id in ids), *(((id,), time, -1) for id in expired))
 
-    def _expired(self, time: int) -> list[bytes]:
-        """The ids to be forgotten with a write: the oldest, not too many at once."""
-        oldest = islice(self._oldest, _FORGOTTEN_AT_ONCE)
+    def _expired(self, ids: Sequence[bytes], time: int) -> list[bytes]:
+        """The ids to be forgotten with a write of new ones: the oldest, not too many more than come."""
+        oldest = islice(self._oldest, _FORGOTTEN_AT_ONCE + len(ids))
         return list(takewhile(lambda id: self._written[id] <= time - self._remembered, oldest))
 
     def _uppers(self) -> dict[Id, Frontier]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from penstock.compute.collections.store import Append, Collections
 from penstock.compute.controller.controller import Controller
-from penstock.compute.errors import ComputeError, StaleEpoch
+from penstock.compute.errors import StaleEpoch
 from penstock.compute.protocol.responses import Counted
 from penstock.errors import PenstockError
 
@@ -144,8 +144,9 @@ class Writing:
         write = self._controller.begin_write(changes, [asked.id for asked in group])
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._append, write.appends)
-        except ComputeError as error:
-            if not self._controller.fail_write(write, error):
+        except Exception:
+            # Of whatever kind: the next write may begin only when this one has ended.
+            if not self._controller.fail_write(write):
                 raise
         else:
             self._controller.end_write(write)

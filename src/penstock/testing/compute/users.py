@@ -71,7 +71,7 @@ class Users:
         try:
             store.append(self.writing.write.appends)
         except (UpperMismatch, NotThere) as error:
-            durable = controller.fail_write(self.writing.write, error)
+            durable = controller.fail_write(self.writing.write)
             self.writing = None
             if durable or not self.superseding:
                 raise Violation(f"a write of the only controller was refused: {error}") from error
