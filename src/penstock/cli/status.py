@@ -82,7 +82,7 @@ def show_replicas(found: ControllerStatus) -> None:
             runtime,
             each.state.value,
             _span(now - each.since),
-            str(each.epoch),
+            str(each.connections),
             str(each.deaths),
             each.problem,
         )

@@ -388,3 +388,17 @@ def test_default_settings_end_a_loop_within_minutes() -> None:
     settings = Settings()
     assert settings.careful_after < settings.quarantine_after
     assert settings.longest_rest * settings.quarantine_after < settings.window
+
+
+def test_a_replica_that_is_added_again_under_whatever_name_takes_its_next_connection(world: World) -> None:
+    """The process at the address has not ended: it refuses whatever is not above all that it has heard."""
+    world.controller.add_replica("r1", "host:1")
+    for _ in range(5):
+        last = world.controller.connected("r1").epoch
+    for name in ("r1", "other"):
+        world.controller.drop_replica("r1")
+        world.controller.add_replica(name, "host:1")
+        epoch = world.controller.connected(name).epoch
+        assert epoch > last
+        last = epoch
+        assert world.replica_status(name).connections == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 
 from penstock.compute.controller.backoff import pause
 from penstock.compute.controller.catalog import ReplicaEntry
@@ -32,7 +33,7 @@ _REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, Incomp
 class Replica:
     """One replica, connected or not.
 
-    number:   of its last connection; its part of the epoch.
+    connections: how often it was connected.
     since:    ms of the clock when it came into its state.
     tries:    how often it could not be reached since it was last connected.
     retry_at: when it is to be tried.
@@ -45,7 +46,7 @@ class Replica:
     since: int
     retry_at: int
     connection: ReplicaConnection | None = None
-    number: int = 0
+    connections: int = 0
     tries: int = 0
     problem: str = ""
     whole_since: int | None = None
@@ -82,6 +83,8 @@ class Replicas:
         self._random = random
         self._settings = settings
         self._replicas: dict[str, Replica] = {}
+        # Of all replicas together: what is dropped and added again may be the process that it was.
+        self._numbers = count(1)
         instance.pushed = self.wake
 
     def __iter__(self) -> Iterator[Replica]:
@@ -129,11 +132,11 @@ class Replicas:
             replica.connection.close()
         now = self._clock()
         careful = replica.crashes.careful(now, self._settings)
-        replica.number += 1
+        replica.connections += 1
         specifics = Specifics(
             name,
             replica.entry.timely,
-            Epoch(self._epoch, replica.number),
+            Epoch(self._epoch, next(self._numbers)),
             self._random.randbytes(16),
             Parameters(hydration_concurrency=1) if careful else Parameters(),
         )

@@ -60,7 +60,7 @@ def _replica(replica: Replica, now: int) -> ReplicaStatus:
         timely=replica.entry.timely,
         state=replica.state(now),
         since=replica.since,
-        epoch=replica.number,
+        connections=replica.connections,
         deaths=len(replica.crashes.deaths),
         hydrating=connection.tracking.building() if connection else replica.crashes.hydrating,
         problem=replica.problem,

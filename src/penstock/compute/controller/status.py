@@ -24,7 +24,7 @@ class ReplicaStatus:
     """One replica.
 
     since:      ms of the clock from which on it has been in this state.
-    epoch:      the number of its last connection; 0: none yet.
+    connections: how often it was connected.
     deaths:     how often it was lost within the window that counts for quarantine.
     hydrating:  what was not yet whole when it died last, or is not now.
     problem:    why it is not connected, or is quarantined; empty: nothing is wrong.
@@ -37,7 +37,7 @@ class ReplicaStatus:
     timely: TimelyConfig
     state: ReplicaState
     since: int
-    epoch: int
+    connections: int
     deaths: int
     hydrating: tuple[Id, ...]
     problem: str
