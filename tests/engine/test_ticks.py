@@ -326,3 +326,14 @@ def test_of_several_edges_only_those_that_still_carry_rows_are_named() -> None:
     with pytest.raises(NoFixpoint) as caught:
         ps.Engine(flow).tick(n=[0])
     assert [edge.split(" -> ")[1] for edge in caught.value.edges] == ["feedback_1"]
+
+
+def test_deferred_rows_that_cancel_out_wait_for_no_tick() -> None:
+    flow = ps.Flow("later")
+    flow.sink("out", flow.table("numbers", int).map(lambda n: n // 2, returns=int).defer_tick())
+    engine = ps.Engine(flow)
+    engine.tick(numbers=[ps.insert(2), ps.delete(3)])
+    assert not engine.pending
+    engine.tick(numbers=[ps.insert(4)])
+    assert engine.pending
+    assert [tuple(change) for change in engine.tick()["out"]] == [(2, 1)]

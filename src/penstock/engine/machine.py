@@ -16,6 +16,7 @@ from penstock.engine.event_time import ends_of
 from penstock.engine.failure import explained
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
+from penstock.engine.runtime import consolidate
 from penstock.engine.signals.moment import Moment
 from penstock.engine.slot import SlotMapping
 
@@ -68,7 +69,7 @@ class Machine:
                 self._readers.setdefault(node, []).append(at)
         self._sources = {**program.graph.sources, **ends_of(program.graph)}
         self._sinks = tuple(program.graph.sinks.items())
-        self._delayed = tuple((d.node, d.source, state[d.slot.name]) for d in program.delayed)
+        self._delayed = tuple((d.node, d.source, state[d.slot.name], d.append) for d in program.delayed)
         self._deferred = tuple(state[d.slot.name] for d in program.delayed if not d.lazy)
         own = tuple(enumerate(program.parts)) if at_home else ()
         self._restless = tuple(at for at, part in own if part.restless)
@@ -92,7 +93,7 @@ class Machine:
     @property
     def waiting(self) -> bool:
         """Whether deferred rows wait for the next tick, whoever starts it."""
-        return any(slot.get(()) for _, _, slot in self._delayed)
+        return any(slot.get(()) for _, _, slot, _ in self._delayed)
 
     def tick(self, inputs: Mapping[str, Rows]) -> dict[str, Rows]:
         """Run one tick. Rows are internal: tuples, with the weight last where the edge is no append edge.
@@ -155,16 +156,17 @@ class Machine:
         for name, given in inputs.items():
             if given:
                 rows[self._sources[name]] = given
-        for node, _, slot in self._delayed:
+        for node, _, slot, _ in self._delayed:
             kept = slot.get(())
             if kept:
                 del slot[()]
                 rows[node] = kept
                 self.activations[node] += self.program.counting
         self._run(rows, parts)
-        for _, source, slot in self._delayed:
-            if source in rows:
-                slot[()] = rows[source]
+        for _, source, slot, append in self._delayed:
+            # What cancels out does not wait: it would start a tick in which nothing happens.
+            if source in rows and (kept := rows[source] if append else consolidate(rows[source])):
+                slot[()] = kept
         return {name: rows[node] for name, node in self._sinks if node in rows}
 
     def _run(self, rows: dict[int, Rows], parts: list[PartFunction]) -> None:

@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 class Delayed:
     """A delay: it keeps the rows of node `source` for the next tick, in a slot under the key `()`.
 
-    lazy: its rows wait for a tick that starts for another reason.
+    lazy:   its rows wait for a tick that starts for another reason.
+    append: its rows come without weights.
     """
 
     node: int
     source: int
     slot: Slot
     lazy: bool
+    append: bool
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,13 @@ def compile_program(
         purposes.append(Purpose())
         slots.extend(writer.slots)
     delayed = tuple(
-        Delayed(n.id, n.inputs[0], Slot(f"{n.id}.deferred", as_list), is_lazy(n))
+        Delayed(
+            n.id,
+            n.inputs[0],
+            Slot(f"{n.id}.deferred", as_list),
+            is_lazy(n),
+            analysis.facts[n.inputs[0]].append,
+        )
         for n in graph.nodes
         if is_delay(n) and consumers[n.id]
     )
