@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from penstock.compute.elsewhere import elsewhere
 from penstock.compute.frontier import END, LAST_TIME, Frontier
 from penstock.compute.protocol.commands import (
     AllowCompaction,
@@ -88,7 +89,7 @@ counted = st.lists(st.tuples(rows, st.integers(1, 2**70)), max_size=5).map(tuple
 weights = st.integers(-(2**70), 2**70).filter(bool)
 updates = st.lists(st.tuples(rows, times, weights), max_size=5).map(tuple)
 
-places = st.builds(Place, texts, st.integers(0, 2**31), texts)
+places = st.builds(Place, texts.map(elsewhere), st.integers(0, 2**31), texts)
 problems = st.builds(
     Problem,
     code=ids,

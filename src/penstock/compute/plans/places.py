@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ntpath
-import posixpath
 from collections.abc import Sequence
 
 from google.protobuf.message import DecodeError
 
 from penstock.analysis.names import is_named
+from penstock.compute.elsewhere import elsewhere, file_name
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.errors import Place
 from penstock.flow.operators.signals.signal_source import SignalSource
@@ -22,7 +21,7 @@ _LONGEST_NAME = 200
 
 def places_of(flow: str, nodes: Sequence[Node]) -> bytes:
     """Where operators were written, and what the user called them. Of files, only the names travel."""
-    named = [_file_name(node.place.file) for node in nodes]
+    named = [_text(file_name(node.place.file)) for node in nodes]
     files = {file: at for at, file in enumerate(dict.fromkeys(named))}
     places = [
         pb.Place(
@@ -41,11 +40,6 @@ def _given_name(node: Node) -> str:
     """The name that the user gave to an operator, if it does not have one of its own."""
     own = isinstance(node.operator, Source | SignalSource | Sink)
     return node.name if is_named(node) and not own else ""
-
-
-def _file_name(path: str) -> str:
-    name = ntpath.basename(posixpath.basename(path))
-    return _text(name.removeprefix("<").removesuffix(">"))
 
 
 def _printable(text: str) -> str:
@@ -86,8 +80,8 @@ class Places:
             return Place("<plan>", node)
         found = self._places.places[node]
         files = self._places.files
-        file = _file_name(files[found.file]) if found.file < len(files) else "plan"
-        return Place(f"<{_printable(file)}>", found.line, _printable(found.function))
+        file = _printable(files[found.file]) if found.file < len(files) else "plan"
+        return Place(elsewhere(file), found.line, _printable(found.function))
 
     def name(self, node: int) -> str | None:
         """What the user called an operator, if so."""

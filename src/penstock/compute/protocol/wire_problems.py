@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.compute.elsewhere import elsewhere
 from penstock.compute.protocol import rows
 from penstock.compute.protocol import wire_fields as fields
 from penstock.compute.protocol.generated import compute_pb2 as pb
@@ -21,7 +22,7 @@ def to_message(problem: Problem) -> pb.Problem:
         facts=rows.encode(dict(problem.facts)) if problem.facts else None,
         where=[
             pb.Place(
-                file=shown(step.place.file),
+                file=shown(elsewhere(step.place.file)),
                 line=step.place.line,
                 function=shown(step.place.function),
                 note=shown(step.note),
@@ -42,7 +43,7 @@ def from_message(message: pb.Problem) -> Problem:
         id=message.id if message.HasField("id") else None,
         time=fields.time(message.time, "Problem.time") if message.HasField("time") else None,
         facts=tuple(facts.items()),
-        where=tuple(Step(Place(p.file, p.line, p.function), p.note) for p in message.where),
+        where=tuple(Step(Place(elsewhere(p.file), p.line, p.function), p.note) for p in message.where),
     )
 
 
