@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 VALUE = "value"
 """The one column of a stream of watermarks."""
+MOST_BOUNDS = 64
+"""Beyond so many bounds a column is timed no longer. Each way from the watermark to the column that moves the
+time differently is one, so a row of unions that read a stream twice has twice as many after each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,8 @@ def times_of(flow: Flow, node_id: int) -> Times:
     # A node reads nodes written before it (a feedback keeps no times), so they are found in that order.
     while len(flow.times) <= node_id:
         node = flow.node(len(flow.times))
-        flow.times.append(_times(node.operator, node, flow))
+        times = _times(node.operator, node, flow)
+        flow.times.append({name: bounds for name, bounds in times.items() if len(bounds) <= MOST_BOUNDS})
     return flow.times[node_id]
 
 
@@ -314,7 +318,7 @@ def _why_select(operator: Select) -> str:
 
 @why_lost.register(Union)
 def _why_union(operator: Union) -> str:
-    return "Not every stream in it has a watermark on that column."
+    return "Not every stream in it has a watermark on that column, or too many reach it, on too many ways."
 
 
 @why_lost.register(Window)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +12,11 @@ import pytest
 import penstock as ps
 from penstock import col, lit
 from penstock.compute.errors import BadPlan, CallableRefused, ComputeError, MessageTooLarge
-from penstock.compute.plans import LIMITS, PlanLimits, decode, encode, schema_from_bytes
+from penstock.compute.plans import LIMITS, PlanLimits, decode, encode, predicate_of, schema_from_bytes
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.protocol.dataflow import Plan
+from penstock.expr.types import DecimalType, Field, Schema
+from penstock.flow.event_time import MOST_BOUNDS
 from penstock.flow.flow import Flow
 from tests.compute.plans.mutations import HOSTILE_TEXTS
 from tests.compute.plans.test_round_trip import averages
@@ -435,6 +438,33 @@ def test_decimals_cannot_be_huge() -> None:
         body = parsed(flow)
         _terms(body)[1].literal.value.decimal = text
         refused(body)
+
+
+def test_numbers_of_one_hash_cannot_keep_who_reads_them_busy() -> None:
+    colliding = [at * sys.hash_info.modulus for at in range(8, 100)]
+    decimals = [pb.Term(literal=pb.LiteralTerm(value=pb.Value(decimal=str(each)))) for each in colliding]
+    call = pb.Term(call=pb.CallTerm(function="is_in", arguments=1 + len(decimals)))
+    price = pb.Term(column=pb.ColumnTerm(name="price"))
+    schema = Schema((Field("price", DecimalType(38, 0)),))
+    with pytest.raises(BadPlan, match="one hash"):
+        predicate_of(pb.Expr(terms=[price, *decimals, call]).SerializeToString(deterministic=True), schema)
+
+    body = doubled()
+    large = [each.to_bytes(9, "big", signed=True) for each in colliding if each >= 2**63]
+    items = pb.Values(items=[pb.Value(large_integer=each) for each in large])
+    body.nodes[1].operator.members[0].value.CopyFrom(pb.Value(set=items))
+    assert "one hash" in refused(body).what
+
+
+def test_a_time_that_is_moved_on_ever_more_ways_is_timed_no_longer() -> None:
+    flow = ps.Flow("ways")
+    rows = flow.source("rows", int).watermark(col.value, lateness=1)
+    for hours in range(1, 40):
+        rows = rows.union(rows.select(value=col.value + hours))
+    flow.sink("out", rows.distinct())
+    body = parsed(flow)
+    assert [n.operator.name for n in body.nodes][-2:] == ["operator.distinct", "operator.sink"]
+    assert max(len(bounds) for times in flow.times for bounds in times.values()) == MOST_BOUNDS
 
 
 # --- one form ----------------------------------------------------------------------------------

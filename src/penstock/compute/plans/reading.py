@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -21,8 +21,13 @@ from penstock.compute.plans.writing import PLAIN_TYPES
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import DataType, DecimalType, Field, ListType, Schema, StructType
 
+_Number = TypeVar("_Number", int, Decimal)
+
 _SIDES = {"": None, "left": "left", "right": "right"}
 _MOST_DIGITS = 38
+_MOST_OF_ONE_HASH = 50
+"""How many numbers may have one hash. A hash of a number is known to everybody, so a set or a condition of
+thousands that have the same would keep who makes a set of them busy for minutes."""
 
 
 def parse(message: Message, data: bytes, what: str, limits: PlanLimits) -> None:
@@ -50,6 +55,7 @@ class Reader:
         self._limits = limits
         self._functions = functions
         self._terms = 0
+        self._by_hash: dict[int, set[int | Decimal]] = {}
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -103,7 +109,7 @@ class Reader:
         # Three bits and a bit make a digit.
         if len(octets) * 8 > self._limits.digits * 3:
             raise self.position.refuse(f"a number of {len(octets)} bytes is too large")
-        return int.from_bytes(octets, "big", signed=True)
+        return self._spread(int.from_bytes(octets, "big", signed=True))
 
     def _decimal(self, text: str) -> Decimal:
         if len(text) > self._limits.digits:
@@ -115,6 +121,13 @@ class Reader:
         exponent = value.as_tuple().exponent
         if isinstance(exponent, int) and abs(exponent) > self._limits.digits:
             raise self.position.refuse(f"the decimal {text!r} is too large or too small")
+        return self._spread(value) if value.is_finite() else value
+
+    def _spread(self, value: _Number) -> _Number:
+        same = self._by_hash.setdefault(hash(value), set())
+        same.add(value)
+        if len(same) > _MOST_OF_ONE_HASH:
+            raise self.position.refuse(f"more than {_MOST_OF_ONE_HASH} numbers have one hash")
         return value
 
     def _date(self, text: str) -> date:
