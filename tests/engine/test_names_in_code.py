@@ -25,3 +25,11 @@ def test_a_column_is_not_mistaken_for_a_variable_of_the_code(name: str, before: 
     outputs = ps.Engine(flow).tick(source=[values])
     assert outputs["out"].raw == [(*values, 1)]
     assert outputs["twice"].raw == [(*values, 2)]
+
+
+@pytest.mark.parametrize("name", ["a\u00b2", "\u2460", "\u00bd", "price in \u20ac", "1st", "class"])
+def test_a_computed_column_may_be_called_by_what_no_variable_can(name: str) -> None:
+    flow = ps.Flow("names")
+    computed = flow.table("source", int).select(**{name: ps.when(col.value > 1, col.value).otherwise(None)})
+    flow.sink("out", computed.select(**{name: ps.coalesce(col[name], 0), "k": col[name].is_null()}))
+    assert ps.Engine(flow).tick(source=[1, 2])["out"].raw == [(0, True, 1), (2, False, 1)]

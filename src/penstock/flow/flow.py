@@ -113,7 +113,6 @@ class Flow:
         """Let the changes of `stream`, or the values of a signal, leave the flow under a name."""
         place = Place.of_caller()
         check_name("sink", name, place)
-        check_name("sink", name, place)
         is_signal = isinstance(cast("object", stream), Output) and not isinstance(stream, StreamBase)
         if not is_signal:
             check_stream(stream, f"sink {name!r}", place)
