@@ -14,7 +14,7 @@ from penstock.compute.protocol.commands import AllowCompaction, AllowWrites, Cre
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Batch
 from tests.compute.controller.live import LiveWorld
-from tests.compute.controller.world import BIDS, World, high_tops, joined, top_bids
+from tests.compute.controller.world import BIDS, World, all_bids, high_tops, joined, top_bids
 
 
 def test_a_replica_keeps_everything_when_its_controller_comes_back() -> None:
@@ -271,3 +271,47 @@ def test_a_write_that_ends_while_the_next_controller_starts_is_seen() -> None:
     world.start()
     assert world.status().read_time == write.time + 1
     assert {c.upper for c in world.status().collections} == {Frontier(write.time + 2)}
+
+
+def told(world: LiveWorld, name: str) -> None:
+    """A replica hears all that there is to hear, and does no work."""
+    replica = world.live[name]
+    assert replica.connection is not None
+    while commands := replica.connection.take():
+        for command in commands:
+            replica.replica.receive(command)
+
+
+def test_what_a_slow_replica_keeps_over_a_restart_still_finds_its_inputs() -> None:
+    """It was behind the time from which the new controller asks for the view: what it reads next must stay
+    until it has said how far it is, however long that takes."""
+    world = LiveWorld()
+    world.view("all", all_bids(), keep=0)
+    slow = world.joins("r1")
+    world.write("bids", (1, 1))
+    world.rest()
+    for price in range(2, 5):
+        world.now += 10_000
+        world.write("bids", (1, price))
+    world.start()
+    world.reconnect()
+    told(world, "r1")
+    for _ in range(4):
+        world.passes(world.settings.patience)
+    assert world.rows("all") == [((1, price), 1) for price in range(1, 5)]
+    assert slow.built.count("u1") == 1
+
+
+def test_a_replica_that_comes_back_after_its_inputs_are_gone_builds_anew() -> None:
+    world = LiveWorld()
+    world.view("all", all_bids(), keep=0)
+    late = world.joins("r1")
+    world.write("bids", (1, 1))
+    world.rest()
+    late.cut()
+    for price in range(2, 5):
+        world.passes(world.settings.patience)
+        world.write("bids", (1, price))
+    world.reconnect()
+    assert world.rows("all") == [((1, price), 1) for price in range(1, 5)]
+    assert late.built.count("u1") == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.compute.controller.holds import ReadHold, ReadHolds
-from penstock.compute.frontier import END, Frontier
+from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.hydration import is_hydrated
 from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Id, IndexExport, is_transient
 from penstock.compute.protocol.responses import Frontiers
@@ -69,6 +69,7 @@ class Tracking:
         self._holds = holds
         self._kept = kept
         self._note = note
+        self._initialized = False
 
     def create(self, dataflow: Dataflow) -> None:
         """The replica is told of a dataflow."""
@@ -79,6 +80,7 @@ class Tracking:
 
     def initialized(self) -> None:
         """The replica was told of all that is wanted: what it had beyond that, it will drop."""
+        self._initialized = True
         for id in [id for id in self._kept if id not in self.exports]:
             self.forget(id)
 
@@ -136,11 +138,16 @@ class Tracking:
             del self.exports[tracked.id]
 
     def _keep_inputs(self, id: Id, dataflow: Dataflow) -> None:
-        """The replica may read from the as-of on; or go on where it was, if it still runs, maybe earlier."""
+        """The replica may read from the as-of on; or go on where it was, if it still runs, maybe earlier.
+
+        Where that was nobody knows if no connection of this controller has heard of it: until the replica
+        says how far it is, all stays that is there.
+        """
         before = {hold.id: hold.frontier for hold in self._kept.get(id, ())}
+        unknown = END if self._initialized or not self.exports[id].reports else START
         holds = [self._holds.acquire(i.id) for i in dataflow.collections if i.id in self._holds]
         for hold in holds:
-            hold.advance(min(dataflow.as_of, before.get(hold.id, END)))
+            hold.advance(min(dataflow.as_of, before.get(hold.id, unknown)))
         self.forget(id)
         self._kept[id] = holds
 

@@ -94,6 +94,13 @@ class RunningDataflow:
         """The indexes that it keeps."""
         return [outlet.index for outlet in self.outlets if isinstance(outlet, IndexOutlet)]
 
+    @property
+    def broken(self) -> bool:
+        """Whether it fails here, now or soon, where one that is built anew may succeed."""
+        if self.failed is not None:
+            return not self.failed.lasting
+        return not self.ended and any(inlet.gone(self.as_of) for inlet in self._inlets)
+
     def start(self) -> None:
         self._started = True
 

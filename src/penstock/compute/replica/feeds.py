@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from penstock.compute.collections.store import Bounds, Collections
 from penstock.compute.errors import SinceViolation, UnknownName
-from penstock.compute.frontier import Frontier
+from penstock.compute.frontier import START, Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.arrangement import Version
@@ -147,6 +147,13 @@ class Cursor:
         self.known = lower
         self._feed = feed
         self._alone: Whole | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the changes from `known` on have been merged, and are not in the buffer either."""
+        feed = self._feed
+        merged = START < feed.since and self.known <= feed.since
+        return merged and (self.known < feed.start or feed.known <= feed.since)
 
     def read(self) -> list[Version]:
         """Some more versions, perhaps none, for the price of one chunk. To be called while `known` is before

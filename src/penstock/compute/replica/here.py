@@ -263,11 +263,9 @@ class Here(Runtime):
             shutil.rmtree(self._temporary, ignore_errors=True)
 
     def broken(self) -> Sequence[Id]:
-        return [
-            id
-            for id, (running, _) in self._exports.items()
-            if running.failed is not None and not running.failed.lasting and id in running.wanted
-        ]
+        if self._news or not self._watched:
+            self._look()
+        return [id for id, (running, _) in self._exports.items() if running.broken and id in running.wanted]
 
     def _schema_of(self, id: Id) -> Schema:
         description = self._store.all().get(id)

@@ -59,6 +59,10 @@ class Inlet(ABC):
     def settled(self, upper: Frontier) -> None:
         """Times before `upper` have been computed and are not read again."""
 
+    def gone(self, at: int) -> bool:
+        """Whether what is to be read next is not there any more. at: where the snapshot is taken."""
+        return False
+
     @property
     def failed(self) -> Failed | None:
         """Where what it reads has failed."""
@@ -85,6 +89,9 @@ class FromCollection(Inlet):
         self._cursor = self.feed.cursor(Frontier(at + 1))
         self._versions.clear()
         return self.feed.store.snapshot(self.feed.id, at, CHUNK)
+
+    def gone(self, at: int) -> bool:
+        return self.feed.since.passed(at) if self._cursor is None else self._cursor.gone
 
     @property
     def known(self) -> Frontier:

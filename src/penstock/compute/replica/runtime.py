@@ -110,7 +110,7 @@ class Runtime(ABC):
 
     def broken(self) -> Sequence[Id]:
         """Exports that have failed by something around them, such as a collection that went on without them,
-        where a fresh replica may succeed."""
+        or are about to, where a fresh replica may succeed."""
         return ()
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
