@@ -152,7 +152,7 @@ class Cursor:
     def gone(self) -> bool:
         """Whether the changes from `known` on have been merged, and are not in the buffer either."""
         feed = self._feed
-        merged = START < feed.since and self.known <= feed.since
+        merged = feed.since > START and self.known <= feed.since
         return merged and (self.known < feed.start or feed.known <= feed.since)
 
     def read(self) -> list[Version]:
@@ -210,11 +210,12 @@ class Feeds:
         try:
             bounds = self.store.bounds(ids)
         except UnknownName:
-            return self._find_lost()
+            lost = self._find_lost()
+            return [*lost, *self.look()]
         return [id for id, found in zip(ids, bounds, strict=True) if self._feeds[id].look(found)]
 
     def _find_lost(self) -> list[Id]:
-        """Some are not there any more: which. The others are looked at the next time."""
+        """Some are not there any more: which."""
         lost: list[Id] = []
         for id in list(self._feeds):
             try:
