@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 from penstock.compute.errors import ComputeError
+from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Problem
 from penstock.errors import PenstockError
@@ -21,15 +22,18 @@ def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None =
     A fact that is no plain value is told as text.
     """
     facts = dict(error.facts)
-    of, at = facts.pop("id", id), facts.pop("time", time)
+    if isinstance(facts.get("id"), str):
+        id = facts.pop("id")
+    if _is_time(facts.get("time")):
+        time = facts.pop("time")
     return Problem(
         code=error.code,
         message=error.what,
         retryable=isinstance(error, ComputeError) and error.retryable,
         why=error.why,
         fix=error.fix,
-        id=of if isinstance(of, str) else id,
-        time=at if isinstance(at, int) else time,
+        id=id,
+        time=time,
         facts=tuple((name, _plain(value)) for name, value in facts.items()),
         where=error.where,
     )
@@ -63,6 +67,10 @@ def _is_fact(found: type[PenstockError], name: str) -> bool:
     # They become attributes, and may have been named by a stranger.
     reserved = name in ("what", "where", "why", "fix", "facts", "self") or hasattr(found, name)
     return name.isidentifier() and not name.startswith("_") and not reserved
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LAST_TIME
 
 
 def _plain(value: Any) -> Any:

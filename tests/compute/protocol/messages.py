@@ -130,7 +130,7 @@ maybe_number = st.none() | numbers
 commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(
         CreateTimely,
-        st.builds(TimelyConfig, st.sampled_from(["here", "spark"]), st.integers(1, 2**32 - 1)),
+        st.builds(TimelyConfig, st.sampled_from(["here", "spark"]), st.integers(1, 1000)),
         st.builds(Epoch, numbers, numbers),
         keys,
     ),

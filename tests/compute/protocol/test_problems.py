@@ -46,6 +46,12 @@ def test_facts_that_are_no_plain_values_travel_as_text() -> None:
     assert again.facts == {"id": "u1", "time": 3, "since": "[5]", "rows": "[1, 2]"}
 
 
+def test_a_time_or_an_id_that_is_none_of_the_protocol_stays_a_fact() -> None:
+    again = travelled(SinceViolation("gone", id=7, time=2**63))
+    assert again.facts == {"id": 7, "time": 2**63}
+    assert travelled(SinceViolation("gone", time=-1)).facts == {"time": -1}
+
+
 def test_an_error_that_this_version_does_not_know_keeps_its_code_and_whether_to_try_again() -> None:
     error = error_of(Problem("P999", "new", retryable=True))
     assert type(error) is ComputeError

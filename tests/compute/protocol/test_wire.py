@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.compute.errors import BadMessage, MessageTooLarge
 from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.protocol import wire
+from penstock.compute.protocol import rows, wire
 from penstock.compute.protocol.commands import Command, IndexTarget, Peek, Schedule
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import (
@@ -63,6 +63,12 @@ def test_the_end_is_no_frontier_that_is_not_told() -> None:
     assert again.output is None
 
 
+def _update(update: Update) -> pb.Response:
+    zero = pb.Frontier(time=0)
+    batch = pb.Batch(lower=zero, upper=pb.Frontier(), updates=rows.encode([update]), part=1, parts=1)
+    return pb.Response(subscribe=pb.SubscribeResponse(id="t1", batch=batch))
+
+
 # --- what is no message ------------------------------------------------------------
 
 BROKEN: list[tuple[str, Callable[[], object]]] = [
@@ -75,6 +81,12 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
     (
         "CreateTimely.workers",
         lambda: pb.Command(create_timely=pb.CreateTimely(runtime="here", epoch=pb.Epoch())),
+    ),
+    (
+        "CreateTimely.workers",
+        lambda: pb.Command(
+            create_timely=pb.CreateTimely(runtime="here", workers=2**32 - 1, epoch=pb.Epoch())
+        ),
     ),
     (
         "CreateTimely.nonce",
@@ -114,6 +126,11 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
         "Batch.lower",
         lambda: pb.Response(subscribe=pb.SubscribeResponse(id="t1", batch=pb.Batch())),
     ),
+    # Python refuses to write numbers of so many digits: an error may not try.
+    ("Batch.updates", lambda: _update(((1,), 10**5000, 1))),
+    ("Batch.updates", lambda: _update(((1,), -1, 10**5000))),
+    ("Batch.updates", lambda: _update(((1,), 1, 0))),
+    ("PeekResponse.rows", lambda: pb.Response(peek=pb.PeekResponse(uuid=UUID, rows=rows.encode([((), 0)])))),
     ("CopyToResponse.result", lambda: pb.Response(copy_to=pb.CopyToResponse(id="t1"))),
     ("Problem.code", lambda: pb.Response(copy_to=pb.CopyToResponse(id="t1", problem=pb.Problem()))),
 ]
@@ -205,6 +222,14 @@ def test_no_part_is_above_the_limit_whatever_the_rows(lengths: list[int], limit:
     sent = list(wire.responses_to_messages([whole], limit))
     assert all(len(message) <= limit for message in sent)
     reader = wire.ResponseReader()
+    assert [r for message in sent for r in reader.read(message)] == [whole]
+
+
+def test_a_row_larger_than_a_part_travels_by_itself() -> None:
+    large = "x" * (2 * wire.TOGETHER)
+    whole = batch((((1,), 1, 1), ((large,), 1, 1), ((2,), 1, 1)))
+    reader = wire.ResponseReader(3 * wire.TOGETHER)
+    sent = wire.responses_to_messages([whole], 3 * wire.TOGETHER)
     assert [r for message in sent for r in reader.read(message)] == [whole]
 
 

@@ -14,17 +14,21 @@ from penstock.compute.errors import (
     ComputeError,
     ConnectionBroken,
     ProtocolViolation,
+    StaleEpoch,
     UnknownName,
     VersionMismatch,
 )
-from penstock.compute.protocol.commands import CreateTimely, Epoch, TimelyConfig
+from penstock.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
 from penstock.compute.transport import channels, greeting, statuses
-from penstock.compute.transport.greeting import Greeting
+from penstock.compute.transport.bell import Bell
+from penstock.compute.transport.greeting import Greeting, Welcome
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
+from penstock.compute.transport.session import Session
 from tests.compute.transport.fakes import (
     PATIENCE,
     FakeController,
+    FakeReplica,
     Served,
     answered,
     linked,
@@ -112,6 +116,8 @@ def test_a_replica_refuses_a_controller_that_means_another_one() -> None:
         without("x-penstock-epoch"),
         [*without("x-penstock-epoch"), ("x-penstock-epoch", "one.two")],
         [*without("x-penstock-epoch"), ("x-penstock-epoch", "1" * 5000 + ".1")],
+        [*without("x-penstock-epoch"), ("x-penstock-epoch", f"{2**63}.1")],
+        [*without("x-penstock-epoch"), ("x-penstock-epoch", f"1.{2**63}")],
         [*GOOD, ("x-penstock-replica", "no hexadecimal")],
         [*GOOD, ("x-penstock-replica", "ff")],
     ],
@@ -274,4 +280,65 @@ def test_an_error_stays_and_is_the_first_one() -> None:
                     await anext(link.fetch(NONCE))
             assert controller.failures == [link.error]
 
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:port", ""])
+def test_an_address_that_is_none_is_told_to_the_controller(address: str) -> None:
+    async def story() -> None:
+        controller, link = await run_link(address)
+        assert controller.unreached == [link.error]
+        assert link.error is not None
+        assert "is no address" in link.error.what
+        assert link.error.fix
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("name", ["take", "absorb"])
+def test_a_mistake_of_the_controller_ends_the_connection(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistake(*_: object) -> Any:
+        raise ZeroDivisionError("mistake")
+
+    async def story() -> None:
+        async with served() as server, linked(server) as (controller, link):
+            assert await controller.peek() == answered(1)
+            connection = controller.connections[0]
+            monkeypatch.setattr(connection, name, mistake)
+            connection.send(Peek(NONCE, IndexTarget("u1"), 1))
+            await until(lambda: bool(controller.failures))
+            assert controller.failures == [link.error]
+            assert link.error is not None
+            assert link.error.what == "ZeroDivisionError: mistake"
+            await server.check_alive()
+
+    asyncio.run(story())
+
+
+def test_a_stream_that_is_superseded_while_it_is_welcomed_learns_it() -> None:
+    class Context:
+        """Of a controller that reads nothing."""
+
+        def __init__(self) -> None:
+            self.refused: list[str] = []
+
+        async def send_initial_metadata(self, _: object) -> None:
+            session.end(stale)
+            await asyncio.sleep(PATIENCE)
+
+        async def abort(self, code: Any, _: str, __: object) -> None:
+            self.refused.append(code.name)
+
+    async def received() -> None:
+        raise AssertionError("nothing was received")
+
+    async def story() -> None:
+        nonlocal session
+        session = Session(context, Greeting(Epoch(1, 1), NONCE), Limits())
+        with pytest.raises(AssertionError, match="abort has raised"):
+            await session.run(FakeReplica(Bell()), received, Welcome("boot", "here", None))
+        assert context.refused == ["FAILED_PRECONDITION"]
+
+    context, stale = Context(), StaleEpoch("superseded")
+    session: Session
     asyncio.run(story())

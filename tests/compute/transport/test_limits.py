@@ -36,9 +36,11 @@ from penstock.compute.protocol.responses import (
     Canceled,
     PeekResponse,
     Problem,
+    Rows,
     Status,
     SubscribeResponse,
 )
+from penstock.compute.transport import session
 from penstock.compute.transport.greeting import Greeting
 from penstock.compute.transport.limits import Limits
 from tests.compute.transport.fakes import answered, linked, raw_stream, run_link, served, until
@@ -101,12 +103,15 @@ def test_an_answer_that_is_too_large_is_answered_with_the_problem() -> None:
     async def story() -> None:
         async with served(limits=SMALL) as server, linked(server) as (controller, _):
             uuid = b"p" * 16
-            controller.connections[0].send(Peek(uuid, IndexTarget("u1"), 1, (("x" * 90_000,),)))
-            controller.connections[0].send(Peek(b"q" * 16, IndexTarget("u1"), 1, ((1,),)))
+            controller.connections[0].send(Peek(uuid, IndexTarget("silent"), 1))
+            await until(lambda: Peek(uuid, IndexTarget("silent"), 1) in server.replica.received)
+            server.replica.say(PeekResponse(uuid, Rows(((("x" * SMALL.message,), 1),))))
+            server.replica.bell.ring()
             first = await controller.answer()
             assert isinstance(first, PeekResponse)
-            assert isinstance(first.answer, Problem) == (len("x" * 90_000) + 100 > SMALL.message)
-            await controller.answer()
+            assert isinstance(first.answer, Problem)
+            assert first.answer.code == MessageTooLarge.code
+            assert await controller.peek() == answered(1)
 
     asyncio.run(story())
 
@@ -129,6 +134,20 @@ def test_peeks_above_the_limit_are_answered_at_once_and_the_others_go_on() -> No
             assert cancelled == [PeekResponse(uuid, Canceled()) for uuid in uuids[:5]]
             assert await controller.peek() == answered(1)
             assert CancelPeek(uuids[7]) not in server.replica.received
+
+    asyncio.run(story())
+
+
+def test_who_asks_on_without_end_though_refused_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MOST_REFUSED", 3)
+
+    async def story() -> None:
+        async with served(limits=SMALL) as server, linked(server) as (controller, link):
+            uuids = [bytes([n]) * 16 for n in range(SMALL.peeks + 4)]
+            controller.connections[0].send(*(Peek(uuid, IndexTarget("silent"), 1) for uuid in uuids))
+            await until(lambda: bool(controller.failures))
+            assert isinstance(link.error, TooManyPeeks)
+            await server.check_alive()
 
     asyncio.run(story())
 

@@ -81,9 +81,8 @@ class CreateInstance:
     """Make ready what dataflows need. The second command of a connection, once; ends the creation stage.
 
     On a replica that has an instance, the configuration must be compatible with the one that runs: all
-        equal, but the
-    expiration may come sooner. Where it is not, the replica ends its process. History: at most one, kept,
-    second.
+    equal, but the expiration may come sooner. Where it is not, the replica ends its process. History: at
+    most one, kept, second.
     """
 
     config: InstanceConfig

@@ -80,7 +80,7 @@ class IndexExport:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeExport:
-    """A sink whose changes are sent to the controller as `SubscribeBatch`es.
+    """A sink whose changes are sent to the controller as `Batch`es.
 
     snapshot: whether what is there at the as-of comes first, as changes at that time; else only what comes
         after it.

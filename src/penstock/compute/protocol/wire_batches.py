@@ -19,10 +19,8 @@ from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, Subsc
 
 
 def to_messages(response: SubscribeResponse, part: int | None = None) -> Iterator[pb.Response]:
-    """The messages of a response, each of updates of about `part` bytes; None: one message.
-
-    Raises `MessageTooLarge` where one update is larger than that.
-    """
+    """The messages of a response, each of updates of at most `part` bytes, or of one update that is larger;
+    None: one message."""
     event = response.event
     if isinstance(event, DroppedAt):
         dropped = pb.DroppedAt(frontier=fields.frontier_message(event.frontier))
@@ -54,11 +52,9 @@ def _part(
 
 def _divided(updates: Sequence[Update], most: int | None) -> Iterator[bytes]:
     data = rows.encode(updates)
-    if most is None or len(data) <= most:
+    if most is None or len(data) <= most or len(updates) == 1:
         yield data
         return
-    if len(updates) == 1:
-        fields.check_size(len(data), most, "row")
     # About so many, by the mean size; a part that is still too large is divided again.
     step = max(1, min(len(updates) * most // len(data), (len(updates) + 1) // 2))
     for start in range(0, len(updates), step):

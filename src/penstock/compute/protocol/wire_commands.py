@@ -29,6 +29,8 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.generated import compute_pb2 as pb
 
+_MOST_WORKERS = 1_000
+"""Each is a process: nobody makes four thousand millions of them because a message says so."""
 _RUNTIMES: dict[str, RuntimeName] = {"here": "here", "spark": "spark"}
 
 
@@ -78,8 +80,8 @@ def _create_timely(message: pb.Command) -> CreateTimely:
     timely = message.create_timely
     fields.require(timely, "epoch")
     runtime = fields.chosen(_RUNTIMES, timely.runtime, "CreateTimely.runtime")
-    if not timely.workers:
-        raise fields.bad("CreateTimely.workers", "There is at least one.")
+    if not 1 <= timely.workers <= _MOST_WORKERS:
+        raise fields.bad("CreateTimely.workers", f"There is at least one, and at most {_MOST_WORKERS}.")
     return CreateTimely(
         TimelyConfig(runtime, timely.workers),
         Epoch(timely.epoch.controller, timely.epoch.replica),

@@ -33,13 +33,33 @@ def is_loopback(address: str) -> bool:
     """Whether only processes of this machine are at the address. Names are looked up; all that a name means
     must be of this machine. Raises `BadOption`; `ConnectionBroken` for a name that means nothing."""
     host = host_of(address)
-    return host is None or all(ipaddress.ip_address(found).is_loopback for found in _meant(host, address))
+    return host is None or _all_loopback(_meant(host, address))
+
+
+def loopback_target(address: str) -> str | None:
+    """What gRPC connects to for an address: what its name means at this moment, as numbers, so that nobody
+    looks it up again; None where it is beyond this machine. Raises what `is_loopback` raises."""
+    if not needs_lookup(address):
+        return address if is_loopback(address) else None
+    host, _, port = address.rpartition(":")
+    found = _meant(host, address)
+    if not _all_loopback(found):
+        return None
+    if all("." in each for each in found):
+        return "ipv4:" + ",".join(f"{each}:{port}" for each in sorted(found))
+    # One list is of one family: those of the other are written as if they were of this one.
+    mapped = sorted(each if ":" in each else f"::ffff:{each}" for each in found)
+    return "ipv6:" + ",".join(f"[{each}]:{port}" for each in mapped)
 
 
 def needs_lookup(address: str) -> bool:
     """Whether `is_loopback` may take as long as a name server does."""
     host = host_of(address)
     return host is not None and _literal(host) is None
+
+
+def _all_loopback(found: set[str]) -> bool:
+    return all(ipaddress.ip_address(each).is_loopback for each in found)
 
 
 def _meant(host: str, address: str) -> set[str]:

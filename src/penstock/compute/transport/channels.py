@@ -45,7 +45,11 @@ def _options(limits: Limits) -> list[tuple[str, int | str]]:
 
 def open_channel(address: str, security: Security, limits: Limits) -> Any:
     """A channel of `grpc.aio`; nothing is sent before it is used. Raises `InsecureAddress`."""
-    security.check_connect(address)
+    return channel_to(security.target(address), security, limits)
+
+
+def channel_to(target: str, security: Security, limits: Limits) -> Any:
+    """As `open_channel`, to what `Security.target` has given for an address."""
     options = [
         *_options(limits),
         # A channel of its own each: with a shared one, the credentials of the first would serve the next.
@@ -53,11 +57,11 @@ def open_channel(address: str, security: Security, limits: Limits) -> Any:
         ("grpc.enable_http_proxy", 0),
     ]
     if security.ca is None:
-        return _grpc.aio.insecure_channel(address, options)
+        return _grpc.aio.insecure_channel(target, options)
     if security.server_name is not None:
         options.append(("grpc.ssl_target_name_override", security.server_name))
     credentials = _grpc.ssl_channel_credentials(security.ca, security.key, security.certificate)
-    return _grpc.aio.secure_channel(address, credentials, options)
+    return _grpc.aio.secure_channel(target, credentials, options)
 
 
 def make_server(security: Security, limits: Limits) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.compute.errors import InsecureAddress, NotAuthorized
-from penstock.compute.transport.addresses import is_loopback
+from penstock.compute.transport.addresses import host_of, is_loopback, loopback_target
 from penstock.errors import BadOption
 
 
@@ -89,11 +89,19 @@ class Security:
             address=address,
         )
 
-    def check_connect(self, address: str) -> None:
-        """Raises `InsecureAddress` where what is sent could be read on its way; `ConnectionBroken` for a name
-        that means nothing."""
-        if self.ca is not None or is_loopback(address):
-            return
+    def target(self, address: str) -> str:
+        """What to connect to for an address. Without TLS a name is looked up here and never again: what it
+        means a moment later could be beyond this machine.
+
+        Raises `InsecureAddress` where what is sent could be read on its way; `ConnectionBroken` for a name
+        that means nothing; `BadOption` for no address.
+        """
+        if self.ca is not None:
+            host_of(address)
+            return address
+        target = loopback_target(address)
+        if target is not None:
+            return target
         raise InsecureAddress(
             f"what is sent to {address} could be read on its way",
             why="Beyond this machine connections need TLS.",
@@ -102,7 +110,7 @@ class Security:
         )
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What is sent with each call, after `check_connect`."""
+        """What is sent with each call to a `target`."""
         return () if self.token is None else (("authorization", f"Bearer {self.token}"),)
 
     def admit(self, metadata: Mapping[str, str | bytes], names: Iterable[str]) -> None:

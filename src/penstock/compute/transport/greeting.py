@@ -12,6 +12,7 @@ VERSION = "1"
 """Of the protocol: of the messages and of what they mean. Both sides must have the same."""
 _VERSION, _EPOCH, _NONCE = "x-penstock-protocol", "x-penstock-epoch", "x-penstock-nonce-bin"
 _REPLICA, _BOOT, _RUNTIME = "x-penstock-replica", "x-penstock-boot", "x-penstock-runtime"
+_LAST_EPOCH = 2**63 - 1
 
 Metadata = Mapping[str, str | bytes]
 Pairs = tuple[tuple[str, str | bytes], ...]
@@ -116,4 +117,8 @@ def _epoch(metadata: Metadata) -> Epoch | None:
     controller, dot, replica = str(told).partition(".")
     if not (dot and controller.isdecimal() and replica.isdecimal() and len(str(told)) < 50):
         raise BadMessage(f"{told!s:.50} is no epoch", field=_EPOCH)
-    return Epoch(int(controller), int(replica))
+    epoch = Epoch(int(controller), int(replica))
+    if max(epoch.controller, epoch.replica) > _LAST_EPOCH:
+        # No controller could ever come after it.
+        raise BadMessage(f"{told!s:.50} is no epoch", field=_EPOCH)
+    return epoch

@@ -21,8 +21,7 @@ from penstock.compute.transport.bell import Bell
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.greeting import Greeting, Welcome, pairs, version
 from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.statuses import error_from
-from penstock.errors import PenstockError
+from penstock.compute.transport.statuses import compute_error, error_from
 
 _grpc: Any = grpc
 _aio: Any = _grpc.aio
@@ -87,14 +86,11 @@ class Link:
         try:
             self._channel = await self._reached()
             connection = self._controller.connected(self.name)
-        except ComputeError as error:
-            self._first(error)
-            self._controller.unreachable(self.name, error)
+        except Exception as error:
             await self._close()
-            return error
-        except BaseException:
-            await self._close()
-            raise
+            self.error = compute_error(error)
+            self._controller.unreachable(self.name, self.error)
+            return self.error
         try:
             await self._converse(connection)
         finally:
@@ -127,8 +123,10 @@ class Link:
     async def _reached(self) -> Any:
         """A channel that stands. Raises `ConnectionBroken`, `NotAuthorized`, `InsecureAddress`."""
         if needs_lookup(self.address):
-            await asyncio.to_thread(self._security.check_connect, self.address)
-        channel = channels.open_channel(self.address, self._security, self._limits)
+            target = await asyncio.to_thread(self._security.target, self.address)
+        else:
+            target = self._security.target(self.address)
+        channel = channels.channel_to(target, self._security, self._limits)
         try:
             await asyncio.wait_for(self._ready(channel), self._limits.connect)
         except TimeoutError:
@@ -181,7 +179,7 @@ class Link:
             # A call that the sending side has cancelled looks as if this task were.
             if self.error is None or _is_cancelled():
                 raise
-        except ComputeError as error:
+        except Exception as error:
             self._first(error)
         finally:
             sending.cancel()
@@ -221,15 +219,15 @@ class Link:
                 if not commands:
                     await self._bell.heard()
             await call.done_writing()
-        except PenstockError as error:
-            self._first(error)
-            call.cancel()
         except (_aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the receiving side learns the status and says it
+        except Exception as error:
+            self._first(error)
+            call.cancel()
 
-    def _first(self, error: PenstockError) -> None:
+    def _first(self, error: Exception) -> None:
         if self.error is None:
-            self.error = error if isinstance(error, ComputeError) else ComputeError(error.what, why=error.why)
+            self.error = compute_error(error)
 
     async def _close(self) -> None:
         channel, self._channel = self._channel, None

@@ -107,7 +107,8 @@ class _Serving(_grpc.GenericRpcHandler):
             case channels.STREAM:
                 return _grpc.stream_stream_rpc_method_handler(self._stream)
             case channels.FETCH:
-                return _grpc.unary_stream_rpc_method_handler(self._fetch)
+                # As a stream of one message: who may not ask is refused before the message is taken.
+                return _grpc.stream_stream_rpc_method_handler(self._fetch)
             case _:
                 return None
 
@@ -179,8 +180,7 @@ class _Serving(_grpc.GenericRpcHandler):
         welcome = Welcome(self._boot, self._runtime, self._greatest_epoch())
         session = self._take_over(context, greeting)
         try:
-            await context.send_initial_metadata(welcome.metadata())
-            await session.run(self, self._received)
+            await session.run(self, self._received, welcome)
         finally:
             if self._session is session:
                 self._session = None
@@ -214,9 +214,11 @@ class _Serving(_grpc.GenericRpcHandler):
         self._replica.connected(greeting.nonce)
         return session
 
-    async def _fetch(self, data: bytes, context: Any) -> None:
+    async def _fetch(self, _requests: Any, context: Any) -> None:
         try:
             self._admitted(context)
+            asked = await context.read()
+            data = b"" if asked is _grpc.aio.EOF else asked
             token = fields.key(fields.parse(pb.StashToken, data).token, "StashToken.token")
             for chunk in self._replica.fetch(token):
                 await context.write(pb.RowsChunk(rows=rows.encode(chunk)).SerializeToString())

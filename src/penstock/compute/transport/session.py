@@ -13,11 +13,13 @@ from penstock.compute.problems import problem_of
 from penstock.compute.protocol import wire
 from penstock.compute.protocol.commands import CancelPeek, Command, CreateTimely, Peek
 from penstock.compute.protocol.responses import PeekResponse, Response
-from penstock.compute.transport.greeting import Greeting
+from penstock.compute.transport.greeting import Greeting, Welcome
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.statuses import refuse
 
 _grpc: Any = grpc
+MOST_REFUSED = 100_000
+"""Peeks that were refused and are not cancelled: who goes on all the same does not listen."""
 
 
 class Receiver(Protocol):
@@ -56,10 +58,11 @@ class Session:
             assert self._task is not None
             self._task.cancel()
 
-    async def run(self, receiver: Receiver, received: Callable[[], Any]) -> None:
-        """Hand the commands over until the controller ends the stream, calling and awaiting `received` after
-        each message. Whatever goes wrong ends the stream with its error, and nothing else."""
+    async def run(self, receiver: Receiver, received: Callable[[], Any], welcome: Welcome) -> None:
+        """Welcome the controller, then hand its commands over until it ends the stream, calling and awaiting
+        `received` after each message. Whatever goes wrong ends the stream with its error, and nothing else."""
         try:
+            await self._context.send_initial_metadata(welcome.metadata())
             while (data := await self._context.read()) is not _grpc.aio.EOF:
                 for command in wire.commands_from_message(data, self._limits.message):
                     self._receive(receiver, command)
@@ -109,6 +112,8 @@ class Session:
                     message="CreateTimely",
                 )
             case Peek(uuid) if len(self._pending) >= self._limits.peeks:
+                if len(self._refused) >= MOST_REFUSED:
+                    raise self._too_many()
                 self._refused.add(uuid)
                 self._own.append(PeekResponse(uuid, problem_of(self._too_many())))
                 return

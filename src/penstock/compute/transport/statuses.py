@@ -37,6 +37,7 @@ _CODES: dict[str, str] = {
     errors.ConnectionBroken.code: "UNAVAILABLE",
     errors.IncompatibleInstance.code: "ABORTED",
     errors.ReplicaExpired.code: "ABORTED",
+    errors.RuntimeLost.code: "ABORTED",
 }
 
 
@@ -76,22 +77,36 @@ def error_from(error: Any, address: str) -> ComputeError:
                 why=details,
                 fix="give the CA that it comes from, or the name that it has",
             )
+        case _ if "Failed to create security handshaker" in details:
+            return NotAuthorized(
+                "our own CA, certificate or key cannot be used",
+                why="They are no PEM, or do not belong together.",
+                fix="give files in PEM, the certificate first with what signed it",
+            )
         case _:
             return ConnectionBroken(
                 f"there is no connection to {address}",
                 why=details,
-                fix="see that the replica runs, and that both sides use TLS or neither",
+                fix="see that the replica runs, and that both sides use TLS or neither; where it does not"
+                " know the CA of our certificate, it only hangs up",
                 address=address,
             )
 
 
 def _told(value: bytes) -> ComputeError:
     try:
-        error = error_of(wire.problem_from_bytes(value))
+        return compute_error(error_of(wire.problem_from_bytes(value)))
     except (BadMessage, MessageTooLarge) as bad:
         return bad
+
+
+def compute_error(error: Exception) -> ComputeError:
+    """Any error as what a connection ends with. One that is nobody's on purpose is logged."""
     if isinstance(error, ComputeError):
         return error
+    if not isinstance(error, PenstockError):
+        log.error("a mistake in Penstock", exc_info=error)
+        return compute_error(error_of(problem_of_any(error)))
     return ComputeError(error.what, where=error.where, why=error.why, fix=error.fix, original=error)
 
 
