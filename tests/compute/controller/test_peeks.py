@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from penstock.compute.controller import PeekRequest, StashedAt
-from penstock.compute.errors import BadMessage, SinceViolation, TargetReplicaLost, UnknownName
+from penstock.compute.errors import BadMessage, DataflowFailed, SinceViolation, TargetReplicaLost, UnknownName
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.dataflow import CollectionExport
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Problem, Rows, Stashed
-from tests.compute.controller.world import World, high_tops
+from tests.compute.controller.live import LiveWorld
+from tests.compute.controller.world import World, all_bids, high_tops, shares
 
 
 def test_the_first_answer_wins_then_all_are_told_to_cancel(world: World) -> None:
@@ -257,3 +258,27 @@ def test_a_peek_of_a_dropped_view_is_told_when_nothing_will_come_of_it(world: Wo
     world.controller.drop("bids")
     assert soon == []
     assert [answer.code for answer in never] == [UnknownName.code]
+
+
+def test_readers_of_what_a_failed_view_writes_are_told_instead_of_waiting_for_ever() -> None:
+    world = LiveWorld()
+    world.view("shares", shares(), into="rows")
+    world.view("more", all_bids("rows"))
+    world.joins("r1")
+    before = world.write("bids", (1, 20))
+    world.rest()
+    _, subscribed = world.subscribe("rows")
+    _, waiting = world.peek("rows", at=before + 5_000)
+    world.write("bids", (1, 0))
+    asked = [world.peek(name)[1] for name in ("shares", "rows", "more")]
+    world.rest()
+    world.now += 10_000
+    world.write("bids", (1, 30))
+    asked.append(world.peek("rows")[1])
+    world.rest()
+    for answers in (*asked, waiting):
+        (answer,) = answers
+        assert isinstance(answer, Problem)
+        assert answer.code == DataflowFailed.code
+    assert isinstance(subscribed[-1].updates, Problem)
+    assert world.rows("rows", at=before) == [((1, 3), 1)]

@@ -74,6 +74,13 @@ def all_bids(source: str = "bids") -> Plan:
     return encode(flow)
 
 
+def shares(source: str = "bids") -> Plan:
+    """A number for each bid, but for those of price 0: it divides by the price."""
+    flow = ps.Flow("shares")
+    flow.sink("out", flow.table(source, Bid).select(auction=col.auction, price=60 // col.price))
+    return encode(flow)
+
+
 def appended_bids(source: str = "bids") -> Plan:
     """The bids, from a source whose rows are only ever added."""
     flow = ps.Flow("appended")

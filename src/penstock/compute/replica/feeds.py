@@ -15,6 +15,7 @@ from penstock.compute.frontier import START, Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.arrangement import Version
+from penstock.compute.replica.failed import Failed
 
 CHUNK = 1000
 """How many rows are read from a store at a time: a few milliseconds."""
@@ -64,6 +65,7 @@ class Feed:
 
     since, upper: of the collection, when it was last looked at.
     lost: it is not there any more.
+    failed: a dataflow of this replica, which writes it, has failed: it goes no further.
     start, known: the versions of the times between them are buffered.
     """
 
@@ -75,6 +77,7 @@ class Feed:
         self._told = bounds.upper
         self.start = self.known = bounds.upper
         self.lost: UnknownName | None = None
+        self.failed: Failed | None = None
         self._buffer: deque[Version] = deque()
         self._buffered = 0
         self._reading: Whole | None = None

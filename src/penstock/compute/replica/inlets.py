@@ -117,6 +117,10 @@ class FromCollection(Inlet):
     def settled(self, upper: Frontier) -> None:
         pass
 
+    @property
+    def failed(self) -> Failed | None:
+        return self.feed.failed
+
     def close(self) -> None:
         self._versions.clear()
 

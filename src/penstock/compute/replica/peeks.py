@@ -152,7 +152,7 @@ class Peeks:
     def _put_off(self, pending: _Pending) -> None:
         peek = pending.peek
         self._pending[peek.uuid] = pending
-        if pending.settled():
+        if pending.settled() or _failed_before(pending):
             self._ready.append(pending)
         else:
             self._waiting.setdefault(peek.target.id, []).append(pending)
@@ -216,9 +216,9 @@ class Peeks:
 
     def _begin(self, pending: _Pending) -> PeekRun:
         peek, target = pending.peek, pending.target
+        if target.failed is not None and peek.time >= target.failed.time:
+            raise target.failed.error
         if isinstance(target, Arrangement):
-            if target.failed is not None and peek.time >= target.failed.time:
-                raise target.failed.error
             schema, parts = target.schema, index_parts(target, peek)
         else:
             schema, parts = self.schema_of_collection(target.id), collection_parts(target.store, peek)
@@ -236,8 +236,7 @@ class Peeks:
 
 
 def _failed_before(pending: _Pending) -> bool:
-    target = pending.target
-    failed = target.failed if isinstance(target, Arrangement) else None
+    failed = pending.target.failed
     return failed is not None and pending.peek.time >= failed.time
 
 

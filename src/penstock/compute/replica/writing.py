@@ -79,6 +79,8 @@ class CollectionOutlet(Outlet):
     def fail(self, failed: Failed) -> None:
         # What was settled before may still be written, and no more.
         self._open.clear()
+        if failed.lasting:
+            self.feed.failed = failed
 
     def clear(self) -> None:
         self._open.clear()
