@@ -18,7 +18,7 @@ from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.greeting import Greeting, check_version
 from penstock.compute.transport.limits import Limits
 from penstock.errors import PenstockError
-from tests.compute.transport.fakes import run_link, served
+from tests.compute.transport.fakes import linked, run_link, served
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "transport"
@@ -36,8 +36,8 @@ def refused(server: Security, client: Security) -> ComputeError:
 
 def stale() -> ComputeError:
     async def story() -> ComputeError:
-        async with served() as server:
-            await run_link(server, controller_epoch=5, commands=[Schedule("u1")])
+        async with served() as server, linked(server, controller_epoch=5) as (controller, _):
+            await controller.peek()
             _, link = await run_link(server, controller_epoch=3)
             assert link.error is not None
             return link.error

@@ -60,7 +60,7 @@ class Session:
 
     async def run(self, receiver: Receiver, received: Callable[[], Any], welcome: Welcome) -> None:
         """Welcome the controller, then hand its commands over until it ends the stream, calling and awaiting
-        `received` after each message. Whatever goes wrong ends the stream with its error, and nothing else."""
+        `received` after each message. Whatever goes wrong ends the stream with its error, nothing else."""
         try:
             await self._context.send_initial_metadata(welcome.metadata())
             while (data := await self._context.read()) is not _grpc.aio.EOF:
