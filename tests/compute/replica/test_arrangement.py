@@ -129,3 +129,17 @@ def test_what_cancels_out_is_no_change(parts: list[dict[str, int]]) -> None:
     assert dict(changes) == {row: weight for row, weight in total.items() if weight}
     assert set(cancelled) == {row for row, weight in total.items() if not weight}
     assert not together
+
+
+def test_a_since_that_passes_a_time_of_which_more_is_to_come_leaves_it_whole() -> None:
+    index = Arrangement(BID, ("item",), 0)
+    index.add([(("a", 1), 1)], 5)
+    index.advance(Frontier(6))
+    index.add([(("a", 2), 1)], 10)
+    index.add([(("a", 2), -1), (("a", 3), 1)], 10)
+    index.allow_compaction(Frontier(20))
+    while index.compact():
+        pass
+    index.advance(Frontier(11))
+    index.advance(Frontier(21))
+    assert sorted(index.at("a", 20)) == [(("a", 1), 1), (("a", 3), 1)]

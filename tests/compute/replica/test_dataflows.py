@@ -298,3 +298,14 @@ def test_a_peek_at_an_index_that_is_not_there_is_refused_by_the_stages() -> None
     rig = Rig().connect()
     with pytest.raises(ProtocolViolation):
         rig.ask("u1", 5)
+
+
+@pytest.mark.parametrize("price", [5, 0])
+def test_who_is_done_with_an_index_may_be_dropped_after_it(price: int) -> None:
+    """Done: because it has failed, or has come to its until."""
+    rig = Rig().connect().collection("s1", BID, (("a", price), 3, 1), upper=10)
+    rig.index("u1", shares(), as_of=3)
+    rig.index("u2", cheap_shares(), as_of=3, until=Frontier(8), indexes={"input": "u1"}).run()
+    rig.drop("u1").run()
+    rig.drop("u2").run()
+    assert rig.frontiers("u2")[-1].write == END

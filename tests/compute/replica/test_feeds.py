@@ -119,3 +119,15 @@ def test_a_reader_that_a_compaction_has_passed_is_told_and_others_go_on() -> Non
     except SinceViolation:
         return
     raise AssertionError("nobody was told")
+
+
+def test_that_one_is_lost_does_not_hide_how_far_the_others_are() -> None:
+    store = MemoryCollections()
+    feeds = Feeds(store)
+    for id in ("s1", "s2", "s3"):
+        store.create(id, b"")
+        feeds.feed(id)
+    store.drop("s1")
+    store.append([Append("s2", Frontier(0), Frontier(5))])
+    assert sorted(feeds.look()) == ["s1", "s2"]
+    assert feeds.look() == []

@@ -13,16 +13,33 @@ from penstock.compute.plans import encode
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     CollectionTarget,
+    Command,
+    CreateDataflow,
+    CreateInstance,
+    CreateTimely,
+    Epoch,
     IndexTarget,
+    InitializationComplete,
     InstanceConfig,
     Parameters,
     Peek,
+    TimelyConfig,
 )
-from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport
-from penstock.compute.protocol.responses import PeekResponse, Rows, Status
+from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport, SubscribeExport
+from penstock.compute.protocol.responses import (
+    Batch,
+    DroppedAt,
+    Frontiers,
+    PeekResponse,
+    Response,
+    Rows,
+    Status,
+    SubscribeResponse,
+)
 from penstock.compute.replica import workers
+from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.worker_messages import Begin, Build, Said, ToWorker
+from penstock.compute.replica.worker_messages import Begin, Build, Forget, Said, ToWorker
 from penstock.compute.replica.workers import Workers
 from tests.compute.replica import flows
 
@@ -159,3 +176,47 @@ def test_what_workers_see_of_themselves_is_summed_up_and_the_slowest_duration_co
         link.to_say = [Said(0, [Status(None, "replica", (("rows", 10.0), ("cancel_ms_max", number)))])]
     runtime.step(0)
     assert runtime.answers()[-1] == Status(None, "replica", (("rows", 30.0), ("cancel_ms_max", 2)))
+
+
+def connected(runtime: Workers, *commands: Command) -> Replica:
+    replica = Replica(
+        lambda *_: runtime, clock=lambda: 0, wake=lambda: None, halt=lambda error: pytest.fail(str(error))
+    )
+    replica.connected(bytes(16))
+    timely = CreateTimely(TimelyConfig(workers=NUMBER), Epoch(1, 1), bytes(16))
+    begin = (timely, CreateInstance(InstanceConfig("memory:")), InitializationComplete())
+    for command in (*begin, *commands):
+        replica.receive(command)
+    replica.step(0)
+    replica.responses()
+    return replica
+
+
+def test_that_an_export_has_ended_is_told_when_its_workers_have_said_so(runtime: Workers) -> None:
+    replica = connected(runtime, CreateDataflow(totals("u1")), AllowCompaction("u1", END))
+    told: list[Response] = []
+    for reached in (at(5), Reached(END, END, END, END)):
+        for link in LINKS:
+            link.to_say = [Said(link.sent, (), {"u1": reached})]
+        replica.step(0)
+        told += replica.responses()
+    assert told == [Frontiers("u1", *(Frontier(5),) * 3), Frontiers("u1", *(END,) * 3)]
+    assert LINKS[0].told[-1] == Forget("u1")
+
+
+def test_the_last_words_of_a_subscription_are_told_after_it_was_dropped(runtime: Workers) -> None:
+    plan = encode(flows.all_bids())
+    export = SubscribeExport("t1", "out")
+    divided = Dataflow(plan, (CollectionImport("s1", "s1"),), (), (export,), Frontier(0))
+    replica = connected(runtime, CreateDataflow(divided))
+    sent = LINKS[0].sent
+    replica.receive(AllowCompaction("t1", END))
+    told: list[Batch | DroppedAt] = []
+    for number, link in enumerate(LINKS):
+        link.to_say = [Said(sent, [SubscribeResponse("t1", Batch(START, Frontier(7 + number), ()))])]
+    replica.step(0)
+    for number, link in enumerate(LINKS):
+        link.to_say = [Said(link.sent, [SubscribeResponse("t1", DroppedAt(Frontier(7 + number)))])]
+        replica.step(0)
+        told += [r.event for r in replica.responses() if isinstance(r, SubscribeResponse)]
+    assert told == [Batch(START, Frontier(7), ()), DroppedAt(Frontier(7))]

@@ -155,7 +155,7 @@ class Arrangement:
     def _take_back(self, key: _Key, time: int, row: Row) -> None:
         """What cancelled out within a time is no part of the way back: the log does not tell it either."""
         piece = self._undo.piece(key)
-        entries = piece[key]
+        entries = piece.get(key, [])  # none, where the since has passed the time meanwhile
         kept = [
             part
             for at in range(0, len(entries), 3)

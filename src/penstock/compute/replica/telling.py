@@ -69,7 +69,7 @@ class Telling:
         return not self.silent and (moved or self._anew) and idle
 
     def report(self, reached: Mapping[Id, Reached]) -> list[Id]:
-        """Report what has risen. Returns the exports whose end has been told: they can be forgotten."""
+        """Report what has risen. Returns what was dropped and whose end has been told: to be forgotten."""
         self._reported_at = self._clock()
         self._anew = False
         for id, guard in self._guards.items():
@@ -77,8 +77,8 @@ class Telling:
             told = None if found is None else guard.reached(found)
             if told is not None:
                 self._out.append(told)
-        ended = list(self._dropped)
-        self._dropped.clear()
+        ended = [id for id in self._dropped if self._guards[id].ended]
+        self._dropped.difference_update(ended)
         for id in ended:
             del self._guards[id]
         return ended

@@ -113,8 +113,10 @@ class Turns:
             if not self._readers[id]:
                 del self._readers[id]
         for index in running.reads:
-            self._index_readers[index].discard(running)
-            self.tidy(index)
+            readers = self._index_readers.get(index)
+            if readers is not None:  # else it was gone before: this one was done with it
+                readers.discard(running)
+                self.tidy(index)
         for index in running.makes:
             self._index_readers.pop(index, None)
             self._untidy.pop(index, None)

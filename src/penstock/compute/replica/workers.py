@@ -23,7 +23,7 @@ from penstock.compute.protocol.commands import (
     Schedule,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.dataflow import Dataflow, Id, IndexExport
+from penstock.compute.protocol.dataflow import CopyToExport, Dataflow, Id, IndexExport, SubscribeExport
 from penstock.compute.protocol.responses import (
     Batch,
     CopyToResponse,
@@ -57,6 +57,14 @@ class _Export:
     since_heard: Mapping[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Speaker:
+    """A subscription or a copy. speaking: the workers that have still to say how it ended."""
+
+    divided: bool
+    speaking: set[int]
+
+
 class Workers(Runtime):
     """Runs dataflows on worker processes, which it starts, and ends with `close`.
 
@@ -86,7 +94,7 @@ class Workers(Runtime):
         self._wanted: dict[frozenset[Id], set[Id]] = {}
         self._unscheduled: dict[frozenset[Id], set[Id]] = {}
         self._peeks = WorkerPeeks(self._links, self._merged)
-        self._silent: set[Id] = set()
+        self._speakers: dict[Id, _Speaker] = {}
         self._uppers: dict[Id, Frontier] = {}
         self._barrier = [0] * number
         self._seen: list[Mapping[str, float]] = [{}] * number
@@ -119,8 +127,8 @@ class Workers(Runtime):
         self._wanted[ids], self._unscheduled[ids] = set(ids), set(ids)
         for export in dataflow.exports:
             self._exports[export.id] = _Export(hosted, schemas.get(export.sink), heard)
-            self._silent.discard(export.id)
-            self._uppers.pop(export.id, None)
+            if isinstance(export, SubscribeExport | CopyToExport):
+                self._speakers[export.id] = _Speaker(hosted.divided, set(hosted.workers))
             if isinstance(export, IndexExport):
                 self._hosted[export.id] = hosted
 
@@ -173,7 +181,8 @@ class Workers(Runtime):
         self._send(range(len(self._links)), ForgetAnswers())
         self._barrier = [link.sent for link in self._links]
         self._merged.reset()
-        self._silent |= self._exports.keys()
+        self._speakers.clear()
+        self._uppers.clear()
         self._peeks.forget()
         self._answers.clear()
 
@@ -209,14 +218,22 @@ class Workers(Runtime):
             case PeekResponse():
                 return self._peeks.answered(worker, answer)
             case SubscribeResponse(id) | CopyToResponse(id):
-                if id in self._silent or id not in self._exports:
-                    return None
-                return self._event(worker, answer) if self._exports[id].hosted.divided else answer
+                return self._spoken(id, worker, answer) if id in self._speakers else None
             case Status(None, text, values):
                 self._seen[worker] = dict(values)
                 return Status(None, text, _seen_together(self._seen))
             case Status(id):
                 return answer if id in self._exports else None
+
+    def _spoken(self, id: Id, worker: int, answer: SubscribeResponse | CopyToResponse) -> Answer | None:
+        speaker = self._speakers[id]
+        told = self._event(worker, answer) if speaker.divided else answer
+        if _is_last(answer):
+            speaker.speaking.discard(worker)
+            if not speaker.speaking:
+                del self._speakers[id]
+                self._uppers.pop(id, None)
+        return told
 
     def _event(self, worker: int, answer: SubscribeResponse | CopyToResponse) -> Answer | None:
         merged = self._merged.absorb(worker, answer)
@@ -274,6 +291,15 @@ class Workers(Runtime):
     def close(self) -> None:
         for link in self._links:
             link.close()
+
+
+def _is_last(answer: SubscribeResponse | CopyToResponse) -> bool:
+    """Whether nothing follows it."""
+    match answer:
+        case SubscribeResponse(_, Batch() as batch):
+            return batch.upper.ended
+        case _:
+            return True
 
 
 def _seen_together(seen: Sequence[Mapping[str, float]]) -> tuple[tuple[str, float], ...]:
