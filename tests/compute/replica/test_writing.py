@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import penstock as ps
 from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append
 from penstock.compute.errors import StoreUnavailable, UpperMismatch
@@ -15,7 +16,7 @@ from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import AllowWrites, CreateDataflow, Schedule
 from penstock.compute.protocol.dataflow import CollectionExport, IndexExport
 from penstock.compute.protocol.responses import Frontiers
-from tests.compute.replica.flows import BID, totals
+from tests.compute.replica.flows import BID, Bid, totals
 from tests.compute.replica.rig import Bag, Rig, bag
 from tests.properties.effort import examples
 
@@ -218,3 +219,37 @@ def test_an_index_beside_it_is_served_either_way(allowed: bool) -> None:
         rig.tell(AllowWrites("u1"))
     assert rig.rows("u2", 9) == Bag({("a", 5): 1})
     assert upper(store) == (Frontier(10) if allowed else Frontier(0))
+
+
+def test_a_time_that_another_replica_writes_while_this_one_computes_it_is_written_once() -> None:
+    store = MemoryCollections()
+    one, other = started(store), Rig(store=store).connect()
+    other.create(totals(), TOTALS)
+    other.tell(AllowWrites("u1"))
+    for rig in (one, other):
+        rig.run()
+    one.write("s1", *(((f"i{n}", n), 12, 1) for n in range(5000)), upper=20)
+    _, outlet = one.runtimes[0]._exports["u1"]  # pyright: ignore[reportPrivateUsage]
+    while not outlet._open:  # type: ignore[attr-defined]
+        one.step()
+    other.run()
+    assert upper(store) == Frontier(20)
+    one.run()
+    one.write("s1", (("i1", 7), 25, 1), upper=30).run()
+    assert upper(store) == Frontier(30)
+    assert written(store, 29) == Bag({(f"i{n}", n + 7 * (n == 1)): 1 for n in range(5000)})
+
+
+def test_rows_that_no_collection_can_hold_end_the_writing_and_nothing_else() -> None:
+    store = MemoryCollections()
+    rig = Rig(store=store).connect().collection("s2", BID)
+    for id in ("s1", "s3"):
+        rig.collection(id, BID, (("a", 5), 3, 2**62), upper=10)
+    flow = ps.Flow("pairs")
+    pairs = flow.table("s1", Bid).join(flow.table("s3", Bid), on="item", suffix="_2")
+    flow.sink("out", pairs.select("item", "price"))
+    rig.create(flow, TOTALS, IndexExport("u2", "out"), as_of=5)
+    rig.tell(AllowWrites("u1"))
+    assert rig.rows("u2", 9) == Bag({("a", 5): 2**124})
+    assert upper(store) == Frontier(0)
+    assert ["63 bits" in status.text for status in rig.statuses("u1")] == [True]

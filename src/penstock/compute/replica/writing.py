@@ -67,8 +67,9 @@ class CollectionOutlet(Outlet):
             _add(self._difference, changes, 1)
 
     def advance(self, upper: Frontier) -> None:
-        for changes in self._open:
-            self._pending += [(row, self._time, weight) for row, weight in changes]
+        if not self._written.passed(self._time):  # else another replica has written it meanwhile
+            for changes in self._open:
+                self._pending += [(row, self._time, weight) for row, weight in changes]
         self._open.clear()
         self._computed = upper
 
@@ -101,9 +102,10 @@ class CollectionOutlet(Outlet):
         except StoreUnavailable:
             self._agreeing = None
             self.retry_at = self._timer() + RETRY
-        except PenstockError as error:
+        except (PenstockError, ValueError) as error:  # ValueError: a weight that no collection can hold
             self._over = True
-            self._tell(self.id, f"cannot write {self.feed.id}: {error.what}")
+            what = error.what if isinstance(error, PenstockError) else str(error)
+            self._tell(self.id, f"cannot write {self.feed.id}: {what}")
         return True
 
     # -- agreeing with what is there ------------------------------------------------------------
