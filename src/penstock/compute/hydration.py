@@ -1,7 +1,7 @@
 """Hydration: when a dataflow may begin, when it has caught up, and how many catch up at a time.
 
-A dataflow hydrates from its start until it has computed what was there at its as-of. That takes memory
-beyond what it needs later, so a replica hydrates few at a time.
+A dataflow hydrates from its start until it has computed what was there at its as-of, or has failed. That
+takes memory beyond what it needs later, so a replica hydrates few at a time.
 Source: the compute protocol of Materialize, scheduling and sequential hydration (reference); here a place
 is taken by a dataflow with all of its exports.
 """
@@ -112,10 +112,14 @@ class SequentialHydration:
 
     def response(self, response: Response) -> list[Command]:
         """What is to be sent to the replica after a response."""
-        if not isinstance(response, Frontiers) or response.output is None:
+        if not isinstance(response, Frontiers):
             return []
         waiting = self._dataflow_of.get(response.id)
-        if waiting is None or not is_hydrated(waiting.as_of, response.output):
+        if waiting is None:
+            return []
+        # One that has failed reads no more: it never will be hydrated, and needs no place for that.
+        over = response.input == END
+        if not over and (response.output is None or not is_hydrated(waiting.as_of, response.output)):
             return []
         # Its own Schedules first: also one that was never let begin may find that all is there already.
         return [*self._caught_up(response.id), *self._fill()]

@@ -131,6 +131,18 @@ def test_what_is_dropped_leaves_the_queue_and_its_place() -> None:
     assert limiter.command(drop) == [drop, Schedule("u3")]
 
 
+def test_what_has_failed_leaves_its_place_to_others() -> None:
+    """It reads its inputs no more, and will never be hydrated."""
+    hydration = SequentialHydration(limit=1)
+    for id in ("u1", "u2"):
+        hydration.command(created(id))
+        hydration.command(Schedule(id))
+    assert hydration.queued == ("u2",)
+    assert hydration.response(Frontiers("u1", input=Frontier(7))) == []
+    assert hydration.response(Frontiers("u1", input=END)) == [Schedule("u2")]
+    hydration.check()
+
+
 def test_lowering_the_limit_stops_nothing_that_has_begun() -> None:
     limiter = SequentialHydration(2)
     for command in (*map(created, ("u1", "u2", "u3")), *map(Schedule, ("u1", "u2", "u3"))):

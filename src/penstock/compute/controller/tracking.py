@@ -40,8 +40,8 @@ class Tracked:
 
     @property
     def building(self) -> bool:
-        """Whether it was told to begin and is not hydrated."""
-        return self.scheduled and not self.hydrated and not is_transient(self.id)
+        """Whether it was told to begin, is not hydrated, and has not failed: then it would read no more."""
+        return self.scheduled and not self.hydrated and self.input != END and not is_transient(self.id)
 
     def absorb(self, report: Frontiers) -> list[str]:
         """Take a report; what in it goes back is passed over, and said."""
