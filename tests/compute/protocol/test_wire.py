@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
@@ -63,6 +64,11 @@ def test_the_end_is_no_frontier_that_is_not_told() -> None:
     assert again.output is None
 
 
+def _peek_by(value: object) -> pb.Command:
+    keys = rows.encode([(value,)])
+    return pb.Command(peek=pb.Peek(uuid=UUID, index="u1", keys=keys, finishing=pb.Finishing()))
+
+
 def _update(update: Update) -> pb.Response:
     zero = pb.Frontier(time=0)
     batch = pb.Batch(lower=zero, upper=pb.Frontier(), updates=rows.encode([update]), part=1, parts=1)
@@ -115,6 +121,9 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
         "Peek.keys",
         lambda: pb.Command(peek=pb.Peek(uuid=UUID, index="u1", keys=b"\x90", finishing=pb.Finishing())),
     ),
+    ("Peek.keys", lambda: _peek_by({})),
+    ("Peek.keys", lambda: _peek_by(({},))),
+    ("Peek.keys", lambda: _peek_by(Decimal("sNaN"))),
     ("CancelPeek.uuid", lambda: pb.Command(cancel_peek=pb.CancelPeek(uuid=b"short"))),
     ("Response.kind", lambda: pb.Response()),
     ("Frontiers", lambda: pb.Response(frontiers=pb.Frontiers(id="u1"))),

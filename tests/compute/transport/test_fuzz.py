@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -406,6 +407,8 @@ _peeks = st.builds(
 @example(
     replace(VIEW, collections=(CollectionImport(INPUT, "s9"),), exports=(IndexExport("u2", "x"),)), ODD, END
 )
+@example(VIEW, replace(ODD, keys=(({},),)), END)
+@example(VIEW, replace(ODD, keys=((Decimal("sNaN"),),)), END)
 def test_commands_that_make_no_sense_do_no_harm(
     replica: Attacked, dataflow: Dataflow, peek: Peek, since: Frontier
 ) -> None:

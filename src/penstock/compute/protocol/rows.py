@@ -44,6 +44,17 @@ def decode(data: bytes, field: str = "rows") -> tuple[Row, ...]:
     return rows
 
 
+def decode_keys(data: bytes, field: str = "keys") -> tuple[Row, ...]:
+    """Rows that something is looked up by, so none holds a mapping or a signalling NaN. Raises `BadMessage`."""
+    keys = decode(data, field)
+    try:
+        for key in keys:
+            hash(key)
+    except TypeError as error:
+        raise _bad(field, f"nothing can be looked up by one of them: {error}") from error
+    return keys
+
+
 def decode_counted(data: bytes, field: str = "rows") -> tuple[Counted, ...]:
     """The rows with their counts, which are above zero. Raises `BadMessage`."""
     rows = _sequence(data, field)

@@ -142,7 +142,7 @@ def _peek(message: pb.Command) -> Peek:
     which = fields.kind(peek, "target")
     target = IndexTarget(peek.index) if which == "index" else CollectionTarget(peek.collection)
     fields.name(target.id, f"Peek.{which}")
-    keys = rows.decode(peek.keys, "Peek.keys") if peek.HasField("keys") else None
+    keys = rows.decode_keys(peek.keys, "Peek.keys") if peek.HasField("keys") else None
     if keys == ():
         raise fields.bad("Peek.keys", "There is at least one, where it is set.")
     return Peek(

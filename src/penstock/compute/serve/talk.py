@@ -178,7 +178,7 @@ class Talk:
             return
         request = PeekRequest(
             view=asked.view,
-            keys=None if asked.all else encoding.decode(asked.keys, "Peek.keys"),
+            keys=None if asked.all else encoding.decode_keys(asked.keys, "Peek.keys"),
             at=asked.at if asked.HasField("at") else None,
             predicate=asked.predicate or None,
             finishing=_finishing(asked),
