@@ -45,7 +45,7 @@ def decode(data: bytes, field: str = "rows") -> tuple[Row, ...]:
 
 
 def decode_keys(data: bytes, field: str = "keys") -> tuple[Row, ...]:
-    """Rows that something is looked up by, so none holds a mapping or a signalling NaN. Raises `BadMessage`."""
+    """Rows that something is looked up by: none holds a mapping or a signalling NaN. Raises `BadMessage`."""
     keys = decode(data, field)
     try:
         for key in keys:

@@ -27,6 +27,7 @@ from penstock.compute.protocol.responses import Canceled, Counted, Dropped, Prob
 from penstock.compute.protocol.wire import problem_to_bytes
 from penstock.compute.serve.chunks import chunks
 from penstock.compute.serve.writing import Writing
+from penstock.errors import PenstockError
 
 log = logging.getLogger("penstock.controller")
 
@@ -121,10 +122,9 @@ class Talk:
     def _refuse(self, number: int, error: Exception) -> None:
         if isinstance(error, StaleEpoch):
             self._around.fenced(error)
-        problem = problem_of_any(error)
-        if not problem.code:
-            log.exception("a request failed")
-        self._answer(number, problem=problem_to_bytes(problem))
+        if not isinstance(error, PenstockError):
+            log.error("a mistake in Penstock", exc_info=error)
+        self._answer(number, problem=problem_to_bytes(problem_of_any(error)))
 
     def describe(self, number: int, asked: pb.Describe) -> None:
         described = self._controller.describe(asked.name)

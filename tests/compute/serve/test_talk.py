@@ -1,0 +1,58 @@
+"""Requests that no client of ours makes, and mistakes of ours: each has an answer and hurts nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.compute.client.generated import client_pb2 as pb
+from penstock.compute.errors import BadMessage, ComputeError
+from penstock.compute.protocol import rows
+from penstock.compute.protocol.wire import problem_from_bytes
+from penstock.compute.serve.talk import Talk
+
+
+def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:
+    """The code of the problem that a request is answered with, where the controller describes views so."""
+
+    async def story() -> str:
+        around: Any = SimpleNamespace(controller=SimpleNamespace(describe=describe), writing=None)
+        talk = Talk(around)
+        talk.take(request)
+        call = SimpleNamespace(written=asyncio.Queue[pb.Answer]())
+        call.write = call.written.put
+        writing = asyncio.create_task(talk.write(call))
+        answer = await call.written.get()
+        writing.cancel()
+        assert answer.number == 7
+        return problem_from_bytes(answer.problem).code
+
+    return asyncio.run(story())
+
+
+def test_keys_that_nothing_can_be_looked_up_by_go_no_further() -> None:
+    asked = pb.Peek(view="v", id="u1", keys=rows.encode([({},)]))
+    code = refusal(lambda _: SimpleNamespace(id="u1"), pb.Request(number=7, peek=asked))
+    assert code == BadMessage.code
+
+
+def test_a_mistake_of_ours_is_logged_and_a_refusal_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    def mistake(_: str) -> Any:
+        raise ZeroDivisionError("mistake")
+
+    def refused(_: str) -> Any:
+        raise BadMessage("no")
+
+    request = pb.Request(number=7, describe=pb.Describe(name="v"))
+    with caplog.at_level(logging.INFO):
+        assert refusal(refused, request) == BadMessage.code
+        assert not caplog.records
+        assert refusal(mistake, request) == ComputeError.code
+        assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [
+            ZeroDivisionError
+        ]
