@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.compute.errors import BadPlan, DataflowFailed
+from penstock.compute.collections.memory import MemoryCollections
+from penstock.compute.errors import BadPlan, DataflowFailed, NegativeMultiplicity, StoreUnavailable
 from penstock.compute.protocol.dataflow import CopyToExport
-from penstock.compute.protocol.responses import Dropped, Frontiers, RowCount
+from penstock.compute.protocol.responses import Counted, Dropped, Frontiers, RowCount
+from penstock.compute.replica import copy_files
 from tests.compute.replica.flows import BID, all_bids, shares
 from tests.compute.replica.rig import Rig, problem
 
@@ -76,3 +79,28 @@ def test_an_older_file_of_that_name_is_there_until_the_new_one_is_whole(tmp_path
     assert (tmp_path / "copies" / "bids.jsonl").read_text() == "old\n"
     rig.run()
     assert len((tmp_path / "copies" / "bids.jsonl").read_text().splitlines()) == 5000
+
+
+@pytest.mark.parametrize("rows", [10, 50_000])
+def test_a_copy_for_which_there_is_no_room_is_a_problem(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_files, "token_hex", lambda _: "x")
+    (tmp_path / "copies").mkdir()
+    (tmp_path / "copies" / ".bids.jsonl.x.partial").symlink_to("/dev/full")
+    rig = copying(tmp_path, "bids.jsonl", *((("a", n), 3, 1) for n in range(rows)))
+    rig.run()
+    problem(rig.copies("t1")[0], StoreUnavailable)
+    assert not list((tmp_path / "copies").iterdir())
+
+
+def test_rows_that_are_there_less_than_never_cannot_be_copied(tmp_path: Path) -> None:
+    class Wrong(MemoryCollections):
+        def snapshot(self, id: str, at: int, chunk: int = 1) -> Iterator[list[Counted]]:
+            return iter([[(("a", 5), -1), (("b", 1), 1)]])
+
+    rig = Rig(folder=tmp_path, store=Wrong()).connect().collection("s1", BID, upper=10)
+    rig.create(all_bids(), CopyToExport("t1", "out", "bids.jsonl"), as_of=5)
+    rig.run()
+    problem(rig.copies("t1")[0], NegativeMultiplicity)
+    assert not list((tmp_path / "copies").iterdir())

@@ -17,6 +17,7 @@ from penstock.compute.errors import (
     ResultGone,
     ResultTooLarge,
     SinceViolation,
+    StoreUnavailable,
     UnknownName,
 )
 from penstock.compute.frontier import Frontier
@@ -29,7 +30,8 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
-from penstock.compute.replica.finishing import finish_of
+from penstock.compute.replica import stash
+from penstock.compute.replica.finishing import RUN, finish_of
 from tests.compute.replica.flows import BID, all_bids
 from tests.compute.replica.rig import Bag, Rig, bag, problem
 
@@ -230,6 +232,14 @@ def test_a_limit_with_an_order_keeps_twice_as_many_rows_at_most() -> None:
     assert finish.held <= 20
 
 
+def test_a_large_offset_into_an_order_is_skipped_a_part_at_a_time() -> None:
+    finish = finish_of(Finishing(order_by=((1, False),), limit=10, offset=50_000), BID)
+    finish.take([(("a", n), 2) for n in range(50_000)])
+    parts = list(finish.rows())
+    assert [counted for part in parts for counted in part] == [(("a", n), 2) for n in range(25_000, 25_005)]
+    assert len(parts) == 25_005 // RUN + 1
+
+
 def test_a_column_that_is_not_there_is_an_error() -> None:
     problem(bids().peek("u1", 7, finishing=Finishing(project=(5,))), BadMessage)
 
@@ -301,6 +311,22 @@ def test_a_large_result_that_is_cancelled_or_cut_off_leaves_no_file(tmp_path: Pa
         rig.step()
     rig.replica.disconnected()
     assert not list(tmp_path.rglob("*.rows"))
+
+
+@pytest.mark.parametrize("rows", [500, 20_000])
+def test_a_large_result_for_which_there_is_no_room_is_a_problem(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stash, "token_bytes", bytes)
+    (tmp_path / "stash").mkdir()
+    rig = bids(*LOTS[:rows], folder=tmp_path)
+    (tmp_path / "stash" / f"{bytes(16).hex()}.rows").symlink_to("/dev/full")
+    rig.tell(limits(peek_stash_size=1))
+    problem(rig.peek("u1", 7), StoreUnavailable)
+    assert not list(tmp_path.rglob("*.rows"))
+    (tmp_path / "stash").rmdir()
+    (tmp_path / "stash").write_text("in the way")
+    problem(rig.peek("u1", 7), StoreUnavailable)
 
 
 # --- collections -------------------------------------------------------------------------

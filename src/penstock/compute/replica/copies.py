@@ -13,6 +13,7 @@ from penstock.compute.protocol.responses import CopyToResponse, Counted, Dropped
 from penstock.compute.replica.copy_files import CopyFile, copy_file
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.peek_run import less_than_never
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 
@@ -39,12 +40,14 @@ class CopyOutlet(Outlet):
         self._name = name
         self._schema = schema
         self._tell = tell
+        self._time = -1
         self._rows: dict[Row, int] = {}
         self._file: CopyFile | None = None
         self._writing: Iterator[None] | None = None
         self._answered = False
 
     def add(self, changes: Sequence[Counted], time: int) -> None:
+        self._time = time
         rows = self._rows
         for row, weight in changes:
             count = rows.get(row, 0) + weight
@@ -73,6 +76,8 @@ class CopyOutlet(Outlet):
         part: list[Row] = []
         total = 0
         for row, count in self._rows.items():
+            if count < 0:
+                raise less_than_never(self.id, row, count, self._time)
             for _ in range(count):
                 part.append(row)
                 if len(part) == PART:

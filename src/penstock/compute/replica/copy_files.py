@@ -9,6 +9,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
@@ -42,7 +43,8 @@ class CopyFile(ABC):
 
     def discard(self) -> None:
         """Leave nothing behind but what was committed."""
-        self.close()
+        with suppress(OSError):  # what is left to be written has no place
+            self.close()
         self.partial.unlink(missing_ok=True)
 
     @abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -92,6 +93,11 @@ class _Unordered(Finish):
             if count:
                 yield row, count
 
+    def give(self) -> list[Counted]:
+        """What it has taken, which it forgets."""
+        taken, self._taken = self._taken, []
+        return taken
+
     def rows(self) -> Iterator[list[Counted]]:
         for at in range(0, len(self._taken), RUN):
             yield self._taken[at : at + RUN]
@@ -136,7 +142,7 @@ class _Best(Finish):
 
     def rows(self) -> Iterator[list[Counted]]:
         self._thin()
-        yield list(_finished(self._finishing, self._project, ((row, count) for _, row, count in self._kept)))
+        yield from _finished(self._finishing, self._project, self._kept)
 
 
 class _Sorted(Finish):
@@ -165,25 +171,19 @@ class _Sorted(Finish):
 
     def rows(self) -> Iterator[list[Counted]]:
         self._close_run()
-        merged = heapq.merge(*self._runs, key=itemgetter(0))
-        out: list[Counted] = []
-        for counted in _finished(self._finishing, self._project, ((row, count) for _, row, count in merged)):
-            out.append(counted)
-            if len(out) == RUN:
-                yield out
-                out = []
-        yield out
+        yield from _finished(self._finishing, self._project, heapq.merge(*self._runs, key=itemgetter(0)))
 
 
-def _finished(finishing: Finishing, project: _Project, rows: Iterable[Counted]) -> Iterator[Counted]:
-    """Rows in order, without those before the offset and after the limit."""
+def _finished(
+    finishing: Finishing, project: _Project, ordered: Iterable[tuple[Any, Row, int]]
+) -> Iterator[list[Counted]]:
+    """Rows in order, without those before the offset and after the limit, of `RUN` rows a part."""
     ending = _Unordered(finishing, project)
-    for counted in rows:
-        wants_more = ending.take((counted,))
-        yield from ending._taken  # pyright: ignore[reportPrivateUsage]
-        ending._taken.clear()  # pyright: ignore[reportPrivateUsage]
-        if not wants_more:
-            return
+    rows = iter(ordered)
+    wants_more = True
+    while wants_more and (part := list(islice(rows, RUN))):
+        wants_more = ending.take((row, count) for _, row, count in part)
+        yield ending.give()
 
 
 def _order(finishing: Finishing, schema: Schema) -> _Key:

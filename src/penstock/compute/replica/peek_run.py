@@ -9,7 +9,7 @@ from penstock.compute.errors import NegativeMultiplicity, ResultTooLarge, SinceV
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import Parameters, Peek
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Counted, Rows, Stashed
+from penstock.compute.protocol.responses import Counted, Row, Rows, Stashed
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.feeds import CHUNK
 from penstock.compute.replica.finishing import finish_of
@@ -87,15 +87,19 @@ def checked(peek: Peek, predicate: Predicate | None, rows: Iterable[Counted]) ->
         wanted = [counted for counted in rows if predicate(counted[0]) is True]
     for row, count in wanted:
         if count < 0:
-            raise NegativeMultiplicity(
-                f"{peek.target.id} holds the row {row} {count} times at time {peek.time}",
-                why="its inputs have taken back what was not there",
-                fix="repair the collections that it reads",
-                id=peek.target.id,
-                row=row,
-                count=count,
-            )
+            raise less_than_never(peek.target.id, row, count, peek.time)
     return wanted
+
+
+def less_than_never(id: Id, row: Row, count: int, time: int) -> NegativeMultiplicity:
+    return NegativeMultiplicity(
+        f"{id} holds the row {row} {count} times at time {time}",
+        why="its inputs have taken back what was not there",
+        fix="repair the collections that it reads",
+        id=id,
+        row=row,
+        count=count,
+    )
 
 
 def check_size(size: int, settings: Parameters) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes
 
-from penstock.compute.errors import ResultGone
+from penstock.compute.errors import ResultGone, StoreUnavailable
 from penstock.compute.protocol import rows as encoded
 from penstock.compute.protocol.responses import Counted, Stashed
 from penstock.compute.replica.sizes import rows_size
@@ -32,8 +33,21 @@ class Stash:
             left.unlink(missing_ok=True)
 
     def writer(self) -> StashWriter:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return StashWriter(self, token_bytes(16))
+        """A new result. Raises `StoreUnavailable`."""
+        with self.told():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            return StashWriter(self, token_bytes(16))
+
+    @contextmanager
+    def told(self) -> Generator[None]:
+        """Errors of the folder as ours."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreUnavailable(
+                f"a large result cannot be kept in {self._folder}: {error.strerror or error}",
+                fix="make room in the folder of the replica, or make it writable; or ask for fewer rows",
+            ) from error
 
     def path(self, token: bytes) -> Path:
         return self._folder / f"{token.hex()}.rows"
@@ -78,7 +92,7 @@ class Stash:
 
 
 class StashWriter:
-    """One result on its way into a file."""
+    """One result on its way into a file. Its methods raise `StoreUnavailable`; then `cancel` it."""
 
     def __init__(self, stash: Stash, token: bytes) -> None:
         self._stash = stash
@@ -92,16 +106,19 @@ class StashWriter:
         if not rows:
             return
         data = encoded.encode(rows)
-        self._file.write(len(data).to_bytes(_LENGTH, "big") + data)
+        with self._stash.told():
+            self._file.write(len(data).to_bytes(_LENGTH, "big") + data)
         self._rows += len(rows)
         self._size += rows_size(rows)
         self._inline += rows[: INLINE - len(self._inline)]
 
     def finish(self) -> Stashed:
-        self._file.close()
+        with self._stash.told():
+            self._file.close()
         self._stash.keep(self._token)
         return Stashed(self._token, self._rows, self._size, tuple(self._inline))
 
     def cancel(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # what is left to be written has no place
+            self._file.close()
         self._stash.forget(self._token)
