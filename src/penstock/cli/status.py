@@ -72,7 +72,9 @@ def show_replicas(found: ControllerStatus) -> None:
     """The table of replicas."""
     from penstock.cli.tables import console, table_of
 
-    table = table_of("name", "address", "runtime", "state", ">for", ">connections", ">deaths", "problem")
+    table = table_of(
+        "name", "address", "runtime", "state", "ready", ">for", ">connections", ">deaths", "problem"
+    )
     now = time.time_ns() // 1_000_000
     for each in found.replicas:
         runtime = each.timely.runtime + (f" x{each.timely.workers}" if each.timely.workers > 1 else "")
@@ -81,6 +83,7 @@ def show_replicas(found: ControllerStatus) -> None:
             each.address,
             runtime,
             each.state.value,
+            "yes" if each.ready else "no",
             _span(now - each.since),
             str(each.connections),
             str(each.deaths),

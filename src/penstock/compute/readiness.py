@@ -7,7 +7,7 @@ Source: the compute protocol of Materialize, readiness for a cut-over (reference
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -65,6 +65,22 @@ def readiness(
     return Lagging(min(known, default=None))
 
 
+def worst(states: Iterable[Readiness]) -> Readiness:
+    """What holds of all of them together; ready where there are none."""
+    lags: list[int | None] = []
+    for state in states:
+        match state:
+            case Unhydrated():
+                return state
+            case Lagging(by):
+                lags.append(by)
+            case Ready():
+                pass
+    if not lags:
+        return Ready()
+    return Lagging(None if None in lags else max(by for by in lags if by is not None))
+
+
 def lag(reference: Frontier | None, output: Frontier) -> int | None:
     """Milliseconds that an output is behind a reference; None where that has ended and it has not."""
     if reference is None or reference <= output:
@@ -90,3 +106,7 @@ class Steady:
         ready = [name for name, state in replicas.items() if isinstance(state, Ready)]
         self._ready_since = {name: self._ready_since.get(name, now) for name in ready}
         return frozenset(name for name in ready if now - self._ready_since[name] >= self.period)
+
+    def restart(self, replica: str) -> None:
+        """It has been away, maybe between two observations."""
+        self._ready_since.pop(replica, None)

@@ -190,6 +190,41 @@ def test_old_deaths_do_not_count(world: World) -> None:
     assert world.replica_status("r1").deaths <= 3
 
 
+def test_a_death_is_told_for_as_long_as_it_counts(world: World) -> None:
+    world.replica("r1").dies()
+    assert world.replica_status("r1").deaths == 1
+    world.passes(world.settings.window)
+    assert world.replica_status("r1").deaths == 0
+
+
+def test_a_replica_is_ready_when_it_could_do_without_the_others_for_a_while(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+
+    def ready() -> set[str]:
+        return {name for name in ("r1", "r2") if world.replica_status(name).ready}
+
+    time = world.write("bids", (1, 2))
+    for replica in (first, second):
+        replica.reports("u1", time + 1)
+    world.passes(1_000)
+    assert ready() == set(), "not for a while"
+    world.passes(world.settings.steady)
+    assert ready() == {"r1", "r2"}
+    time = world.write("bids", (1, 3))
+    first.reports("u1", time + 1)
+    world.passes(1_000)
+    assert ready() == {"r1"}, "the other is far behind it"
+    second.reports("u1", time + 1)
+    first.dies()
+    assert ready() == set()
+    first = world.replica("r1")
+    first.hear()
+    world.passes(world.settings.steady)
+    world.passes(world.settings.steady)
+    assert ready() == {"r2"}, "the first builds anew"
+
+
 def test_a_replica_that_was_whole_for_long_enough_starts_with_a_clean_slate(world: World) -> None:
     world.view()
     for _ in range(4):

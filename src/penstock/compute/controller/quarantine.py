@@ -36,10 +36,13 @@ class CrashRecord:
         if self.probation or len(self.deaths) >= settings.quarantine_after:
             self.until = now + settings.quarantine
 
+    def recent(self, now: int, settings: Settings) -> int:
+        """How many deaths count still."""
+        return sum(at > now - settings.window for at in self.deaths)
+
     def careful(self, now: int, settings: Settings) -> bool:
         """Whether it should build one thing at a time."""
-        recent = sum(at > now - settings.window for at in self.deaths)
-        return self.probation or recent >= settings.careful_after
+        return self.probation or self.recent(now, settings) >= settings.careful_after
 
     def quarantined(self, now: int) -> bool:
         """Whether it is left alone. After its time it gets one more try, not all of them again."""

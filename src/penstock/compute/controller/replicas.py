@@ -23,7 +23,9 @@ from penstock.compute.errors import (
     StaleEpoch,
     VersionMismatch,
 )
+from penstock.compute.frontier import join
 from penstock.compute.protocol.commands import Epoch, Parameters
+from penstock.compute.readiness import Progress, Readiness, Steady, Unhydrated, readiness, worst
 
 _REFUSALS = (StaleEpoch, NotAuthorized, VersionMismatch, InsecureAddress, IncompatibleInstance)
 """Ends of a connection by which a replica says no: it has not crashed, and may say no again for a while."""
@@ -38,7 +40,6 @@ class Replica:
     tries:    how often it could not be reached since it was last connected.
     retry_at: when it is to be tried.
     problem:  why it is not connected.
-    whole_since: since when all that it has is hydrated; None: it is not, or not connected.
     kept:     the inputs that it may still read.
     """
 
@@ -49,7 +50,6 @@ class Replica:
     connections: int = 0
     tries: int = 0
     problem: str = ""
-    whole_since: int | None = None
     crashes: CrashRecord = field(default_factory=CrashRecord)
     kept: Kept = field(default_factory=Kept)
 
@@ -64,7 +64,10 @@ class Replica:
 
 
 class Replicas:
-    """All replicas of a controller, by name."""
+    """All replicas of a controller, by name.
+
+    ready: those that have long been as far as the others: any other may be dropped.
+    """
 
     def __init__(
         self,
@@ -83,6 +86,8 @@ class Replicas:
         self._random = random
         self._settings = settings
         self._replicas: dict[str, Replica] = {}
+        self._steady = Steady(settings.steady)
+        self.ready: frozenset[str] = frozenset()
         # Of all replicas together: what is dropped and added again may be the process that it was.
         self._numbers = count(1)
         instance.pushed = self.wake
@@ -141,7 +146,8 @@ class Replicas:
             Parameters(hydration_concurrency=1) if careful else Parameters(),
         )
         replica.connection = ReplicaConnection(specifics, self._instance, replica.kept, self._events)
-        replica.since, replica.tries, replica.problem, replica.whole_since = now, 0, "", None
+        replica.since, replica.tries, replica.problem = now, 0, ""
+        self._steady.restart(name)
         return replica.connection
 
     def unreachable(self, name: str, error: ComputeError) -> None:
@@ -156,7 +162,7 @@ class Replicas:
         replica = self._replicas[connection.replica]
         assert replica.connection is connection, "a superseded connection is closed, and says nothing"
         now = self._clock()
-        replica.connection, replica.whole_since, replica.since = None, None, now
+        replica.connection, replica.since = None, now
         replica.problem = error.what if error else "the connection ended"
         if connection.fell_behind:
             replica.retry_at = now
@@ -178,16 +184,32 @@ class Replicas:
         """What becomes due by the passing of time."""
         now, settings = self._clock(), self._settings
         for replica in self._replicas.values():
-            connection = replica.connection
-            if connection is None:
-                if now - replica.since >= settings.patience:
-                    release_all(replica.kept)
-            elif not connection.initialized or not connection.tracking.whole():
-                replica.whole_since = None
-            elif replica.whole_since is None:
-                replica.whole_since = now
-            elif now - replica.whole_since >= settings.steady:
-                replica.crashes.forgive()
+            if replica.connection is None and now - replica.since >= settings.patience:
+                release_all(replica.kept)
+        connections = self.connections()
+        self.ready = self._steady.observe(now, {c.replica: self._readiness(c) for c in connections})
+        for name in self.ready:
+            self._replicas[name].crashes.forgive()
+
+    def is_ready(self, replica: Replica) -> bool:
+        """Whether it is ready, and still connected."""
+        return replica.connection is not None and replica.name in self.ready
+
+    def deaths(self, replica: Replica) -> int:
+        """How many of its deaths count still."""
+        return replica.crashes.recent(self._clock(), self._settings)
+
+    def _readiness(self, connection: ReplicaConnection) -> Readiness:
+        if not connection.initialized:
+            return Unhydrated()
+        return worst(
+            readiness(
+                join(c.tracking.output(tracked.id) for c in self.connections()),
+                {connection.replica: Progress(tracked.as_of, tracked.output)},
+                self._settings.lag,
+            )
+            for tracked in connection.tracking.lasting()
+        )
 
     def next_retry(self) -> int | None:
         """Milliseconds until some replica should be tried; None: none."""

@@ -41,7 +41,7 @@ def report(
         epoch=epoch,
         read_time=oracle.read,
         commands=len(instance.outbox.history),
-        replicas=tuple(_replica(r, now) for r in replicas),
+        replicas=tuple(_replica(r, replicas, now) for r in replicas),
         views=tuple(_view(v, catalog, instance, oracle, replicas) for v in catalog.views.values()),
         collections=tuple(
             _collection(c, catalog, instance) for c in catalog.collections.values() if c.written_by != ""
@@ -52,7 +52,7 @@ def report(
     )
 
 
-def _replica(replica: Replica, now: int) -> ReplicaStatus:
+def _replica(replica: Replica, replicas: Replicas, now: int) -> ReplicaStatus:
     connection = replica.connection
     return ReplicaStatus(
         name=replica.name,
@@ -61,7 +61,8 @@ def _replica(replica: Replica, now: int) -> ReplicaStatus:
         state=replica.state(now),
         since=replica.since,
         connections=replica.connections,
-        deaths=len(replica.crashes.deaths),
+        ready=replicas.is_ready(replica),
+        deaths=replicas.deaths(replica),
         hydrating=connection.tracking.building() if connection else replica.crashes.hydrating,
         problem=replica.problem,
         says=tuple(connection.says.items()) if connection else (),

@@ -17,7 +17,9 @@ class Settings:
     first_rest:       before a replica is tried again that was lost; doubled with each loss in the window.
     longest_rest:     the most of that.
     window:           losses that are older do not count. All are forgotten by one that was steady.
-    steady:           a replica that has been whole for so long is not in a crash loop.
+    lag:              of a replica behind the others, with which it is still as good as they.
+    steady:           a replica that has been hydrated and no farther behind for so long is ready, and in no
+        crash loop.
     careful_after:    losses in the window, after which a replica builds one thing at a time.
     quarantine_after: losses in the window, after which it is left alone.
     quarantine:       for so long; then it is tried again.
@@ -34,6 +36,7 @@ class Settings:
     first_rest: int = 100
     longest_rest: int = 30_000
     window: int = 600_000
+    lag: int = 5_000
     steady: int = 60_000
     careful_after: int = 3
     quarantine_after: int = 8

@@ -25,6 +25,8 @@ class ReplicaStatus:
 
     since:      ms of the clock from which on it has been in this state.
     connections: how often it was connected.
+    ready:      for a minute it has had all that it is to have, and been as far as the others: it can do
+        without them.
     deaths:     how often it was lost within the window that counts for quarantine.
     hydrating:  what was not yet whole when it died last, or is not now.
     problem:    why it is not connected, or is quarantined; empty: nothing is wrong.
@@ -38,6 +40,7 @@ class ReplicaStatus:
     state: ReplicaState
     since: int
     connections: int
+    ready: bool
     deaths: int
     hydrating: tuple[Id, ...]
     problem: str

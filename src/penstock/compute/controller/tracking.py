@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from penstock.compute.controller.holds import ReadHold, ReadHolds
 from penstock.compute.frontier import END, START, Frontier
@@ -128,9 +128,15 @@ class Tracking:
         """What it was told to begin and is not hydrated."""
         return tuple(id for id, tracked in self.exports.items() if tracked.building)
 
-    def whole(self) -> bool:
-        """Whether all that lasts is hydrated."""
-        return all(t.hydrated for t in self.exports.values() if t.reports and t.told != END)
+    def lasting(self) -> Iterator[Tracked]:
+        """The exports that go on: neither dropped, nor failed before they were hydrated."""
+        exports = (t for t in self.exports.values() if t.reports and t.told != END)
+        return (t for t in exports if t.hydrated or t.input != END)
+
+    def output(self, id: Id) -> Frontier:
+        """How far it has computed an export; START where it has none of that id."""
+        tracked = self.exports.get(id)
+        return tracked.output if tracked else START
 
     def _remove_if_over(self, tracked: Tracked) -> None:
         if tracked.done and tracked.told == END:
