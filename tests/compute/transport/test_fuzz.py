@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 import msgpack
@@ -20,10 +18,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.compute.collections.memory import MemoryCollections
-from penstock.compute.collections.store import Append
-from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.plans import INPUT, OUTPUT, encode, identity_flow, schema_to_bytes
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.plans import INPUT, OUTPUT
 from penstock.compute.protocol import wire
 from penstock.compute.protocol.commands import (
     AllowCompaction,
@@ -34,14 +30,11 @@ from penstock.compute.protocol.commands import (
     CreateDataflow,
     CreateInstance,
     CreateTimely,
-    Epoch,
     Finishing,
     IndexTarget,
     InitializationComplete,
-    InstanceConfig,
     Peek,
     Schedule,
-    TimelyConfig,
 )
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
@@ -54,152 +47,13 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.protocol.responses import PeekResponse, Rows
-from penstock.compute.replica.making import make_runtime
-from penstock.compute.replica.replica import Replica
-from penstock.compute.transport.bell import Bell
 from penstock.compute.transport.channels import FETCH, STREAM
-from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.greeting import Greeting
-from penstock.compute.transport.limits import Limits
-from penstock.compute.transport.link import Link
-from penstock.compute.transport.server import serve
-from penstock.expr.rows import schema_of
 from tests.compute.protocol import messages
-from tests.compute.transport.fakes import PATIENCE, FakeController
+from tests.compute.transport.attacked import PEEK, VIEW, Attacked
+from tests.compute.transport.fakes import PATIENCE
 
 _grpc: Any = grpc
-STORE = "memory:fuzzed"
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-
-class Bid(NamedTuple):
-    auction: int
-    price: int
-
-
-VIEW = Dataflow(
-    encode(identity_flow(schema_of(Bid))),
-    (CollectionImport(INPUT, "s1"),),
-    (),
-    (IndexExport("u1", OUTPUT, ("auction",)),),
-    Frontier(1),
-)
-PEEK = Peek(b"good" * 4, IndexTarget("u1"), 1, ((7,),))
-
-
-class Attacked:
-    """A replica in a process of its own loop, which runs whenever the test does something with it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.runner = asyncio.Runner()
-        self.epoch = 0
-        self.address = self.runner.run(self._start(folder))
-
-    async def _start(self, folder: Path) -> str:
-        store = MemoryCollections.named("fuzzed")
-        store.create("s1", schema_to_bytes(schema_of(Bid)))
-        store.append([Append("s1", START, Frontier(5), [((7, 30), 1, 2), ((8, 40), 1, 1)])])
-        bell = Bell()
-        replica = Replica(
-            partial(make_runtime, state=folder, collections=STORE),
-            clock=lambda: 1_000,
-            wake=bell.ring,
-            halt=bell.halt,
-        )
-        where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.task = asyncio.create_task(
-            serve(replica, "127.0.0.1:0", Security(), Limits(peeks=100), bell=bell, ready=where.set_result)
-        )
-        return await where
-
-    def close(self) -> None:
-        async def stop() -> None:
-            self.task.cancel()
-            await asyncio.gather(self.task, return_exceptions=True)
-
-        self.runner.run(stop())
-        self.runner.close()
-
-    # --- attacks ---------------------------------------------------------------------
-
-    def send_raw(self, pieces: Sequence[bytes]) -> None:
-        """Bytes on the socket."""
-
-        async def attack() -> None:
-            host, _, port = self.address.partition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
-            try:
-                for piece in pieces:
-                    writer.write(piece)
-                    await writer.drain()
-                if writer.can_write_eof():
-                    writer.write_eof()
-                async with asyncio.timeout(0.05):
-                    await reader.read()
-            except (OSError, TimeoutError):
-                pass
-            finally:
-                writer.transport.abort()
-                await asyncio.sleep(0)
-
-        self.runner.run(asyncio.wait_for(attack(), PATIENCE))
-
-    def send_messages(self, sent: Sequence[bytes], method: str = STREAM) -> str:
-        """Messages of gRPC on a stream of a greater epoch; the status that it ends with."""
-        self.epoch += 1
-        greeting = Greeting(Epoch(self.epoch, 1), b"a" * 16)
-
-        async def attack() -> str:
-            async with _grpc.aio.insecure_channel(self.address) as channel:
-                call = channel.stream_stream(method)(metadata=greeting.metadata())
-                try:
-                    for message in sent:
-                        await call.write(message)
-                    await call.done_writing()
-                    while await call.read() is not _grpc.aio.EOF:
-                        pass
-                except (_grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    pass
-                return (await call.code()).name
-
-        return self.runner.run(asyncio.wait_for(attack(), PATIENCE))
-
-    def begin(self) -> list[bytes]:
-        """What a controller says first, for the stream that `send_messages` opens next."""
-        return list(wire.commands_to_messages(_begin(Epoch(self.epoch + 1, 1), b"a" * 16), 10**6))
-
-    def check_alive(self) -> None:
-        """A good controller is served, and gets the right answer."""
-        self.epoch += 1
-
-        async def check() -> None:
-            controller = FakeController(self.epoch)
-            begin = _begin(Epoch(self.epoch, 1), b"A" * 16)
-            controller.prepared = [
-                *begin,
-                CreateDataflow(VIEW),
-                Schedule("u1"),
-                InitializationComplete(),
-                PEEK,
-            ]
-            task = asyncio.create_task(Link(controller, "r1", self.address).run())
-            try:
-                while True:
-                    response = await controller.answer()
-                    if isinstance(response, PeekResponse):
-                        assert response.answer == Rows((((7, 30), 2),))
-                        return
-            finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-        self.runner.run(asyncio.wait_for(check(), PATIENCE))
-        assert not self.task.done()
-
-
-def _begin(epoch: Epoch, nonce: bytes) -> list[Command]:
-    return [CreateTimely(TimelyConfig(), epoch, nonce), CreateInstance(InstanceConfig(STORE))]
 
 
 @pytest.fixture(scope="module")

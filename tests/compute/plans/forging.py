@@ -1,0 +1,45 @@
+"""Plans taken apart, changed and put together again by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import penstock as ps
+from penstock import col
+from penstock.compute.errors import BadPlan, ComputeError, MessageTooLarge
+from penstock.compute.plans import decode, encode
+from penstock.compute.plans.generated import plan_pb2 as pb
+from penstock.compute.protocol.dataflow import Plan
+from penstock.flow.flow import Flow
+
+RAN: list[object] = []
+
+
+def plan_of(body: pb.Body) -> Plan:
+    return Plan(body.SerializeToString(deterministic=True))
+
+
+def parsed(flow: Flow) -> pb.Body:
+    return pb.Body.FromString(encode(flow).body)
+
+
+def refused(body: pb.Body) -> ComputeError:
+    with pytest.raises((BadPlan, MessageTooLarge)) as error:
+        decode(plan_of(body))
+    assert not RAN
+    return error.value
+
+
+def doubled() -> pb.Body:
+    """numbers -> filter -> select -> sink"""
+    flow = ps.Flow("doubled")
+    numbers = flow.table("numbers", int).filter(col.value > 1)
+    flow.sink("out", numbers.select(twice=col.value * 2))
+    return parsed(flow)
+
+
+def terms(body: pb.Body) -> Any:
+    """The terms of the condition of `doubled`."""
+    return body.nodes[1].operator.members[0].value.expr.terms
