@@ -104,6 +104,15 @@ def test_a_view_waits_for_the_index_that_it_reads(world: World) -> None:
     assert replica.scheduled() == ["u1", "u2"]
 
 
+def test_a_view_does_not_wait_for_an_index_that_has_failed(world: World) -> None:
+    """It would for ever, and its readers with it: so it begins, and meets why."""
+    world.view("top")
+    world.view("high", high_tops())
+    replica = world.replica("r1")
+    replica.reports("u1", None, "input")
+    assert replica.scheduled() == ["u1", "u2"]
+
+
 def test_what_is_dropped_is_not_scheduled(world: World) -> None:
     world.view("top")
     world.view("high", high_tops())

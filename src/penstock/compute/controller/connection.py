@@ -43,6 +43,7 @@ class Events(Protocol):
     """Who is told of what replicas say. `replica` is the name of the one that said it."""
 
     def advanced(self, replica: str, id: Id, write: Frontier) -> None: ...
+    def stopped(self, id: Id) -> None: ...
     def answered(self, replica: str, response: PeekResponse) -> None: ...
     def changed(self, replica: str, response: SubscribeResponse) -> None: ...
     def copied(self, replica: str, response: CopyToResponse) -> None: ...
@@ -224,6 +225,8 @@ class ReplicaConnection:
             return
         if report.write is not None:
             self._events.advanced(self.replica, report.id, report.write)
+        if report.input == END:
+            self._events.stopped(report.id)
         released = self._hydration.response(report)
         for command in released:
             self._send(command)

@@ -31,6 +31,9 @@ class Hearing:
     def advanced(self, replica: str, id: Id, write: Frontier) -> None:
         self.instance.reported(id, write)
 
+    def stopped(self, id: Id) -> None:
+        self.instance.stopped(id)
+
     def answered(self, replica: str, response: PeekResponse) -> None:
         self.peeks.answered(replica, response)
 

@@ -36,6 +36,7 @@ class Running:
     warmup:  the hold that follows the uppers of the inputs.
     write:   before it, contents are settled on some replica.
     target:  the only replica that has it; None: all.
+    stopped: some replica reads no more for it: it is complete, or it has failed.
     """
 
     export: Export
@@ -45,6 +46,7 @@ class Running:
     write: Frontier
     target: str | None = None
     scheduled: bool = False
+    stopped: bool = False
 
     @property
     def id(self) -> Id:
@@ -168,6 +170,13 @@ class Instance:
             if self._unscheduled:
                 self.schedule()
 
+    def stopped(self, id: Id) -> None:
+        """Some replica reads no more for it: who waits for it to come farther may begin, and meets why."""
+        running = self.running.get(id)
+        if running is not None:
+            running.stopped = True
+            self.schedule()
+
     def schedule(self) -> None:
         """Let begin what can begin."""
         for running in list(self._unscheduled.values()):
@@ -182,7 +191,10 @@ class Instance:
         return may_be_scheduled(
             running.id,
             dataflow.as_of,
-            (self.upper(id) for id in dataflow.import_ids),
+            (
+                END if id in self.running and self.running[id].stopped else self.upper(id)
+                for id in dataflow.import_ids
+            ),
             all(index is None or index.scheduled for index in indexes),
         )
 
