@@ -97,8 +97,9 @@ def _time(world: Simulation) -> None:
 
 
 def _add_replica(world: Simulation) -> None:
-    if world.controller is not None and len(world.processes) < 4:
-        world.add_replica(f"r{world.names}")
+    free = [name for name in ("r0", "r1", "r2", "r3") if name not in world.processes]
+    if world.controller is not None and free:
+        world.add_replica(world.random.choice(free))
 
 
 def _drop_replica(world: Simulation) -> None:
@@ -112,6 +113,14 @@ def _peek(world: Simulation, controller: Controller) -> None:
         at = world.random.choice([None, None, users.acknowledged, max(0, users.acknowledged - 100)])
         replica = world.random.choice([None, None, None, *world.processes])
         users.ask(controller, world.random.choice(users.views), at=at, replica=replica)
+
+
+def _subscribe(world: Simulation, controller: Controller) -> None:
+    world.users.subscribe(controller, world.random.choice([None, None, None, *world.processes]))
+
+
+def _copy(world: Simulation, controller: Controller) -> None:
+    world.users.copy(controller, world.random.choice([None, None, None, *world.processes]))
 
 
 def _append(world: Simulation, controller: Controller) -> None:
@@ -134,7 +143,8 @@ ACTIONS: Mapping[str, tuple[float, Action]] = {
     "a view is dropped": (0.7, of_users(lambda w, c: w.users.drop_view(c))),
     "a peek": (9, of_users(_peek)),
     "a peek is cancelled": (2, of_users(lambda w, c: w.users.cancel(c))),
-    "a subscription": (3, of_users(lambda w, c: w.users.subscribe(c))),
+    "a subscription": (3, of_users(_subscribe)),
+    "a copy": (0.5, of_users(_copy)),
     "a subscription ends": (1, of_users(lambda w, c: w.users.unsubscribe(c))),
     "a link is cut": (2, _cut),
     "an end notices": (5, _notice),

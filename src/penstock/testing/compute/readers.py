@@ -7,9 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from penstock.compute.errors import SinceViolation, TargetReplicaLost, UnknownName
+from penstock.compute.errors import DataflowFailed, SinceViolation, TargetReplicaLost, UnknownName
 from penstock.compute.frontier import START, Frontier
-from penstock.compute.protocol.responses import Batch, Canceled, DroppedAt, Problem, Row, Rows, Stashed
+from penstock.compute.protocol.responses import (
+    Batch,
+    Canceled,
+    Dropped,
+    DroppedAt,
+    Problem,
+    Row,
+    RowCount,
+    Rows,
+    Stashed,
+)
 from penstock.testing.compute.truth import Truth
 
 PeekAnswer: TypeAlias = Rows | Stashed | Problem | Canceled
@@ -53,7 +63,7 @@ class PeekWatch:
             case Stashed():
                 raise Violation("so few rows are not stashed")
             case Problem():
-                self._check_problem(answer)
+                self._check_problem(truth, answer)
 
     def _check_rows(self, truth: Truth, answer: Rows) -> None:
         found = Counter(dict(answer.rows))
@@ -63,22 +73,24 @@ class PeekWatch:
         if not any(found == self._wanted(truth, time) for time in times):
             raise Violation(
                 f"a peek of {self.view} at {self.at} for {self.keys}, after the write of {self.earliest},"
-                f" saw {sorted(found.items())}; right is {sorted(self._wanted(truth, times[-1]).items())}"
+                f" saw {_shown(found)}; right is {_shown(self._wanted(truth, times[-1]))}"
             )
 
-    def _wanted(self, truth: Truth, time: int) -> Counter[Row]:
+    def _wanted(self, truth: Truth, time: int) -> Counter[Row] | None:
         rows = truth.view(self.view, time)
-        if self.keys is None:
+        if self.keys is None or rows is None:
             return rows
         return Counter(
             {row: n for row, n in rows.items() if tuple(row[p] for p in self.positions) in self.keys}
         )
 
-    def _check_problem(self, problem: Problem) -> None:
+    def _check_problem(self, truth: Truth, problem: Problem) -> None:
         lost = self.targeted and problem.code == TargetReplicaLost.code
         gone = self.at is not None and problem.code == SinceViolation.code
         dropped = problem.code == UnknownName.code
-        if not (lost or gone or dropped):
+        until = truth.times[-1] if self.at is None else self.at
+        failed = problem.code == DataflowFailed.code and truth.fails_by(self.view, until)
+        if not (lost or gone or dropped or failed):
             raise Violation(f"a peek of {self.view} failed: {problem}")
 
 
@@ -87,11 +99,13 @@ class SubscriptionWatch:
     """One subscription of a user, and what it has seen.
 
     as_of: the first time of it. Without a snapshot it sees what comes after.
+    targeted: whether it may end with its replica.
     """
 
     view: str
     as_of: int
     snapshot: bool
+    targeted: bool = False
     seen: Frontier = START
     sum: Counter[Row] = field(default_factory=Counter[Row])
     ended: bool = False
@@ -107,7 +121,9 @@ class SubscriptionWatch:
                 self.ended = True
             case Batch(lower, upper, updates):
                 if isinstance(updates, Problem):
-                    raise Violation(f"a subscription to {self.view} failed: {updates}")
+                    self.ended = True
+                    _check_failed(f"a subscription to {self.view}", self, truth, updates)
+                    return
                 if lower != self.seen or upper <= lower:
                     raise Violation(f"a batch from {lower} to {upper} came after {self.seen} of {self.view}")
                 self.seen = upper
@@ -129,16 +145,64 @@ class SubscriptionWatch:
             self._check_sum(truth, last.time)
 
     def _check_sum(self, truth: Truth, time: int) -> None:
-        wanted = Counter(truth.view(self.view, time))
-        if not self.snapshot:
-            wanted.subtract(truth.view(self.view, self.as_of))
-        wanted = Counter({row: n for row, n in wanted.items() if n})
         found = Counter({row: n for row, n in self.sum.items() if n})
+        wanted = self._wanted(truth, time)
         if found != wanted:
             raise Violation(
-                f"a subscription to {self.view} from {self.as_of} adds up to {sorted(found.items())}"
-                f" at {time}; right is {sorted(wanted.items())}"
+                f"a subscription to {self.view} from {self.as_of} adds up to {_shown(found)}"
+                f" at {time}; right is {_shown(wanted)}"
             )
+
+    def _wanted(self, truth: Truth, time: int) -> Counter[Row] | None:
+        rows, before = truth.view(self.view, time), Counter[Row]()
+        if not self.snapshot:
+            before = truth.view(self.view, self.as_of)
+        if rows is None or before is None:
+            return None
+        wanted = Counter(rows)
+        wanted.subtract(before)
+        return Counter({row: n for row, n in wanted.items() if n})
+
+
+@dataclass
+class CopyWatch:
+    """One copy of a user, and its answer.
+
+    earliest: the last acknowledged write when it was asked for.
+    targeted: whether it may fail with its replica.
+    """
+
+    view: str
+    earliest: int
+    targeted: bool
+    answer: RowCount | Problem | Dropped | None = None
+
+    def answered(self, truth: Truth, answer: RowCount | Problem | Dropped) -> None:
+        """Called with each answer: there may be one, and it must be right."""
+        if self.answer is not None:
+            raise Violation(f"a second answer to a copy of {self.view}: {answer} after {self.answer}")
+        self.answer = answer
+        match answer:
+            case RowCount(count):
+                found = (truth.view(self.view, t) for t in truth.times if t >= self.earliest)
+                if count not in [rows.total() for rows in found if rows is not None]:
+                    raise Violation(f"a copy of {self.view} has {count} rows")
+            case Problem():
+                _check_failed(f"a copy of {self.view}", self, truth, answer)
+            case Dropped():
+                pass  # with its view
+
+
+def _check_failed(what: str, watch: SubscriptionWatch | CopyWatch, truth: Truth, problem: Problem) -> None:
+    """It may end so with the replica that it is for, or with its view."""
+    lost = watch.targeted and problem.code == TargetReplicaLost.code
+    failed = problem.code == DataflowFailed.code and truth.fails_by(watch.view, truth.times[-1])
+    if not (lost or failed):
+        raise Violation(f"{what} failed: {problem}")
+
+
+def _shown(rows: Counter[Row] | None) -> str:
+    return "nothing: it fails" if rows is None else str(sorted(rows.items()))
 
 
 Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]

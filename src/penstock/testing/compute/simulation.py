@@ -11,8 +11,9 @@ from collections.abc import Callable
 from penstock.compute.collections.memory import MemoryCollections, Shared
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
+from penstock.compute.controller.settings import Settings
 from penstock.compute.errors import ComputeError, ConnectionBroken, ProtocolViolation, StaleEpoch
-from penstock.compute.protocol.commands import InstanceConfig, TimelyConfig
+from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from penstock.compute.replica.here import Here
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.replica import Replica
@@ -36,7 +37,8 @@ class Simulation:
         self.steps = steps
         self.random = random.Random(seed)
         self.now = 1000
-        self.names = 0
+        self._parameters = Parameters(hydration_concurrency=self.random.choice([1, 2, 4]))
+        self._settings = self._some_settings()
         self.users = Users(Truth(), self.random, self.clock)
         self._shared = Shared()
         self.store = MemoryCollections(self._shared)
@@ -46,6 +48,7 @@ class Simulation:
         self.stale: Controller | None = None
         self._superseded: list[ControllerState] = []
         self.processes: dict[str, Process | None] = {}
+        self._left: dict[str, Process] = {}
         self.links: list[Link] = []
         self._plans = Plans()
         # As long as one connection is open, the database is there: it is what a disk would be.
@@ -53,7 +56,7 @@ class Simulation:
         self._disk = sqlite3.connect(self._state, uri=True)
         self.start_controller()
         for _ in range(self.random.randint(1, 3)):
-            self.add_replica(f"r{self.names}")
+            self.add_replica(f"r{len(self.processes)}")
 
     def run(self) -> None:
         """Make the schedule, then let everything come to rest. Raises `Violation`."""
@@ -94,6 +97,20 @@ class Simulation:
     def clock(self) -> int:
         return self.now
 
+    def _some_settings(self) -> Settings:
+        """Quick with what is slow in life, so that it happens here."""
+        choice = self.random.choice
+        return Settings(
+            keep=choice([0, 1_000, 10_000]),
+            compaction=choice([0, 1_000]),
+            careful_after=1,
+            quarantine_after=choice([2, 8]),
+            quarantine=choice([500, 5_000]),
+            steady=choice([500, 60_000]),
+            patience=choice([500, 60_000]),
+            most_behind=choice([20, 10_000]),
+        )
+
     def start_controller(self) -> None:
         """A controller from what the one before has left."""
         connection = sqlite3.connect(self._state, uri=True, isolation_level=None)
@@ -103,6 +120,8 @@ class Simulation:
             MemoryCollections(self._shared),
             clock=self.clock,
             random=random.Random(self.random.random()),
+            parameters=self._parameters,
+            settings=self._settings,
         )
         self.note(f"  a controller of epoch {self.controller.epoch}")
 
@@ -130,9 +149,11 @@ class Simulation:
     def add_replica(self, name: str) -> None:
         """A replica that the controller knows, and its process."""
         assert self.controller is not None
-        self.names += 1
         self.controller.add_replica(name, f"{name}:1")
-        self.start_process(name)
+        if name in self._left and self.random.random() < 0.5:
+            self.processes[name] = self._left.pop(name)
+        else:
+            self.start_process(name)
 
     def drop_replica(self, name: str) -> None:
         """The controller is told to forget it. Its process is left alone for a while, as it would be."""
@@ -142,7 +163,9 @@ class Simulation:
             if link.process.name == name:
                 link.controller_side_open = False
                 link.up.clear()
-        self.processes.pop(name)
+        process = self.processes.pop(name)
+        if process is not None:
+            self._left[name] = process
 
     def start_process(self, name: str) -> None:
         self.processes[name] = Process(name, self._replica)

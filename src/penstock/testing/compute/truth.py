@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from penstock.compute.protocol.responses import Row, Update
+from penstock.errors import EvaluationError
 from penstock.testing.compute.views import COLLECTIONS, RECIPES
 from penstock.testing.oracle import Bag, answers
 
@@ -16,7 +17,7 @@ class Truth:
     def __init__(self) -> None:
         self.updates: dict[str, list[Update]] = {name: [] for name in COLLECTIONS}
         self.times: list[int] = [0]
-        self._known: dict[tuple[str, int], Bag] = {}
+        self._known: dict[tuple[str, int], Bag | None] = {}
 
     def wrote(self, time: int, writes: Mapping[str, list[tuple[Row, int]]]) -> None:
         """A write that is durable, whoever knows of it."""
@@ -36,16 +37,28 @@ class Truth:
                 bag[row] += weight
         return Counter({row: count for row, count in bag.items() if count})
 
-    def view(self, name: str, time: int) -> Bag:
-        """The rows of a view at a time."""
+    def fails_by(self, name: str, time: int) -> bool:
+        """Whether a view has no rows at some time up to that: who has met that time goes no further."""
+        return any(self.view(name, at) is None for at in self.times if at <= time)
+
+    def view(self, name: str, time: int) -> Bag | None:
+        """The rows of a view at a time; None where it has none, because it fails by a row."""
         # Nothing happens between two writes, so the last one before it says it all.
         time = self.last_before(time)
         if (name, time) not in self._known:
-            graph = RECIPES[name].flow().graph()
-            inputs = {
-                source: self.collection(source, time) if source in COLLECTIONS else self.view(source, time)
-                for source in graph.sources
-            }
-            bag = answers(graph, inputs)["out"]
-            self._known[name, time] = Counter({row: count for row, count in bag.items() if count})
+            self._known[name, time] = self._computed(name, time)
         return self._known[name, time]
+
+    def _computed(self, name: str, time: int) -> Bag | None:
+        graph = RECIPES[name].flow().graph()
+        inputs: dict[str, Bag] = {}
+        for source in graph.sources:
+            bag = self.collection(source, time) if source in COLLECTIONS else self.view(source, time)
+            if bag is None:
+                return None
+            inputs[source] = bag
+        try:
+            bag = answers(graph, inputs)["out"]
+        except EvaluationError:
+            return None
+        return Counter({row: count for row, count in bag.items() if count})

@@ -19,7 +19,7 @@ from penstock.compute.errors import (
 )
 from penstock.compute.plans import encode
 from penstock.compute.protocol.responses import Counted, Row
-from penstock.testing.compute.readers import PeekWatch, SubscriptionWatch, Violation
+from penstock.testing.compute.readers import CopyWatch, PeekWatch, SubscriptionWatch, Violation
 from penstock.testing.compute.truth import Truth
 from penstock.testing.compute.views import COLLECTIONS, RECIPES
 
@@ -42,6 +42,7 @@ class Users:
     now: Callable[[], int]
     peeks: list[PeekWatch] = field(default_factory=list[PeekWatch])
     subscriptions: list[SubscriptionWatch] = field(default_factory=list[SubscriptionWatch])
+    copies: list[CopyWatch] = field(default_factory=list[CopyWatch])
     views: list[str] = field(default_factory=list[str])
     kept: dict[str, str] = field(default_factory=dict[str, str])
     collections: set[str] = field(default_factory=set[str])
@@ -55,6 +56,7 @@ class Users:
         self.peeks = [watch for watch in self.peeks if watch.answer is not None]
         for watch in self.subscriptions:
             watch.abandoned = True
+        self.copies.clear()
         self.writing = None
 
     # -- writing ----------------------------------------------------------------------
@@ -196,23 +198,37 @@ class Users:
             watch.cancelled = True
             controller.cancel_peek(watch.uuid)
 
-    def subscribe(self, controller: Controller) -> None:
+    def subscribe(self, controller: Controller, replica: str | None = None) -> None:
+        """A subscription, whose events are watched."""
         if not self.views:
             return
         view = self.random.choice(self.views)
         as_of = self.random.choice([None, self.acknowledged, max(0, self.acknowledged - 50)])
         snapshot = as_of is None or self.random.random() < 0.5
         # The first batch goes beyond the as-of: of one that the controller chooses, no more is needed.
-        watch = SubscriptionWatch(view, as_of or 0, snapshot)
+        watch = SubscriptionWatch(view, as_of or 0, snapshot, replica is not None)
         try:
             watch.id = controller.subscribe(
-                view, partial(watch.delivered, self.truth), as_of=as_of, snapshot=snapshot
+                view, partial(watch.delivered, self.truth), as_of=as_of, snapshot=snapshot, replica=replica
             )
-        except SinceViolation:
-            if as_of is None:
+        except (SinceViolation, TargetReplicaLost) as error:
+            if not (replica if isinstance(error, TargetReplicaLost) else as_of is not None):
                 raise
             return
         self.subscriptions.append(watch)
+
+    def copy(self, controller: Controller, replica: str | None) -> None:
+        """A copy, whose answer is watched."""
+        if self.views:
+            watch = CopyWatch(self.random.choice(self.views), self.acknowledged, replica is not None)
+            answer = partial(watch.answered, self.truth)
+            try:
+                controller.copy(watch.view, f"{len(self.copies)}.jsonl", answer, replica=replica)
+            except TargetReplicaLost:
+                if replica is None:
+                    raise
+                return
+            self.copies.append(watch)
 
     def unsubscribe(self, controller: Controller) -> None:
         live = [watch for watch in self.subscriptions if not (watch.ended or watch.abandoned)]
@@ -229,4 +245,7 @@ class Users:
             for watch in self.subscriptions
             if not (watch.ended or watch.abandoned) and not watch.seen.passed(self.acknowledged)
         ]
-        return f"peeks of {waiting}, subscriptions to {behind}" if waiting or behind else ""
+        copying = [watch.view for watch in self.copies if watch.answer is None]
+        if not (waiting or behind or copying):
+            return ""
+        return f"peeks of {waiting}, subscriptions to {behind}, copies of {copying}"

@@ -1,4 +1,5 @@
-"""Flows that the simulation makes views of: joins, aggregates of aggregates, recursion, views of views."""
+"""Flows that the simulation makes views of: joins, aggregates of aggregates, recursion, views of views, and
+some that fail by a row."""
 
 from __future__ import annotations
 
@@ -31,6 +32,13 @@ class Total(NamedTuple):
 
     key: int
     total: int
+
+
+class Share(NamedTuple):
+    """A row of the view "shares"."""
+
+    key: int
+    share: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,19 @@ def _priced() -> Flow:
     return flow
 
 
+def _shares() -> Flow:
+    flow = ps.Flow("shares")
+    # One row in sixteen has no share: it divides by zero.
+    flow.sink("out", flow.table("prices", Item).select(key=col.key, share=12 // (6 - col.key - col.value)))
+    return flow
+
+
+def _shared() -> Flow:
+    flow = ps.Flow("shared")
+    flow.sink("out", flow.table("shares", Share).group_by(col.share).agg(keys=ps.count()))
+    return flow
+
+
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         "totals": Recipe(_totals, ("key",)),
@@ -98,5 +119,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "reached": Recipe(_reached, ("source",)),
         "high": Recipe(_high, ("key",), ("totals",)),
         "priced": Recipe(_priced, ("item",), ("totals",)),
+        "shares": Recipe(_shares, ("key",)),
+        "shared": Recipe(_shared, ("share",), ("shares",)),
     }
 )
