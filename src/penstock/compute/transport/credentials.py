@@ -59,7 +59,7 @@ class Security:
                 "a certificate and its key belong together", fix="give both", option="certificate"
             )
         _check(ca, certificate, key)
-        token = environment.get(token_variable) or None
+        token = environment.get(token_variable, "").strip() or None
         if token_file is not None:
             token = _read(token_file, "token_file").decode("utf-8", "replace").strip()
         if token is not None and (not token or not token.isascii() or not token.isprintable()):

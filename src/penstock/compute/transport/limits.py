@@ -14,7 +14,7 @@ MEGABYTE = 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class Limits:
     """message: bytes of one message, of either direction.
-    plan:    bytes of the plan of one dataflow.
+    plan:    bytes of the plan of one dataflow, with its places: what `penstock.compute.plans` reads of each.
     batch:   bytes of one batch of a subscription, which travels in parts.
     keys:    rows that one peek may be looked up by.
     peeks:   peeks of one connection that wait for their answer; those above it are answered with a problem.
@@ -24,7 +24,7 @@ class Limits:
     """
 
     message: int = 64 * MEGABYTE
-    plan: int = 16 * MEGABYTE
+    plan: int = 2 * MEGABYTE
     batch: int = 1024 * MEGABYTE
     keys: int = 100_000
     peeks: int = 10_000
