@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.controller.controller import Controller
@@ -63,16 +64,26 @@ async def run_controller(options: Options, ready: Callable[[str], object]) -> No
 
     ready: told the address once it listens.
     Raises `StaleEpoch` when a later controller has started on the same state; `InsecureAddress`,
-    `StoreDamaged`, `StoreUnavailable`, and what a wrong address raises.
+    `StoreDamaged`, `StoreUnavailable`; `ConnectionBroken` where the address is taken, and what a wrong one
+    raises: then nothing was touched.
     """
-    options.clients.check_listen(options.listen)
+    server = channels.make_server(options.clients, options.limits)
+    # Before the state is opened: who cannot listen must not supersede the one who does.
+    address = channels.listen(server, options.listen, options.clients)
+    try:
+        await _serve(options, server, lambda: ready(address))
+    finally:
+        await server.stop(GRACE)
+
+
+async def _serve(options: Options, server: Any, ready: Callable[[], object]) -> None:
     options.state.mkdir(parents=True, exist_ok=True)
     store = open_collections(options.store)
     try:
         state = ControllerState.open(options.state / "controller.db")
         try:
             process = _Process(options, state, store)
-            await process.run(ready)
+            await process.run(server, ready)
         finally:
             state.close()
     finally:
@@ -99,18 +110,16 @@ class _Process:
         self._due = asyncio.Event()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    async def run(self, ready: Callable[[str], object]) -> None:
+    async def run(self, server: Any, ready: Callable[[], object]) -> None:
         options = self._options
         for name, address in options.replicas.items():
             self.controller.add_replica(name, address, options.timely)
-        server = channels.make_server(options.clients, options.limits)
         server.add_generic_rpc_handlers((self._front.handlers(options.clients),))
         maintaining = asyncio.create_task(self._maintain())
         maintaining.add_done_callback(self._failed)
         try:
-            address = channels.listen(server, options.listen, options.clients)
             await server.start()
-            ready(address)
+            ready()
             await self._end
         finally:
             maintaining.cancel()
