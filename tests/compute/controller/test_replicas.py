@@ -368,6 +368,10 @@ def test_what_replicas_say_of_themselves_is_kept(world: World) -> None:
     ):
         replica.connection.absorb(status)
     assert replica.connection.status == {"u1": of_view}
+    assert world.view_status().replicas[0].says == of_view.text
+    world.controller.drop("top")
+    replica.reports("u1", None)
+    assert replica.connection.status == {}
     assert world.replica_status("r1").says == (("memory", 5.0), ("rows", 2.0))
 
 

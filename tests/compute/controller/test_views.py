@@ -113,6 +113,18 @@ def test_a_view_does_not_wait_for_an_index_that_has_failed(world: World) -> None
     assert replica.scheduled() == ["u1", "u2"]
 
 
+def test_many_layers_of_views_cost_as_much_as_there_are_views(world: World) -> None:
+    """Looked at by every path there is from a view to its collections, these would take hours."""
+    below = ("bids", "others")
+    for layer in range(30):
+        for name in (f"a{layer}", f"b{layer}"):
+            world.view(name, joined(*below))
+        below = (f"a{layer}", f"b{layer}")
+    world.passes(1_000)
+    world.replica("r1").hear()
+    world.passes(1_000)
+
+
 def test_what_is_dropped_is_not_scheduled(world: World) -> None:
     world.view("top")
     world.view("high", high_tops())

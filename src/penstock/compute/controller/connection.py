@@ -225,6 +225,8 @@ class ReplicaConnection:
             return
         if report.write is not None:
             self._events.advanced(self.replica, report.id, report.write)
+        if report.id not in self.tracking.exports:
+            self.status.pop(report.id, None)
         if report.input == END:
             self._events.stopped(report.id)
         released = self._hydration.response(report)

@@ -146,14 +146,15 @@ class Instance:
         """The last time at which all of them are settled; START where there is none yet, END of none."""
         return meet(self.upper(id).step_back() for id in ids)
 
-    def available(self, dataflow: Dataflow) -> Frontier:
-        """Before it, what a dataflow reads is settled, through whatever indexes: it depends on collections
-        alone."""
-        frontiers = [self.uppers[i.id] for i in dataflow.collections]
-        for index in dataflow.indexes:
-            running = self.running.get(index.id)
-            frontiers.append(self.available(running.dataflow) if running else END)
-        return meet(frontiers)
+    def available(self) -> dict[Id, Frontier]:
+        """Of each export: before it, what the export reads is settled, through whatever indexes. It depends
+        on collections alone."""
+        found: dict[Id, Frontier] = {}
+        for id, running in self.running.items():  # what is read was made before its readers
+            collections = (self.uppers[i.id] for i in running.dataflow.collections)
+            indexes = (found.get(i.id, END) for i in running.dataflow.indexes)
+            found[id] = meet((*collections, *indexes))
+        return found
 
     def depends(self, id: Id, on: Id) -> bool:
         """Whether something is something else, or reads it through whatever indexes."""
@@ -200,9 +201,9 @@ class Instance:
 
     def warm_up(self) -> None:
         """Let the warm-up holds follow the uppers of the inputs: what starts anew can start at once."""
-        for running in list(self.running.values()):
-            if not is_transient(running.id):
-                running.warmup.advance(self.available(running.dataflow).step_back())
+        for id, available in self.available().items():
+            if not is_transient(id) and id in self.running:
+                self.running[id].warmup.advance(available.step_back())
 
     def check(self) -> None:
         """Assert the invariants."""

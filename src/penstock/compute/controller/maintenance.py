@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.controller.catalog import Catalog, ViewEntry
 from penstock.compute.controller.holds import ReadHold
-from penstock.compute.controller.instance import Instance, Running
+from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.names import Names
 from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.policy import KeepPast
@@ -15,7 +15,7 @@ from penstock.compute.controller.replicas import Replicas
 from penstock.compute.controller.settings import Settings
 from penstock.compute.controller.subscriptions import Subscriptions
 from penstock.compute.errors import StoreUnavailable
-from penstock.compute.frontier import END, Frontier
+from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Id
 
 
@@ -89,31 +89,29 @@ class Maintenance:
                 hold.release()
             self._at_start.clear()
         self._subscriptions.maintain()
+        # Where no replica is there to compute it, a view is as far as its inputs: who comes need not read
+        # again all that has happened meanwhile.
+        reached = {} if self._replicas.connections() else self._instance.available()
         # Readers were made after what they read: theirs first, then what they read can follow at once.
         for view in reversed(self._catalog.views.values()):
-            self._follow(view)
+            self._follow(view, reached)
         for id, hold in self._names.policies.items():
             hold.advance(KeepPast(self._settings.keep).since(self._seen(self._instance.uppers[id])))
         self._instance.warm_up()
 
-    def _follow(self, view: ViewEntry) -> None:
-        """Let a view give up what was not promised."""
+    def _follow(self, view: ViewEntry, reached: Mapping[Id, Frontier]) -> None:
+        """Let a view give up what was not promised. reached: how far views are in spite of their `write`."""
         index = self._instance.running.get(view.id)
         if index is None:
             return
-        since = KeepPast(view.keep, view.valid_from).since(self._seen(self._upper(index)))
+        since = KeepPast(view.keep, view.valid_from).since(
+            self._seen(max(index.write, reached.get(view.id, START)))
+        )
         if view.into is not None and (sink := self._instance.running.get(view.into.export)) is not None:
             # What is written must go on where it ended: never from a later time.
             sink.implied.advance(sink.write.step_back())
             since = min(since, sink.implied.frontier)
         index.implied.advance(since)
-
-    def _upper(self, index: Running) -> Frontier:
-        """Where no replica is there to compute it, it is as far as its inputs: who comes need not read
-        again all that has happened meanwhile."""
-        if self._replicas.connections():
-            return index.write
-        return max(index.write, self._instance.available(index.dataflow))
 
     def _seen(self, upper: Frontier) -> Frontier:
         """The upper as far as reads are: one may be under way at the time of the last acknowledged write."""

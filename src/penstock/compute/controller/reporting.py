@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ViewEntry
+from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.peeks import Peeks
@@ -20,9 +21,9 @@ from penstock.compute.controller.status import (
     ViewStatus,
 )
 from penstock.compute.controller.subscriptions import Subscriptions
-from penstock.compute.controller.tracking import Tracked
 from penstock.compute.frontier import END
 from penstock.compute.hydration import is_hydrated_somewhere
+from penstock.compute.protocol.dataflow import Id
 
 
 def report(
@@ -73,8 +74,8 @@ def _view(
     view: ViewEntry, catalog: Catalog, instance: Instance, oracle: Oracle, replicas: Replicas
 ) -> ViewStatus:
     running = instance.running.get(view.id)
-    found = [(c.replica, c.tracking.exports.get(view.id)) for c in replicas.connections()]
-    hydrated = [tracked is not None and tracked.hydrated for _, tracked in found]
+    connections = replicas.connections()
+    tracked = [c.tracking.exports.get(view.id) for c in connections]
     names = {entry.id: entry.name for entry in (*catalog.collections.values(), *catalog.views.values())}
     return ViewStatus(
         name=view.name,
@@ -86,15 +87,17 @@ def _view(
         reads=tuple(names[id] for _, id in view.imports),
         into=names[view.into.collection] if view.into else None,
         scheduled=running is None or running.scheduled,
-        hydrated=running is None or is_hydrated_somewhere(hydrated),
-        replicas=tuple(_on_replica(name, t, oracle) for name, t in found if t is not None),
+        hydrated=running is None or is_hydrated_somewhere(t is not None and t.hydrated for t in tracked),
+        replicas=tuple(_on_replica(c, view.id, oracle) for c in connections if view.id in c.tracking.exports),
     )
 
 
-def _on_replica(name: str, tracked: Tracked, oracle: Oracle) -> OnReplica:
+def _on_replica(connection: ReplicaConnection, view: Id, oracle: Oracle) -> OnReplica:
+    tracked, said = connection.tracking.exports[view], connection.status.get(view)
     settled = tracked.output.time
     lag = 0 if settled is None else max(oracle.read + 1 - settled, 0)
-    return OnReplica(name, tracked.hydrated, tracked.write, tracked.output, lag)
+    says = said.text if said else ""
+    return OnReplica(connection.replica, tracked.hydrated, tracked.write, tracked.output, lag, says)
 
 
 def _collection(entry: CollectionEntry, catalog: Catalog, instance: Instance) -> CollectionStatus:

@@ -49,13 +49,18 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class OnReplica:
-    """How far a view has come on one replica. lag: ms that its settled times are behind the last write."""
+    """How far a view has come on one replica.
+
+    lag:  ms that its settled times are behind the last write.
+    says: what the replica said of it last, for people.
+    """
 
     replica: str
     hydrated: bool
     write: Frontier
     output: Frontier
     lag: int
+    says: str = ""
 
 
 @dataclass(frozen=True, slots=True)
