@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 _PACKAGE = os.path.dirname(__file__) + os.sep  # `pathlib` would be a twentieth of the time of the import
 # Single dispatch puts frames of its own between ours.
@@ -84,6 +84,15 @@ class PenstockError(Exception):
         for name, value in facts.items():
             setattr(self, name, value)
         super().__init__(self._text())
+
+    def blaming(self, file: str, place: Place | None) -> Self:
+        """This error, with another place for those in files whose path begins so; None: with none."""
+        others = [Step(place, "")] if place is not None else []
+        self.where = tuple(
+            step for each in self.where for step in (others if each.place.file.startswith(file) else [each])
+        )
+        self.args = (self._text(),)
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = (self.what, self.where, self.why, self.fix, self.facts)

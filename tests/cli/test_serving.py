@@ -135,3 +135,100 @@ def test_replicas_are_added_and_dropped(penstock: Any) -> None:
     penstock("replicas", "release", "r2")
     penstock("replicas", "drop", "r2")
     assert "UnknownName" in penstock("replicas", "drop", "r2", code=2).stderr
+
+
+WIDE = """
+from datetime import date
+from decimal import Decimal
+from typing import NamedTuple
+
+import penstock as ps
+from penstock import col
+
+
+class Wide(NamedTuple):
+    id: int
+    day: date | None
+    price: Decimal | None
+    tags: list[str] | None
+    a_column_with_a_long_name_that_nobody_may_cut: str | None
+    another_column_with_a_long_name_that_nobody_may_cut: str | None
+    one_more_column_with_a_long_name_that_nobody_may_cut: str | None
+    the_last_column_with_a_long_name_that_nobody_may_cut: str | None
+
+
+wide = ps.Flow("wide")
+wide.sink("wide", wide.table("wides", Wide).filter(col.id >= 0))
+"""
+
+
+@pytest.fixture(scope="module")
+def wide(served: Served) -> str:
+    """A view of dates, decimals, lists and nulls, by id and day."""
+    (served.folder / "wide_flow.py").write_text(WIDE)
+    run = CliRunner()
+    rows = (
+        '{"id": 1, "day": "2024-01-02", "price": 1234567890.123456789012345678, "tags": ["a", "b"]}',
+        '{"id": 2}',
+    )
+    flow = f"{served.folder / 'wide_flow.py'}:wide"
+    for command in (
+        ["view", "create", flow, "-k", "id", "-k", "day"],
+        ["insert", "wides", "--row", rows[0], "--row", rows[1]],
+    ):
+        done = run.invoke(app, command, env={"PENSTOCK_CONTROLLER": served.address})
+        assert done.exit_code == 0, done.output
+    return "wide"
+
+
+def test_decimals_are_read_with_all_their_digits(penstock: Any, wide: str) -> None:
+    found = penstock("peek", wide, "--key", '[1, "2024-01-02"]', "--format", "json").stdout
+    assert json.loads(found)["price"] == "1234567890.123456789012345678"
+
+
+def test_null_is_a_key(penstock: Any, wide: str) -> None:
+    assert json.loads(penstock("peek", wide, "--key", "[2, null]", "--format", "json").stdout)["id"] == 2
+    assert "is no key of 'wide'" in penstock("peek", wide, "--key", '[null, "2024-01-02"]', code=2).stderr
+
+
+def test_what_is_not_read_on_a_screen_is_not_cut(penstock: Any, wide: str) -> None:
+    shown = penstock("peek", wide).stdout
+    assert "the_last_column_with_a_long_name_that_nobody_may_cut" in shown
+    assert len(shown.splitlines()) == 4
+
+
+def test_a_table_that_changes_shows_lists_and_nulls(penstock: Any, wide: str) -> None:
+    shown = penstock("subscribe", wide, "--once", "--format", "table").stdout
+    assert "['a', 'b']" in shown
+    assert "None" not in shown
+    assert "2 rows, all before" in shown
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("peek", "wide", "--where", "1"),
+        ("peek", "wide", "--at", str(2**64)),
+        ("subscribe", "wide", "--as-of=-5"),
+        ("subscribe", "wide", "--as-of", str(2**63)),
+    ],
+    ids=" ".join,
+)
+def test_what_is_no_time_and_no_expression_is_said(penstock: Any, wide: str, wrong: tuple[str, ...]) -> None:
+    assert "P202 BadInput" in penstock(*wrong, code=2).stderr
+
+
+def test_a_line_of_our_own_is_not_blamed(penstock: Any, wide: str) -> None:
+    said = penstock("peek", wide, "--order-by", "nope", code=2).stderr
+    assert "has no column 'nope'" in said
+    assert "events.py" not in said
+
+
+def test_a_view_is_copied_into_the_folder_of_a_replica(penstock: Any, wide: str, served: Served) -> None:
+    assert penstock("copy", wide, "wide.jsonl").stdout == "2 rows of wide copied to wide.jsonl\n"
+    (file,) = served.folder.rglob("wide.jsonl")
+    assert {json.loads(line)["id"] for line in file.read_text().splitlines()} == {1, 2}
+
+
+def test_replicas_are_listed(penstock: Any) -> None:
+    assert "r1" in penstock("replicas", "list").stdout

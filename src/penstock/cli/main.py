@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from penstock.cli.check import check
 from penstock.cli.conform import conform
 from penstock.cli.controller import controller
+from penstock.cli.copy import copy
 from penstock.cli.doctor import doctor
 from penstock.cli.draw import draw
 from penstock.cli.exit_codes import FAILED, exit_code, signal_code
@@ -48,7 +49,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            typer.echo(str(error), err=True)
+            # Who calls from a shell has no line that could be at fault.
+            typer.echo(str(error.blaming(os.path.dirname(typer.__file__), None)), err=True)
             raise typer.Exit(exit_code(error)) from error
         except BrokenPipeError:
             raise  # the reader of our output has seen enough; Typer ends quietly
@@ -101,6 +103,7 @@ app.add_typer(view, name="view")
 app.command()(insert)
 app.command()(delete)
 app.command()(peek)
+app.command()(copy)
 app.command()(subscribe)
 app.command()(status)
 

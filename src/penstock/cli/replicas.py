@@ -18,7 +18,7 @@ from penstock.cli.serving import (
 )
 from penstock.cli.where import Where
 
-replicas = typer.Typer(no_args_is_help=True, help="Add, drop and release the replicas of a controller.")
+replicas = typer.Typer(no_args_is_help=True, help="Add, list, drop and release the replicas of a controller.")
 Name = Annotated[str, typer.Argument(help="The name of the replica.")]
 
 
@@ -41,6 +41,22 @@ def add(
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         client.add_replica(name, address, runtime=runtime.value, workers=workers)
     typer.echo(f"replica {name} at {address}")
+
+
+@replicas.command(name="list")
+def list_replicas(
+    controller: Controller = DEFAULT_ADDRESS,
+    ca: Ca = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    token_file: TokenFile = None,
+    server_name: ServerName = None,
+) -> None:
+    """Name the replicas, whether they are connected, and what went wrong with them."""
+    from penstock.cli.status import show_replicas
+
+    with connect(controller, ca, certificate, key, token_file, server_name) as client:
+        show_replicas(client.status())
 
 
 @replicas.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,7 @@ def parsed_rows(known: Known, lines: Iterable[str], where: str) -> Iterator[tupl
         if not line.strip():
             continue
         try:
-            yield convert(json.loads(line))
+            yield convert(_parsed(line))
         except (ValueError, Unfit) as error:
             raise BadRow(
                 f"{where}, line {number} is no row of {known.name!r}: {error}",
@@ -48,22 +49,27 @@ def parsed_rows(known: Known, lines: Iterable[str], where: str) -> Iterator[tupl
             ) from error
 
 
+def _parsed(text: str) -> Any:
+    """A value of JSON; numbers with a point as decimals, which all their digits matter to."""
+    return json.loads(text, parse_float=Decimal)
+
+
 def parsed_key(known: Known, text: str) -> Any:
     """A key given as JSON: a value, or an array where there are several key columns. Raises `BadInput`."""
     from penstock.expr.types import Schema
-    from penstock.io.json_values import from_json
+    from penstock.io.json_values import from_object
     from penstock.io.text_values import Unfit
 
     fields = Schema(tuple(known.schema.fields[known.position(name)] for name in known.key_columns)).fields
     try:
-        value = json.loads(text)
+        value = _parsed(text)
     except ValueError:
         value = text  # text without quotes is meant as text
     values = value if isinstance(value, list) and len(fields) > 1 else [value]
     try:
         if len(values) != len(fields):
             raise Unfit(f"{len(fields)} values are needed")
-        return tuple(from_json(field.type)(each) for field, each in zip(fields, values, strict=True))
+        return from_object(fields)(dict(zip((f.name for f in fields), values, strict=True)))
     except Unfit as error:
         columns = ", ".join(map(str, fields))
         raise BadInput(

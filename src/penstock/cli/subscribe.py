@@ -129,18 +129,19 @@ def _table(known: Known, progress: bool) -> Iterator[Show]:
     from penstock.cli.tables import console, table_of
     from penstock.io.print_rows import shown
 
-    rows: Counter[Any] = Counter()
+    rows: Counter[tuple[str, ...]] = Counter()  # as they are shown: lists in them have no hash
     with Live(console=console(), auto_refresh=False) as live:
 
         def show(batch: Batch[Any]) -> None:
             for row, _, weight in batch.updates:
-                rows[row] += weight
-                if not rows[row]:
-                    del rows[row]
-            table = table_of(*known.schema.names, ">times")
-            for row, count in sorted(rows.items(), key=lambda item: repr(item[0]))[:MOST_SHOWN]:
                 values = (row,) if known.schema.scalar else row
-                table.add_row(*map(shown, values), "" if count == 1 else f"{count:,}")
+                line = tuple("" if value is None else shown(value) for value in values)
+                rows[line] += weight
+                if not rows[line]:
+                    del rows[line]
+            table = table_of(*known.schema.names, ">times")
+            for line, count in sorted(rows.items())[:MOST_SHOWN]:
+                table.add_row(*line, "" if count == 1 else f"{count:,}")
             table.caption = f"{len(rows):,} rows, all before {batch.upper}"
             live.update(table, refresh=True)
 

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+_UNCUT = 100_000
+"""Characters of a line that nobody has."""
+
+
 def table_of(*columns: str) -> Any:
     """columns: their heads; one that begins with > stands to the right."""
     from rich import box
@@ -24,5 +28,6 @@ def console() -> Console:
     """Standard output for tables."""
     from rich.console import Console
 
-    # What is not read on a screen is not cut to one. Rows may hold brackets and colons: they are no markup.
-    return Console(width=None if sys.stdout.isatty() else 200, markup=False, emoji=False)
+    # What is not read on a screen is not cut to one, however wide its rows are. Brackets and colons in rows
+    # are no markup.
+    return Console(width=None if sys.stdout.isatty() else _UNCUT, markup=False, emoji=False)

@@ -16,6 +16,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 import penstock as ps
 from penstock.compute import Client
 from penstock.compute.errors import ConnectionBroken, UnknownName
+from penstock.errors import UnknownColumn
 from penstock.expr.rows import schema_of
 from tests.compute.serve.paper import service
 from tests.compute.serve.paper_controller import PaperController
@@ -136,3 +137,19 @@ def test_a_client_that_nobody_has_any_more_ends_its_thread(served: Served) -> No
     del client
     gc.collect()
     thread.join()
+
+
+def test_rows_may_come_out_of_the_client_that_writes_them(served: Served) -> None:
+    with Client(served.address) as client:
+        client.insert("sales", [Sale("a", 1)])
+        client.insert("sales", (Sale("b", len(client.peek("sales"))) for _ in range(2)))
+        client.write({"sales": (row for name in "c" for row in [Sale(name, len(client.peek("sales")))])})
+        assert sorted(client.peek("sales")) == [("a", 1), ("b", 1), ("b", 1), ("c", 3)]
+
+
+def test_errors_name_the_line_that_asked(served: Served) -> None:
+    with Client(served.address) as client, pytest.raises(UnknownColumn) as error:
+        client.peek("sales", order_by="nope")
+    (step,) = error.value.where
+    assert step.place.file == __file__
+    assert 'order_by="nope"' in step.place.text

@@ -11,7 +11,7 @@ from penstock.compute.client.conversation import Conversation
 from penstock.compute.client.describing import known_of
 from penstock.compute.client.endpoint import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
 from penstock.compute.client.generated import client_pb2 as pb
-from penstock.compute.client.peeks import Reading, peek_message, rows_of
+from penstock.compute.client.peeks import Reading, check_number, peek_message, rows_of
 from penstock.compute.client.plain import from_plain
 from penstock.compute.client.rows import Known
 from penstock.compute.client.subscription import AsyncSubscription
@@ -203,6 +203,7 @@ class AsyncClient:
         snapshot: False: only what comes after `as_of`. progress: batches without changes are given, too.
         It goes on by itself where a connection breaks or the controller is started again.
         """
+        check_number("as_of", as_of)
         asked = pb.Subscription(view=view, snapshot=snapshot, replica=replica or "")
         if as_of is not None:
             asked.as_of = as_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -16,10 +17,12 @@ from penstock.compute.controller.status import ControllerStatus
 from penstock.compute.errors import ConnectionBroken
 from penstock.compute.protocol.commands import RuntimeName
 from penstock.compute.transport.credentials import Security
+from penstock.errors import PenstockError, Place
 from penstock.expr.tree import Expr
 from penstock.flow.flow import Flow
 
 T = TypeVar("T")
+_ASYNCIO = os.path.dirname(asyncio.__file__)
 
 
 class Client:
@@ -57,6 +60,10 @@ class Client:
         answer = asyncio.run_coroutine_threadsafe(asked, self._loop)
         try:
             return answer.result()
+        except PenstockError as error:
+            # Found in the thread of the loop, where nobody's line is.
+            error.blaming(_ASYNCIO, Place.of_caller())
+            raise
         except BaseException:
             answer.cancel()  # Ctrl-C while it waits: the controller is told, too
             raise
@@ -92,15 +99,16 @@ class Client:
 
     def insert(self, collection: str, rows: Iterable[Any]) -> int:
         """See `AsyncClient.insert`."""
-        return self._wait(self._client.insert(collection, rows))
+        return self._wait(self._client.insert(collection, list(rows)))
 
     def delete(self, collection: str, rows: Iterable[Any]) -> int:
         """See `AsyncClient.delete`."""
-        return self._wait(self._client.delete(collection, rows))
+        return self._wait(self._client.delete(collection, list(rows)))
 
     def write(self, changes: Mapping[str, Iterable[Any]]) -> int:
         """See `AsyncClient.write`."""
-        return self._wait(self._client.write(changes))
+        # Read here: where rows come out of this client, its own thread would wait for itself.
+        return self._wait(self._client.write({name: list(rows) for name, rows in changes.items()}))
 
     def peek(
         self,
@@ -118,6 +126,7 @@ class Client:
         replica: str | None = None,
     ) -> list[Any]:
         """See `AsyncClient.peek`."""
+        keys = None if keys is None else list(keys)
         return self._wait(
             self._client.peek(
                 view,

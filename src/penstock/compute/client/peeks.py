@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.rows import Known, Row
@@ -58,11 +58,20 @@ def peek_message(known: Known, asked: Reading) -> tuple[pb.Peek, Callable[[Row],
 
 def _check(asked: Reading) -> None:
     for name in ("limit", "offset", "at"):
-        value: object = getattr(asked, name)
-        if value is not None and (type(value) is not int or value < 0):
-            raise BadInput(f"{name}={value!r}: that is not a whole number of at least 0")
+        check_number(name, getattr(asked, name))
+    if asked.where is not None and not isinstance(cast("object", asked.where), Expr):
+        raise BadInput(
+            f"where={asked.where!r}: that is no expression",
+            fix="where=col.price > 3, with columns of the view",
+        )
     if asked.at is not None and asked.staleness is not None:
         raise BadInput("at= and staleness= are given", fix="say one of them: at= is exactly one time")
+
+
+def check_number(name: str, value: object) -> None:
+    """Raises `BadInput` for what is no time and no count of rows; None is neither, and welcome."""
+    if value is not None and (type(value) is not int or not 0 <= value < 2**63):
+        raise BadInput(f"{name}={value!r}: that is not a whole number from 0 to 2**63 - 1")
 
 
 def rows_of(answers: Iterable[pb.Answer], to_user: Callable[[Row], Any]) -> list[Any]:
