@@ -33,6 +33,9 @@ def totals() -> ps.Flow:
     return flow
 
 
+TOTAL = sinks_of(totals())[0].schema
+
+
 def shares() -> ps.Flow:
     """What fails on a price of 0."""
     flow = ps.Flow("shares")

@@ -26,7 +26,7 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, IndexExport, SubscribeExport
 from penstock.compute.protocol.responses import Frontiers, Status
-from tests.compute.replica.flows import BID, all_bids, cheap, identity_of, largest, totals
+from tests.compute.replica.flows import BID, TOTAL, all_bids, cheap, identity_of, largest, totals
 from tests.compute.replica.rig import CONFIG, Bag, Rig, subscribed
 from tests.properties.effort import examples
 
@@ -203,7 +203,7 @@ def test_another_plan_takes_the_place_of_the_old_one_with_what_reads_it() -> Non
 
 
 def test_everything_at_once_and_no_word_too_many() -> None:
-    rig = Rig().connect().collection("s1", BID, (("a", 5), 3, 1), upper=10).collection("s2", BID)
+    rig = Rig().connect().collection("s1", BID, (("a", 5), 3, 1), upper=10).collection("s2", TOTAL)
     index = rig.create(all_bids(), IndexExport("u1", "out", ("item",)), as_of=5)
     view = rig.create(cheap(), IndexExport("u2", "out"), as_of=5, indexes={"input": "u1"})
     written = rig.create(totals(), CollectionExport("u3", "out", "s2"), as_of=5)

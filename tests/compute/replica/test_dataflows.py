@@ -23,7 +23,17 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.protocol.responses import Frontiers, Problem, Rows
-from tests.compute.replica.flows import BID, all_bids, all_shares, both, cheap, cheap_shares, shares, totals
+from tests.compute.replica.flows import (
+    BID,
+    TOTAL,
+    all_bids,
+    all_shares,
+    both,
+    cheap,
+    cheap_shares,
+    shares,
+    totals,
+)
 from tests.compute.replica.rig import Bag, Rig, bag, problem, subscribed
 
 
@@ -280,7 +290,7 @@ def test_a_store_that_cannot_be_reached_is_tried_again() -> None:
 
 def test_a_collection_that_is_dropped_fails_who_reads_it_and_nobody_else() -> None:
     rig = Rig().connect().collection("s1", BID, (("a", 5), 3, 1), upper=10)
-    rig.collection("s2", BID, upper=10).collection("s3", BID)
+    rig.collection("s2", BID, upper=10).collection("s3", TOTAL)
     rig.create(totals(), IndexExport("u1", "out"), CollectionExport("u4", "out", "s3"), as_of=5)
     rig.tell(AllowWrites("u4"))
     rig.index("u2", all_bids(), as_of=5, collections={"s1": "s2"}).run()

@@ -16,7 +16,7 @@ from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import AllowWrites, CreateDataflow, Schedule
 from penstock.compute.protocol.dataflow import CollectionExport, IndexExport
 from penstock.compute.protocol.responses import Frontiers
-from tests.compute.replica.flows import BID, Bid, totals
+from tests.compute.replica.flows import BID, TOTAL, Bid, totals
 from tests.compute.replica.rig import Bag, Rig, bag
 from tests.properties.effort import examples
 
@@ -33,7 +33,7 @@ def upper(store: MemoryCollections) -> Frontier:
 
 def started(store: MemoryCollections, *updates: Any, as_of: int = 0, allowed: bool = True) -> Rig:
     rig = Rig(store=store).connect()
-    rig.collection("s1", BID, *updates, upper=10).collection("s2", BID)
+    rig.collection("s1", BID, *updates, upper=10).collection("s2", TOTAL)
     rig.create(totals(), TOTALS, as_of=as_of)
     if allowed:
         rig.tell(AllowWrites("u1"))
@@ -122,7 +122,7 @@ def test_one_that_starts_later_than_the_collection_writes_the_difference() -> No
 
 def test_what_is_wrong_in_the_collection_is_brought_right() -> None:
     store = MemoryCollections()
-    Rig(store=store).collection("s2", BID, (("x", 1), 3, 2), (("a", 5), 4, 1), upper=8)
+    Rig(store=store).collection("s2", TOTAL, (("x", 1), 3, 2), (("a", 5), 4, 1), upper=8)
     rig = started(store, (("a", 5), 3, 1), (("b", 1), 4, 1))
     rig.run()
     assert written(store, 7) == Bag({("x", 1): 2, ("a", 5): 1})
@@ -132,7 +132,7 @@ def test_what_is_wrong_in_the_collection_is_brought_right() -> None:
 def test_a_new_collection_may_begin_late_and_be_readable_from_then_on_alone() -> None:
     store = MemoryCollections()
     rig = Rig(store=store).connect().collection("s1", BID, (("a", 5), 3, 1), upper=20)
-    rig.collection("s2", BID, upper=8)
+    rig.collection("s2", TOTAL, upper=8)
     store.compact("s2", Frontier(8))
     rig.create(totals(), TOTALS, as_of=8)
     rig.tell(AllowWrites("u1")).run()
@@ -213,7 +213,7 @@ def test_what_may_be_written_may_be_written_for_the_next_controller_too() -> Non
 @pytest.mark.parametrize("allowed", [False, True])
 def test_an_index_beside_it_is_served_either_way(allowed: bool) -> None:
     store = MemoryCollections()
-    rig = Rig(store=store).connect().collection("s1", BID, (("a", 5), 3, 1), upper=10).collection("s2", BID)
+    rig = Rig(store=store).connect().collection("s1", BID, (("a", 5), 3, 1), upper=10).collection("s2", TOTAL)
     rig.create(totals(), TOTALS, IndexExport("u2", "out"), as_of=5)
     if allowed:
         rig.tell(AllowWrites("u1"))
@@ -230,7 +230,9 @@ def test_a_time_that_another_replica_writes_while_this_one_computes_it_is_writte
         rig.run()
     one.write("s1", *(((f"i{n}", n), 12, 1) for n in range(5000)), upper=20)
     _, outlet = one.runtimes[0]._exports["u1"]  # pyright: ignore[reportPrivateUsage]
-    while not outlet._open:  # type: ignore[attr-defined]
+    for _ in range(100):
+        if outlet._open:  # type: ignore[attr-defined]
+            break
         one.step()
     other.run()
     assert upper(store) == Frontier(20)

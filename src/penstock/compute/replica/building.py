@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatchmethod
 from pathlib import Path
@@ -64,7 +64,9 @@ class Builder:
         try:
             flow = self.plans.flow(dataflow.plan)
             schemas = _schemas(flow, dataflow)
-            self._read(flow, dataflow, inlets)
+            self._read(dataflow, inlets)
+            _check_inlets(flow, inlets)
+            self._check_written(dataflow, schemas)
             outlets = [self._outlet(e, schemas[e.sink], dataflow) for e in dataflow.exports]
         except PenstockError as error:
             for inlet in inlets:
@@ -90,7 +92,7 @@ class Builder:
             assert dataflow.as_of.time is not None
             return MissingCollection(export.id, export.sink, dataflow.as_of.time, self.note)
 
-    def _read(self, flow: Flow, dataflow: Dataflow, inlets: list[Inlet]) -> None:
+    def _read(self, dataflow: Dataflow, inlets: list[Inlet]) -> None:
         """What the sources of the flow read, added to `inlets` one by one."""
         assert dataflow.as_of.time is not None
         inlets.extend(FromCollection(i.source, self.feeds.feed(i.id)) for i in dataflow.collections)
@@ -99,13 +101,17 @@ class Builder:
             if index is None:
                 raise UnknownName(f"the replica has no index {i.id}", name=i.id)
             inlets.append(FromIndex(i.source, i.id, index, dataflow.as_of.time))
-        named, read = {s.name for s in sources_of(flow)}, {inlet.source for inlet in inlets}
-        if named != read:
-            raise BadPlan(
-                f"the flow reads {sorted(named)}, and the dataflow gives it {sorted(read)}",
-                fix="import something for each source of the flow",
-                part="imports",
-            )
+
+    def _check_written(self, dataflow: Dataflow, schemas: Mapping[str, Schema]) -> None:
+        """Raises `BadPlan` for rows that a collection does not have."""
+        for export in dataflow.exports:
+            if isinstance(export, CollectionExport):
+                there, made = self.feeds.feed(export.collection).schema, schemas[export.sink]
+                if there != made:
+                    raise BadPlan(
+                        f"{export.id} is to write {made} into {export.collection}, which has {there}",
+                        part="exports",
+                    )
 
     @singledispatchmethod
     def _outlet(self, export: Export, schema: Schema, dataflow: Dataflow) -> Outlet:
@@ -140,6 +146,26 @@ class Builder:
         return CollectionOutlet(
             export.id, export.sink, feed, dataflow.as_of.time, timer=self.timer, tell=note
         )
+
+
+def _check_inlets(flow: Flow, inlets: Sequence[Inlet]) -> None:
+    """Raises `BadPlan` where they are not what the sources of the flow read, one for each."""
+    schemas = {source.name: source.schema for source in sources_of(flow)}
+    given = sorted(inlet.source for inlet in inlets)
+    if given != sorted(schemas):
+        raise BadPlan(
+            f"the flow reads {sorted(schemas)}, and the dataflow gives it {given}",
+            fix="import something for each source of the flow",
+            part="imports",
+        )
+    for inlet in inlets:
+        # What has failed may have no columns; who reads it fails with its error.
+        if inlet.failed is None and inlet.schema != schemas[inlet.source]:
+            raise BadPlan(
+                f"the source {inlet.source!r} has {schemas[inlet.source]}, and what it is to read has "
+                f"{inlet.schema}",
+                part="imports",
+            )
 
 
 def _schemas(flow: Flow, dataflow: Dataflow) -> dict[str, Schema]:

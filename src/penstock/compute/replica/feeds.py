@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import cached_property
 
 from penstock.compute.collections.store import Bounds, Collections
 from penstock.compute.errors import SinceViolation, UnknownName
 from penstock.compute.frontier import START, Frontier
+from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.arrangement import Version
 from penstock.compute.replica.failed import Failed
+from penstock.expr.types import Schema
 
 CHUNK = 1000
 """How many rows are read from a store at a time: a few milliseconds."""
@@ -81,6 +84,14 @@ class Feed:
         self._buffer: deque[Version] = deque()
         self._buffered = 0
         self._reading: Whole | None = None
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Of its rows. Raises what the store raises, and `BadPlan` where its description is no schema."""
+        description = self.store.all().get(self.id)
+        if description is None:
+            raise UnknownName(f"there is no collection {self.id}", name=self.id)
+        return schema_from_bytes(description)
 
     def look(self, bounds: Bounds) -> bool:
         """Take note of how far the collection is; whether that is farther than when this was last called."""

@@ -10,9 +10,8 @@ from secrets import token_hex
 from tempfile import gettempdir
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import StoreUnavailable, UnknownName
+from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed, Status
@@ -32,7 +31,6 @@ from penstock.compute.replica.ticking import ChooseTicking
 from penstock.compute.replica.turns import Turns
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.writing import CollectionOutlet
-from penstock.expr.types import Schema
 
 PEEK_SLICE = 0.002
 """Seconds that a peek works before the dataflows have their turn."""
@@ -89,7 +87,6 @@ class Here(Runtime):
         self._peeks = Peeks(
             self._indexes,
             self._feeds,
-            self._schema_of,
             plans,
             lambda: self._parameters,
             self._stash,
@@ -266,9 +263,3 @@ class Here(Runtime):
         if self._news or not self._watched:
             self._look()
         return [id for id, (running, _) in self._exports.items() if running.broken and id in running.wanted]
-
-    def _schema_of(self, id: Id) -> Schema:
-        description = self._store.all().get(id)
-        if description is None:
-            raise UnknownName(f"there is no collection {id}", name=id)
-        return schema_from_bytes(description)

@@ -13,6 +13,7 @@ from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.arrangement import Arrangement, Version
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.feeds import CHUNK, Cursor, Feed
+from penstock.expr.types import Schema
 
 
 class Inlet(ABC):
@@ -23,6 +24,11 @@ class Inlet(ABC):
     """
 
     source: str
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """Of its rows. Raises what the store raises."""
 
     @abstractmethod
     def ready(self, at: int) -> bool:
@@ -81,6 +87,10 @@ class FromCollection(Inlet):
         self.feed = feed
         self._cursor: Cursor | None = None
         self._versions: deque[Version] = deque()
+
+    @property
+    def schema(self) -> Schema:
+        return self.feed.schema
 
     def ready(self, at: int) -> bool:
         return self.upper.passed(at)
@@ -142,6 +152,10 @@ class FromIndex(Inlet):
         self._hold = index.hold(at)
         self._known = Frontier(at)
         self._versions: deque[Version] = deque()
+
+    @property
+    def schema(self) -> Schema:
+        return self.index.schema
 
     def ready(self, at: int) -> bool:
         return self.index.upper.passed(at)

@@ -30,7 +30,6 @@ from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.sizes import rows_size
 from penstock.compute.replica.stash import Stash
 from penstock.errors import PenstockError
-from penstock.expr.types import Schema
 
 AT_ONCE = 64
 """How many keys a peek may ask for to be answered at once."""
@@ -64,7 +63,6 @@ class Peeks:
 
     indexes: Mapping[Id, Arrangement]
     feeds: Feeds
-    schema_of_collection: Callable[[Id], Schema]
     plans: Plans
     settings: Callable[[], Parameters]
     stash: Stash
@@ -146,7 +144,7 @@ class Peeks:
         feed = self.feeds.feed(target.id)
         if feed.since > Frontier(peek.time):
             raise below_since(target.id, peek.time, feed.since)
-        _check_keys(peek, len(self.schema_of_collection(target.id).fields))
+        _check_keys(peek, len(feed.schema.fields))
         self._put_off(_Pending(peek, feed, None))
 
     def _put_off(self, pending: _Pending) -> None:
@@ -218,12 +216,13 @@ class Peeks:
         peek, target = pending.peek, pending.target
         if target.failed is not None and peek.time >= target.failed.time:
             raise target.failed.error
-        if isinstance(target, Arrangement):
-            schema, parts = target.schema, index_parts(target, peek)
-        else:
-            schema, parts = self.schema_of_collection(target.id), collection_parts(target.store, peek)
-        predicate = None if peek.predicate is None else self.plans.predicate(peek.predicate, schema)
-        return PeekRun(peek, parts, schema, predicate, self.settings, self.stash)
+        parts = (
+            index_parts(target, peek)
+            if isinstance(target, Arrangement)
+            else collection_parts(target.store, peek)
+        )
+        predicate = None if peek.predicate is None else self.plans.predicate(peek.predicate, target.schema)
+        return PeekRun(peek, parts, target.schema, predicate, self.settings, self.stash)
 
     def _end(self, pending: _Pending, error: PenstockError) -> None:
         self._pending.pop(pending.peek.uuid, None)

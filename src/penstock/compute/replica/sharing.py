@@ -98,7 +98,7 @@ class Sharing:
 
 def _arranged(index: Arrangement, side: JoinSide) -> bool:
     """Whether the keys of the index are those of the side, but for their order."""
-    return bool(index.key) and set(index.key) == set(side.columns)
+    return sorted(index.key) == sorted(side.columns)
 
 
 def _in_order(columns: Sequence[str], key: Sequence[str]) -> Callable[[Any], Any] | None:
