@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,12 +18,14 @@ from penstock.compute.errors import (
     PeekCanceled,
     SinceViolation,
     StoreUnavailable,
+    Unconfirmed,
     UnknownName,
 )
 from penstock.errors import BadInput, BadRow, UnknownColumn
 from penstock.expr.rows import schema_of
 from tests.compute.serve.paper import Service, service
 from tests.compute.serve.paper_controller import PaperController
+from tests.golden import assert_golden
 
 
 class Sale(NamedTuple):
@@ -349,6 +352,24 @@ def test_batches_without_changes_are_given_where_they_are_asked_for() -> None:
         found = await batches(eager, 2)
         assert [len(batch.updates) for batch in found] == [0, 3]
         (one,) = await batches(quiet, 1)
-        assert (one.lower, one.upper) == (found[1].lower, found[1].upper)
+        assert (one.lower, one.upper) == (found[0].lower, found[1].upper)
+
+    with_client(test)
+
+
+def test_what_may_have_been_done_or_not_is_said_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def dropped_and_dead(name: str) -> None:
+        asked.append(name)
+        raise asyncio.CancelledError
+
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        await client.describe("sales")
+        monkeypatch.setattr(controller, "drop", dropped_and_dead, raising=False)
+        with pytest.raises(Unconfirmed) as error:
+            await client.drop("sales")
+        assert asked == ["sales"]
+        assert_golden(Path(__file__).parent / "golden" / "unconfirmed.txt", f"{error.value}\n")
 
     with_client(test)

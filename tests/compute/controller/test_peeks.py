@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from penstock.compute.controller import PeekRequest, StashedAt
-from penstock.compute.errors import BadMessage, DataflowFailed, SinceViolation, TargetReplicaLost, UnknownName
+from penstock.compute.errors import (
+    BadMessage,
+    DataflowFailed,
+    SinceViolation,
+    TargetReplicaLost,
+    TooManyPeeks,
+    UnknownName,
+)
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.dataflow import CollectionExport
@@ -282,3 +289,15 @@ def test_readers_of_what_a_failed_view_writes_are_told_instead_of_waiting_for_ev
         assert answer.code == DataflowFailed.code
     assert isinstance(subscribed[-1].updates, Problem)
     assert world.rows("rows", at=before) == [((1, 3), 1)]
+
+
+def test_peeks_that_nobody_answers_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.compute.controller.peeks.MOST_PENDING", 2)
+    world.view()
+    uuid, _ = world.peek()
+    world.peek()
+    with pytest.raises(TooManyPeeks) as error:
+        world.peek()
+    assert error.value.facts == {"limit": 2}
+    world.controller.cancel_peek(uuid)
+    world.peek()

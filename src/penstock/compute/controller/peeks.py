@@ -13,11 +13,14 @@ from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.requests import PeekAnswer, StashedAt
 from penstock.compute.controller.targets import lost_target
-from penstock.compute.errors import UnknownName
+from penstock.compute.errors import TooManyPeeks, UnknownName
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.commands import CancelPeek, Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Stashed
+
+MOST_PENDING = 10_000
+"""Peeks that wait, of all clients: a replica takes no more either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,16 @@ class Peeks:
         """The only replica that may answer it, if there is one."""
         pending = self._pending.get(uuid)
         return pending.target if pending else None
+
+    def check_room(self) -> None:
+        """Raises `TooManyPeeks` where as many wait as one replica takes."""
+        if len(self._pending) >= MOST_PENDING:
+            raise TooManyPeeks(
+                f"{MOST_PENDING:,} peeks wait for their answer already",
+                why="No replica answers, or not as fast as clients ask.",
+                fix="wait for some of them; penstock status shows what replicas do",
+                limit=MOST_PENDING,
+            )
 
     def ask(self, pending: PendingPeek) -> None:
         """Ask the replicas."""

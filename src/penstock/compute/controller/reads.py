@@ -59,6 +59,7 @@ class Reads:
             return uuid
         keys = None if request.keys is None else tuple(request.keys)
         peek = Peek(uuid, target_of(entry), time, keys, request.predicate, request.finishing)
+        self._peeks.check_room()
         hold = self._reading.hold(entry.id, time)
         self._peeks.ask(PendingPeek(peek, request.view, request.replica, self._clock(), hold, answer))
         return uuid

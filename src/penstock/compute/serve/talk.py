@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.compute.client.describing import description_of
@@ -17,7 +17,7 @@ from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.plain import to_plain
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.requests import PeekAnswer, PeekRequest, StashedAt
-from penstock.compute.errors import BadMessage, PeekCanceled, StaleEpoch, Unconfirmed
+from penstock.compute.errors import BadMessage, NotThere, PeekCanceled, StaleEpoch, Unconfirmed
 from penstock.compute.plans import schema_from_bytes
 from penstock.compute.problems import problem_of, problem_of_any
 from penstock.compute.protocol import rows as encoding
@@ -160,14 +160,16 @@ class Talk:
             changes.setdefault(part.collection, []).extend(_changes(part))
         if len(asked.id) != 16:
             raise BadMessage("a write has an id of 16 bytes", field="Write.id")
+        names = {part.id: part.collection for part in asked.parts}
         written = self._around.writing.write(changes, asked.id)
-        written.add_done_callback(lambda time: self._written(number, time))
+        written.add_done_callback(lambda time: self._written(number, time, names))
 
-    def _written(self, number: int, time: asyncio.Future[int]) -> None:
+    def _written(self, number: int, time: asyncio.Future[int], names: Mapping[str, str]) -> None:
         if time.cancelled():
             self._refuse(number, Unconfirmed("the controller ends", address=""))
         elif (error := time.exception()) is not None:
-            self._refuse(number, error if isinstance(error, Exception) else Exception(str(error)))
+            failed = error if isinstance(error, Exception) else Exception(str(error))
+            self._refuse(number, _named(failed, names))
         else:
             self._answer(number, done=pb.Done(time=time.result()))
 
@@ -288,6 +290,19 @@ _REQUESTS: dict[str, Callable[[Talk, int, Any], None]] = {
     "release_replica": Talk.release_replica,
     "status": Talk.status,
 }
+
+
+def _named(error: Exception, names: Mapping[str, str]) -> Exception:
+    """An error of the store, which knows collections by their ids, as users know them."""
+    if not isinstance(error, NotThere) or error.facts["id"] not in names:
+        return error
+    name, row = names[error.facts["id"]], error.facts["row"]
+    return NotThere(
+        f"a row of {name!r} is taken back more often than it is there: {row!r:.200}",
+        why=error.why,
+        fix=error.fix,
+        **error.facts,
+    )
 
 
 def _changes(part: pb.Write.Part) -> list[Counted]:
