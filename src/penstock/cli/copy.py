@@ -28,7 +28,7 @@ def copy(
     token_file: TokenFile = None,
     server_name: ServerName = None,
 ) -> None:
-    """Write the rows of a view, however many, to a file in the folder of each replica."""
+    """Write the rows of a view, however many, to a file in the folder of a replica, under copies."""
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         rows = client.copy(view, file)
     typer.echo(f"{rows:,} row{'s' * (rows != 1)} of {view} copied to {file}")
