@@ -230,6 +230,10 @@ def test_a_view_is_copied_into_the_folder_of_a_replica(penstock: Any, wide: str,
     assert {json.loads(line)["id"] for line in file.read_text().splitlines()} == {1, 2}
 
 
+def test_a_replica_without_an_address_is_refused(penstock: Any) -> None:
+    assert "'nonsense' is no address" in penstock("replicas", "add", "b=nonsense", code=2).stderr
+
+
 def test_replicas_are_listed(penstock: Any) -> None:
     assert "r1" in penstock("replicas", "list").stdout
 

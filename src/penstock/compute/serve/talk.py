@@ -27,6 +27,7 @@ from penstock.compute.protocol.responses import Canceled, Counted, Dropped, Prob
 from penstock.compute.protocol.wire import problem_to_bytes
 from penstock.compute.serve.chunks import chunks
 from penstock.compute.serve.writing import Writing
+from penstock.compute.transport.addresses import host_of
 from penstock.errors import PenstockError
 
 log = logging.getLogger("penstock.controller")
@@ -256,6 +257,7 @@ class Talk:
         runtime = asked.runtime or "here"
         if runtime not in ("here", "spark"):
             raise BadMessage(f"{runtime!r} is no runtime", field="AddReplica.runtime")
+        host_of(asked.address)
         timely = TimelyConfig(runtime, asked.workers or 1)
         self._controller.add_replica(asked.name, asked.address, timely)
         self._around.changed()
