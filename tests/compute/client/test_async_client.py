@@ -21,6 +21,7 @@ from penstock.compute.errors import (
     Unconfirmed,
     UnknownName,
 )
+from penstock.compute.serve import talk
 from penstock.errors import BadInput, BadRow, UnknownColumn
 from penstock.expr.rows import schema_of
 from tests.compute.serve.paper import Service, service
@@ -358,18 +359,17 @@ def test_batches_without_changes_are_given_where_they_are_asked_for() -> None:
 
 
 def test_what_may_have_been_done_or_not_is_said_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    asked: list[object] = []
+    monkeypatch.setitem(talk._REQUESTS, "drop", lambda *request: asked.append(request))
 
-    def dropped_and_dead(name: str) -> None:
-        asked.append(name)
-        raise asyncio.CancelledError
-
-    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
-        await client.describe("sales")
-        monkeypatch.setattr(controller, "drop", dropped_and_dead, raising=False)
+    async def test(client: AsyncClient, _: PaperController, served: Service) -> None:
+        task = asyncio.create_task(client.drop("sales"))
+        while not asked:
+            await asyncio.sleep(0.001)
+        await served.kill()
         with pytest.raises(Unconfirmed) as error:
-            await client.drop("sales")
-        assert asked == ["sales"]
+            await task
+        assert len(asked) == 1
         assert_golden(Path(__file__).parent / "golden" / "unconfirmed.txt", f"{error.value}\n")
 
     with_client(test)
