@@ -133,7 +133,8 @@ def all_connected(found: ControllerStatus) -> bool:
 
 
 def whole(found: ControllerStatus) -> bool:
-    return all_connected(found) and all(on.hydrated for view in found.views for on in view.replicas)
+    everywhere = all(len(view.replicas) == len(found.replicas) for view in found.views)
+    return all_connected(found) and everywhere and all(on.hydrated for v in found.views for on in v.replicas)
 
 
 def test_replicas_and_the_controller_are_killed_while_clients_write_and_read(served: Cluster) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from penstock.compute.client.conversation import Conversation, patiently
@@ -41,6 +41,7 @@ class Batch(Generic[T]):
 
 class AsyncSubscription(AsyncIterator[Batch[Any]]):
     """Batches of a view: each time once, none left out, also where connections break or controllers restart.
+    Each begins where the one before it has ended.
 
     Nothing is read ahead: a reader that stops reads nothing more from the network. Ends after a batch with
     `upper` None. Raises `SinceViolation` where it was away, or slow, for longer than the view keeps;
@@ -53,6 +54,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         self._progress = progress
         self._upper = START
         self._begun = False
+        self._given = 0
         self._call: Any = None
         self._to_user: Callable[[tuple[Any, ...]], Any] = _as_it_is
         self._part: list[Update[Any]] = []
@@ -73,7 +75,9 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
             first = not self._begun
             self._begun, self._upper = True, Frontier(batch.upper)
             if batch.updates or self._progress or first:
-                return batch
+                # Those in which nothing happened were left out, and this one covers their times.
+                given, self._given = replace(batch, lower=self._given), batch.upper or 0
+                return given
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
