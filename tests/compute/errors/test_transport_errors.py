@@ -54,9 +54,7 @@ def raised(act: Callable[[], object]) -> PenstockError:
 DATAFLOW = CreateDataflow(Dataflow(Plan(b"x" * 100), (), (), (), START))
 MISTAKES: dict[str, Callable[[], PenstockError]] = {
     "listening_beyond_this_machine": lambda: raised(lambda: Security().check_listen("0.0.0.0:7411")),
-    "connecting_beyond_this_machine": lambda: raised(
-        lambda: Security(token="x").target("10.0.0.9:7411")
-    ),
+    "connecting_beyond_this_machine": lambda: raised(lambda: Security(token="x").target("10.0.0.9:7411")),
     "no_address": lambda: raised(lambda: host_of("localhost")),
     "no_token": lambda: refused(Security(token="secret"), Security()),
     "wrong_token": lambda: refused(Security(token="secret"), Security(token="guess")),

@@ -87,7 +87,7 @@ def error_from(error: Any, address: str) -> ComputeError:
             return ConnectionBroken(
                 f"there is no connection to {address}",
                 why=details,
-                fix="see that the replica runs, and that both sides use TLS or neither; where it does not"
+                fix="see that it runs, and that both sides use TLS or neither; where it does not"
                 " know the CA of our certificate, it only hangs up",
                 address=address,
             )
