@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import sysconfig
+import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from typing import Any, cast
 
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _NEVER = ("penstock", "pyspark", "py4j")
+_ONE_AT_A_TIME = threading.RLock()
+"""Runs in several threads share the register of modules: what one takes out of it, another may still need."""
 
 
 def users_modules() -> list[types.ModuleType]:
@@ -50,12 +53,13 @@ def by_value(cloudpickle: Any) -> Iterator[None]:
     """While entered, what is defined in the user's modules is pickled whole."""
     register: Callable[[types.ModuleType], None] = cloudpickle.register_pickle_by_value
     unregister: Callable[[types.ModuleType], None] = cloudpickle.unregister_pickle_by_value
-    known: set[str] = set(cloudpickle.list_registry_pickle_by_value())
-    modules = [m for m in users_modules() if m.__name__ not in known]
-    for module in modules:
-        register(module)
-    try:
-        yield
-    finally:
+    with _ONE_AT_A_TIME:
+        known: set[str] = set(cloudpickle.list_registry_pickle_by_value())
+        modules = [m for m in users_modules() if m.__name__ not in known]
         for module in modules:
-            unregister(module)
+            register(module)
+        try:
+            yield
+        finally:
+            for module in modules:
+                unregister(module)
