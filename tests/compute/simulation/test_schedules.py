@@ -8,6 +8,7 @@ import pytest
 from penstock.testing.compute import Simulation
 
 SEEDS = 300
+STEPS = 200
 TOGETHER = 30
 """Schedules in one test, so that the report stays short."""
 
@@ -15,11 +16,11 @@ TOGETHER = 30
 @pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
 def test_everybody_sees_what_is_right_whatever_dies(first: int) -> None:
     for seed in range(first, first + TOGETHER):
-        simulation = Simulation(seed)
+        simulation = Simulation(seed, steps=STEPS)
         try:
             simulation.run()
         except Exception as error:
-            error.add_note(f"python -m penstock.testing.compute {seed} --trace")
+            error.add_note(f"python -m penstock.testing.compute {seed} --steps {STEPS} --trace")
             raise
 
 
