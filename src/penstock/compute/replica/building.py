@@ -8,7 +8,7 @@ from functools import singledispatchmethod
 from pathlib import Path
 
 from penstock.compute.errors import BadPlan, UnknownName
-from penstock.compute.plans import sinks_of, sources_of
+from penstock.compute.plans import sources_of
 from penstock.compute.protocol.commands import Parameters
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
@@ -28,6 +28,7 @@ from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
 from penstock.compute.replica.missing import MissingCollection
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.request_checks import exported
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.sharing import Sharing
 from penstock.compute.replica.subscriptions import SubscribeOutlet
@@ -63,7 +64,7 @@ class Builder:
         inlets: list[Inlet] = []
         try:
             flow = self.plans.flow(dataflow.plan)
-            schemas = _schemas(flow, dataflow)
+            schemas = exported(flow, dataflow)
             self._read(dataflow, inlets)
             _check_inlets(flow, inlets)
             self._check_written(dataflow, schemas)
@@ -166,21 +167,3 @@ def _check_inlets(flow: Flow, inlets: Sequence[Inlet]) -> None:
                 f"{inlet.schema}",
                 part="imports",
             )
-
-
-def _schemas(flow: Flow, dataflow: Dataflow) -> dict[str, Schema]:
-    """The schemas of the flow's sinks. Raises `BadPlan` for exports that do not fit them."""
-    schemas = {sink.name: sink.schema for sink in sinks_of(flow)}
-    for export in dataflow.exports:
-        if export.sink not in schemas:
-            raise BadPlan(
-                f"{export.id} is to export the sink {export.sink!r}, and the flow has {sorted(schemas)}",
-                part="exports",
-            )
-        if isinstance(export, IndexExport) and not set(export.key) <= set(schemas[export.sink].names):
-            raise BadPlan(
-                f"{export.id} is to be arranged by {', '.join(export.key)}, and its rows have "
-                f"{', '.join(schemas[export.sink].names)}",
-                part="exports",
-            )
-    return schemas

@@ -14,6 +14,7 @@ from penstock.compute.replica.copy_files import CopyFile, copy_file
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.peek_run import less_than_never
+from penstock.compute.replica.together import add_up
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 
@@ -48,13 +49,7 @@ class CopyOutlet(Outlet):
 
     def add(self, changes: Sequence[Counted], time: int) -> None:
         self._time = time
-        rows = self._rows
-        for row, weight in changes:
-            count = rows.get(row, 0) + weight
-            if count:
-                rows[row] = count
-            else:
-                del rows[row]
+        add_up(self._rows, changes)
 
     def advance(self, upper: Frontier) -> None:
         if not self._answered and self._writing is None:

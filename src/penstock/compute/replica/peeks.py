@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from penstock.compute.errors import BadMessage, UnknownName
+from penstock.compute.errors import UnknownName
 from penstock.compute.frontier import Frontier
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.commands import CollectionTarget, Finishing, IndexTarget, Parameters, Peek
@@ -27,6 +27,7 @@ from penstock.compute.replica.peek_run import (
     index_parts,
 )
 from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.request_checks import check_keys
 from penstock.compute.replica.sizes import rows_size
 from penstock.compute.replica.stash import Stash
 from penstock.errors import PenstockError
@@ -134,7 +135,7 @@ class Peeks:
             raise below_since(target.id, time, index.since)
         if index.failed is not None and time >= index.failed.time:
             raise index.failed.error
-        _check_keys(peek, index.keying.width)
+        check_keys(peek, index.keying.width)
         if index.upper.passed(time) and peek.keys is not None and len(peek.keys) <= AT_ONCE:
             self._answer_now(peek, index)
         else:
@@ -144,7 +145,7 @@ class Peeks:
         feed = self.feeds.feed(target.id)
         if feed.since > Frontier(peek.time):
             raise below_since(target.id, peek.time, feed.since)
-        _check_keys(peek, len(feed.schema.fields))
+        check_keys(peek, len(feed.schema.fields))
         self._put_off(_Pending(peek, feed, None))
 
     def _put_off(self, pending: _Pending) -> None:
@@ -237,16 +238,6 @@ class Peeks:
 def _failed_before(pending: _Pending) -> bool:
     failed = pending.target.failed
     return failed is not None and pending.peek.time >= failed.time
-
-
-def _check_keys(peek: Peek, width: int) -> None:
-    for key in peek.keys or ():
-        if len(key) != width:
-            raise BadMessage(
-                f"a key of {len(key)} values, and {peek.target.id} is read by {width}",
-                fix="give a value for each key column",
-                field="keys",
-            )
 
 
 def _dropped(id: Id) -> UnknownName:

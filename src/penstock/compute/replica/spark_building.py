@@ -12,7 +12,7 @@ from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import BadPlan, UnknownName
 from penstock.compute.frontier import Frontier
-from penstock.compute.plans import sinks_of, sources_of
+from penstock.compute.plans import sources_of
 from penstock.compute.protocol.commands import InstanceConfig, Parameters
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
@@ -28,6 +28,7 @@ from penstock.compute.replica.feeds import Feeds
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.peek_run import below_since
 from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.request_checks import exported
 from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.spark_dataflow import SparkDataflow
 from penstock.compute.replica.spark_imports import FromCollection, FromVersions, Import
@@ -118,7 +119,7 @@ class SparkBuilder:
         parts = _Parts(self, dataflow)
         try:
             flow = self.plans.flow(dataflow.plan)
-            parts.schemas = _schemas(flow, dataflow)
+            parts.schemas = exported(flow, dataflow)
             parts.read({source.name for source in sources_of(flow)})
             parts.export()
         except PenstockError as error:
@@ -253,21 +254,3 @@ class _Parts:
             "exports": [repr(export) for export in dataflow.exports],
             "until": dataflow.until.time,
         }
-
-
-def _schemas(flow: Flow, dataflow: Dataflow) -> dict[str, Schema]:
-    """The schemas of the flow's sinks. Raises `BadPlan` for exports that do not fit them."""
-    schemas = {sink.name: sink.schema for sink in sinks_of(flow)}
-    for export in dataflow.exports:
-        if export.sink not in schemas:
-            raise BadPlan(
-                f"{export.id} is to export the sink {export.sink!r}, and the flow has {sorted(schemas)}",
-                part="exports",
-            )
-        if isinstance(export, IndexExport) and not {*export.key} <= {*schemas[export.sink].names}:
-            raise BadPlan(
-                f"{export.id} is to be arranged by {', '.join(export.key)}, and its rows have "
-                f"{', '.join(schemas[export.sink].names)}",
-                part="exports",
-            )
-    return schemas

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import BadMessage, RuntimeLost, UnknownName
+from penstock.compute.errors import RuntimeLost, UnknownName
 from penstock.compute.frontier import Frontier
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.commands import CollectionTarget, Parameters, Peek
@@ -21,6 +21,7 @@ from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Problem, Rows, Stashed
 from penstock.compute.replica.peek_run import PeekRun, below_since, collection_parts
 from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.request_checks import check_keys
 from penstock.compute.replica.spark_building import SparkIndex
 from penstock.compute.replica.spark_crew import Crew, Stores
 from penstock.compute.replica.spark_scan import scan
@@ -93,7 +94,7 @@ class SparkPeeks:
         failed = index.versions.failed
         if failed is not None and peek.time >= failed.time:
             raise failed.error
-        _check_keys(peek, len(index.key) or len(index.schema.fields))
+        check_keys(peek, len(index.key) or len(index.schema.fields))
         return index, index.versions.hold(peek.time)
 
     def cancel(self, uuid: bytes) -> None:
@@ -176,7 +177,7 @@ class SparkPeeks:
             if bounds.since > Frontier(peek.time):
                 raise below_since(peek.target.id, peek.time, bounds.since)
             schema = self.schema_of_collection(store, peek.target.id)
-            _check_keys(peek, len(schema.fields))
+            check_keys(peek, len(schema.fields))
             if not bounds.upper.passed(peek.time):
                 return None
             parts: Iterator[Iterable[Counted]] = collection_parts(store, peek)
@@ -252,13 +253,3 @@ def _unread(error: Exception) -> RuntimeLost:
 def _as_filed(value: Any, type: DataType) -> Any:
     """A value of a key as the column has it: 1 is 1.0 where that holds floats, as it is in-process."""
     return float(value) if isinstance(type, Float64Type) and isinstance(value, int) else value
-
-
-def _check_keys(peek: Peek, width: int) -> None:
-    for key in peek.keys or ():
-        if len(key) != width:
-            raise BadMessage(
-                f"a key of {len(key)} values, and {peek.target.id} is read by {width}",
-                fix="give a value for each key column",
-                field="keys",
-            )

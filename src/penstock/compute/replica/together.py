@@ -43,3 +43,13 @@ class Together:
     def clear(self) -> None:
         """Forget them."""
         self._first, self._total = (), {}
+
+
+def add_up(total: dict[Row, int], changes: Sequence[Counted], sign: int = 1) -> None:
+    """Add changes to what is there, or take them off; what is there no times is not kept."""
+    for row, weight in changes:
+        count = total.get(row, 0) + sign * weight
+        if count:
+            total[row] = count
+        else:
+            total.pop(row, None)

@@ -19,6 +19,7 @@ from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.feeds import CHUNK, Feed
 from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.together import add_up
 from penstock.errors import PenstockError
 
 RETRY = 0.1
@@ -64,7 +65,7 @@ class CollectionOutlet(Outlet):
             self._time = time
             self._open.append(changes)
         elif not self._agrees:
-            _add(self._difference, changes, 1)
+            add_up(self._difference, changes, 1)
 
     def advance(self, upper: Frontier) -> None:
         if not self._written.passed(self._time):  # else another replica has written it meanwhile
@@ -116,7 +117,7 @@ class CollectionOutlet(Outlet):
             if upper.time is None or self._computed < max(upper, Frontier(self._as_of + 1)):
                 return False
             earlier = self._before(upper)
-            _add(self._difference, [(row, weight) for row, _, weight in earlier], 1)
+            add_up(self._difference, [(row, weight) for row, _, weight in earlier], 1)
             self._agreeing = self._take_off(upper.time)
         try:
             next(self._agreeing)
@@ -130,11 +131,11 @@ class CollectionOutlet(Outlet):
         # One of which no time can be read is new: nothing was ever written to it.
         if upper and self.feed.since < Frontier(upper):
             for part in self.feed.store.snapshot(self.feed.id, upper - 1, CHUNK):
-                _add(there, part, 1)
+                add_up(there, part, 1)
                 yield
         rows = list(there.items())
         for at in range(0, len(rows), CHUNK):
-            _add(self._difference, rows[at : at + CHUNK], -1)
+            add_up(self._difference, rows[at : at + CHUNK], -1)
             yield
         time = max(upper, self._as_of)
         self._pending += [(row, time, weight) for row, weight in self._difference.items()]
@@ -165,12 +166,3 @@ class CollectionOutlet(Outlet):
         self._pending = []
         self.feed.refresh()
         return True
-
-
-def _add(total: dict[Row, int], changes: Sequence[Counted], sign: int) -> None:
-    for row, weight in changes:
-        count = total.get(row, 0) + sign * weight
-        if count:
-            total[row] = count
-        else:
-            total.pop(row, None)
