@@ -153,6 +153,14 @@ FLOWS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
         lambda r, m: r.defer_tick().union(r).distinct(lifetime="tick"),
         ["defer_tick union distinct: in one task"],
     ),
+    "each tick by itself behind rows that another part shows again": (
+        lambda r, m: (
+            r.every_tick()
+            .join(r.select("meter").every_tick(), on="meter", lifetime=("tick", "tick"))
+            .union(r.defer_tick())
+        ),
+        ["every_tick every_tick join defer_tick: in one task"],
+    ),
     "a tick later with nothing to count": (lambda r, m: r.defer_tick().union(r).distinct(), []),
     "nothing before rows in order": (
         lambda r, m: r.inspect(repr).null().chain(r).enumerate(),
@@ -208,6 +216,17 @@ def test_the_end_of_input_is_a_tick() -> None:
     found = InProcessBatch(flow, INPUTS, 0).run()
     assert found == bags_in_one_tick(flow, INPUTS)
     assert found["shown"].total() == 2 * len(METERS)
+
+
+def test_the_end_of_input_is_no_tick_where_no_sink_hears_of_it() -> None:
+    flow = ps.Flow("unheard", ticks="given")
+    readings = flow.source("readings", Reading)
+    windows(readings)
+    flow.sink("shown", readings.every_tick())
+    inputs = {"readings": INPUTS["readings"]}
+    found = InProcessBatch(flow, inputs, 0).run()
+    assert found == bags_in_one_tick(flow, inputs)
+    assert found["shown"].total() == len(READINGS)
 
 
 def test_a_loop_of_bags_is_no_island() -> None:

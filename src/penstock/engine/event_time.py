@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.plan import live_consumers
 from penstock.engine.slot import Slot
 from penstock.errors import BadInput
 from penstock.flow.operators.end_of_input import EndOfInput
@@ -23,9 +24,15 @@ def ends_of(graph: FlowGraph) -> dict[str, int]:
     return {node.name: node.id for node in graph.nodes if isinstance(node.operator, EndOfInput)}
 
 
+def awaited_ends(graph: FlowGraph) -> dict[str, int]:
+    """Those of `ends_of` that lead to a sink or null: an end that nothing shows starts no tick."""
+    consumers = live_consumers(graph)
+    return {name: node for name, node in ends_of(graph).items() if consumers[node]}
+
+
 def end_slots(graph: FlowGraph) -> tuple[Slot, ...]:
-    """Per such node: () -> the names of those of its sources that have ended."""
-    return tuple(Slot(f"{node}.ended") for node in ends_of(graph).values())
+    """Per awaited end: () -> the names of those of its sources that have ended."""
+    return tuple(Slot(f"{node}.ended") for node in awaited_ends(graph).values())
 
 
 class EventTime:
@@ -33,7 +40,7 @@ class EventTime:
 
     def __init__(self, graph: FlowGraph, state: Mapping[str, SlotMapping]) -> None:
         self._graph = graph
-        self._slots = {name: state[f"{node}.ended"] for name, node in ends_of(graph).items()}
+        self._slots = {name: state[f"{node}.ended"] for name, node in awaited_ends(graph).items()}
         self._clocks = {
             node.name: state[f"{node.id}.clock"]
             for node in graph.nodes

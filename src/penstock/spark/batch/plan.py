@@ -135,7 +135,8 @@ def _of_the_same_ticks(graph: FlowGraph, reads: Reads) -> set[int]:
     counting = {n for n, o in operators.items() if counts_ticks(o)}
     seeds = late | counting if counting else set[int]()
     for n in cut:
-        before = _reachable(graph, {n}, backwards=True) & late
+        # Rows come in several ticks from who defers them, and from who speaks in each later tick.
+        before = _reachable(graph, {n}, backwards=True) & (late | counting)
         seeds |= {n, *before} if before else set()
     return _reachable(graph, seeds) & _reachable(graph, seeds, backwards=True) & reads.keys()
 

@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.event_time import more_after_the_end
+from penstock.engine.event_time import awaited_ends, more_after_the_end
 from penstock.engine.windows import EARLIEST
 from penstock.expr.runtime import EPOCH
-from penstock.flow.operators.end_of_input import EndOfInput
 
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
@@ -28,8 +27,8 @@ class Ends:
 
     @classmethod
     def of(cls, graph: FlowGraph) -> Ends:
-        nodes = (node for node in graph.nodes if isinstance(node.operator, EndOfInput))
-        return cls(graph, {node.name: frozenset(_sources(node.operator)) for node in nodes})
+        operators = ((name, graph.nodes[node].operator) for name, node in awaited_ends(graph).items())
+        return cls(graph, {name: frozenset(_sources(operator)) for name, operator in operators})
 
     @property
     def awaited(self) -> frozenset[str]:
