@@ -1,6 +1,8 @@
 # Each target does all of its own set-up: a Python 3.11 or newer and make are enough. Java comes from a wheel.
 #   make demo    Nexmark q4 kept up to date on Spark, checked at the end
-#   make test    every test and every doctest
+#   make test    every doctest and every test but those that take long, the same way each time
+#   make verify  the tests that take long
+#   make fuzz    a search with fresh randomness, MINUTES=60 long
 #   make check   lint, format, types, layers
 #   make bench   the measurements of benches/, one after the other
 #   make proto   the generated code of the messages, again
@@ -11,19 +13,30 @@ CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
 # ensurepip is asked for too: some systems ship a Python whose venv makes no pip.
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
+# Tests are dealt out by files to as many processes as there are cores, four at most: some start a Spark of their own.
+PYTEST = PYTHONHASHSEED=0 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+VERIFY := verify
+MINUTES := 60
+
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PENSTOCK_CACHE := $(CURDIR)/.cache/penstock
 unexport PYTHONPATH
 
-.PHONY: demo test check bench format proto setup clean
+.PHONY: demo test verify fuzz check bench format proto setup clean
 .DEFAULT_GOAL := test
 
 demo: setup $(VENV)/archive
 	$(BIN)/python -m examples.nexmark.demo
 
 test: setup $(VENV)/archive
-	$(BIN)/python -m pytest
+	$(PYTEST) -m "not verify"
+
+verify: setup $(VENV)/archive
+	$(PYTEST) -m "$(VERIFY)"
+
+fuzz: setup $(VENV)/archive
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 check: setup
 	$(BIN)/ruff check .

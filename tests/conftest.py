@@ -1,4 +1,4 @@
-"""What all tests share: Hypothesis profiles, the folder of shared data, one Spark session."""
+"""What all tests share: Hypothesis profiles, seeds, the folder of shared data, a Spark session."""
 
 from __future__ import annotations
 
@@ -8,22 +8,57 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, core, settings
+from hypothesis.internal.conjecture import providers
 
+from penstock.testing.pull import trial
 from tests.postgres_server import Postgres, binaries, postgres_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
+FRESH = os.environ.get("PENSTOCK_FUZZ_SEED")
+"""The first of the seeds of this run, from which Hypothesis draws too; None where a run is as all others."""
 
-# A failure prints the blob that reproduces it. In CI the examples are the same on every run, so that a
-# change never fails for an example that an earlier one was spared; at home they are new every time.
+# A failure prints the blob that reproduces it.
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("home", deadline=None, print_blob=True, suppress_health_check=_SLOW)
-settings.register_profile("ci", settings.get_profile("home"), derandomize=True, database=None)
-settings.register_profile("thorough", settings.get_profile("home"), max_examples=2_000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "home"))
+settings.register_profile(
+    "same", deadline=None, print_blob=True, suppress_health_check=_SLOW, derandomize=True, database=None
+)
+settings.register_profile("fresh", settings.get_profile("same"), derandomize=False, max_examples=300)
+settings.register_profile("thorough", settings.get_profile("fresh"), max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fresh" if FRESH else "same"))
+
+if settings().derandomize:
+    # Hypothesis draws from the constants in the code of a project too, of the modules that happen to be
+    # imported: what a test draws would depend on which ones ran before it, and on the name of the checkout.
+    providers._get_local_constants = lambda constants=providers.Constants(): constants
+if FRESH:
+    core.global_force_seed = trial.FIRST_SEED = int(FRESH)
+
+
+# A test that calls one of these draws too, without a decorator that would tell.
+_DRAWS = {"check_source", "check_transformer", "check_sink", "run_state_machine_as_test"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and _DRAWS & set(item.function.__code__.co_names):
+            item.add_marker("seeds")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Gives a test marked `seeds(count)` its `seed`, or with `together=` its `seeds`, so many at a time."""
+    marker = metafunc.definition.get_closest_marker("seeds")
+    if marker is None or not marker.args:
+        return
+    first, (count,) = int(FRESH or 0), marker.args
+    if together := marker.kwargs.get("together"):
+        parts = [range(at, min(at + together, first + count)) for at in range(first, first + count, together)]
+        metafunc.parametrize("seeds", parts, ids=[f"{part.start} to {part.stop - 1}" for part in parts])
+    else:
+        metafunc.parametrize("seed", range(first, first + count))
 
 
 @pytest.fixture(scope="session")

@@ -115,14 +115,15 @@ def test_a_run_with_a_checkpoint_leaves_windows_open_for_the_next_run(tmp_path: 
     ids=["tumbling", "sliding", "session"],
 )
 @pytest.mark.parametrize("emit", ["close", "updates"])
+@pytest.mark.seeds(1)
 def test_windows_go_on_from_a_checkpoint_as_if_nothing_had_happened(
-    tmp_path: Path, windows: Any, emit: Any
+    tmp_path: Path, windows: Any, emit: Any, seed: int
 ) -> None:
     flow = ps.Flow("stamped")
     stamped = flow.source("a", Stamped).watermark(col.at, lateness="5s")
     groups = stamped.first_within("1s", by="key").distinct().group_by("key", window=windows, emit=emit)
     flow.sink("out", groups.agg(rows=ps.count(), last=ps.last(col.key, by=col.at)))
-    rng = random.Random(1)
+    rng = random.Random(seed)
     events = [Stamped(rng.randrange(3), BEGIN + timedelta(seconds=n - rng.randrange(9))) for n in range(60)]
     once: list[Any] = []
     ps.run(flow, {"a": events}, {"out": once}, tick_rows=7)

@@ -175,8 +175,9 @@ def clicks(rng: random.Random, tick: int) -> list[Click]:
 
 
 @pytest.mark.parametrize("time", ["at", "at_click"])
-def test_windows_after_a_join_of_times_count_every_pair_once(time: str) -> None:
-    rng = random.Random(5)
+@pytest.mark.seeds(1)
+def test_windows_after_a_join_of_times_count_every_pair_once(time: str, seed: int) -> None:
+    rng = random.Random(seed)
     ticks = [{"shown": clicks(rng, at), "clicked": clicks(rng, at)} for at in range(60)]
     pairs = {
         (shown.user, shown.at, clicked.at)
@@ -204,8 +205,9 @@ def test_what_joins_and_distinct_remember_does_not_grow() -> None:
     assert max(sizes[300:]) < 1.3 * max(sizes[30:100])
 
 
-def test_what_is_remembered_goes_on_from_stored_state() -> None:
-    rng = random.Random(5)
+@pytest.mark.seeds(1)
+def test_what_is_remembered_goes_on_from_stored_state(seed: int) -> None:
+    rng = random.Random(seed)
     flow = shown_and_clicked()
     straight = Engine(flow)
     state: dict[str, Any] = {slot.name: {} for slot in straight.program.slots}

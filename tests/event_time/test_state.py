@@ -94,8 +94,11 @@ def test_a_closing_window_asks_the_state_for_what_it_closes_and_not_for_more() -
 
 
 @pytest.mark.parametrize("schedule", ["hybrid", "dynamic", "static"])
-def test_every_schedule_has_the_same_answers(schedule: Literal["hybrid", "dynamic", "static"]) -> None:
-    rng = random.Random(3)
+@pytest.mark.seeds(1)
+def test_every_schedule_has_the_same_answers(
+    schedule: Literal["hybrid", "dynamic", "static"], seed: int
+) -> None:
+    rng = random.Random(seed)
     flow = flow_of(WINDOWS["session"], 4)
     one, other = Engine(flow), Engine(flow, schedule=schedule)
     for tick in range(30):

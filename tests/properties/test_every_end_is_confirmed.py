@@ -265,9 +265,9 @@ def assert_ended_once(recorder: Recorder) -> None:
     assert len(confirmed) == len(stops)
 
 
-@pytest.mark.parametrize("block", range(10))
-def test_every_end_is_told_once_and_confirms_once(block: int) -> None:
-    for seed in range(block * 40, (block + 1) * 40):
+@pytest.mark.seeds(400, together=40)
+def test_every_end_is_told_once_and_confirms_once(seeds: range) -> None:
+    for seed in seeds:
         with ExitStack() as closing:
             found = trial(seed, closing)
             try:

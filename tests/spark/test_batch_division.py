@@ -185,7 +185,8 @@ FLOWS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", FLOWS)
-def test_a_flow_is_divided_and_answers_as_the_whole(name: str) -> None:
+@pytest.mark.seeds(3, together=3)
+def test_a_flow_is_divided_and_answers_as_the_whole(name: str, seeds: range) -> None:
     build, expected = FLOWS[name]
     flow = ps.Flow("divided", ticks="given")
     flow.sink("out", build(flow.source("readings", Reading), flow.source("meters", str)))
@@ -196,7 +197,7 @@ def test_a_flow_is_divided_and_answers_as_the_whole(name: str) -> None:
     islands = [u for u in plan.units if isinstance(u, Island)]
     kinds = [" ".join(graph.nodes[n].operator.kind for n in u.nodes) for u in islands]
     assert [f"{k}: {meeting(plan, u)}" for k, u in zip(kinds, islands, strict=True)] == expected
-    for seed in range(3):
+    for seed in seeds:
         assert InProcessBatch(flow, inputs, seed).run() == bags_in_one_tick(flow, inputs)
 
 

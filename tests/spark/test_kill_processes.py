@@ -21,9 +21,11 @@ pytestmark = [
 FIVE = ("Python workers", "JVM", "executor", "driver", "driver at a step")
 
 
-def test_after_kills_of_every_kind_the_sinks_hold_exactly_the_rows_of_a_recomputation(tmp_path: Path) -> None:
-    seed = int(os.environ.get("PENSTOCK_KILL_SEED", random.randrange(1 << 30)))
-    print("PENSTOCK_KILL_SEED", seed)
+@pytest.mark.verify
+@pytest.mark.seeds(1)
+def test_after_kills_of_every_kind_the_sinks_hold_exactly_the_rows_of_a_recomputation(
+    tmp_path: Path, seed: int
+) -> None:
     with Story(tmp_path, random.Random(seed)) as story:
         for kind in FIVE:
             kill = KINDS[kind](story)

@@ -222,9 +222,8 @@ WRITER = textwrap.dedent("""
 """)
 
 
-def test_a_killed_writer_leaves_exactly_its_commits(tmp_path: Path) -> None:
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
+@pytest.mark.seeds(1)
+def test_a_killed_writer_leaves_exactly_its_commits(tmp_path: Path, seed: int) -> None:
     choice = random.Random(seed)
     for _ in range(5):
         writer = subprocess.Popen(

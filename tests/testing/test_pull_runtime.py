@@ -246,7 +246,7 @@ def test_the_usual_order_is_that_of_the_runtime_of_pipelines() -> None:
     assert trace(virtually) == trace(lambda pipeline: pipeline.run())
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.seeds(50)
 def test_one_lane_keeps_its_order(seed: int) -> None:
     runtime, seen = RandomRuntime(seed), dict[str, list[int]](a=[], b=[], up=[])
 

@@ -405,8 +405,9 @@ def test_changes_that_have_been_merged_are_not_told(s1: Collections) -> None:
     assert told(s1.changes("s1", at(5), at(10))) == [("b", 5, 1)]
 
 
-def test_a_snapshot_and_the_changes_after_it_make_the_next_snapshot(s1: Collections) -> None:
-    draw = random.Random(7)
+@pytest.mark.seeds(1)
+def test_a_snapshot_and_the_changes_after_it_make_the_next_snapshot(s1: Collections, seed: int) -> None:
+    draw = random.Random(seed)
     there: dict[Any, int] = {}
     for time in range(40):
         value = draw.randrange(6)
@@ -456,8 +457,9 @@ def test_after_the_last_compaction_nothing_can_be_read(s1: Collections) -> None:
     s1.compact("s1", END)
 
 
-def test_compaction_many_times_keeps_what_is_readable(s1: Collections) -> None:
-    draw = random.Random(11)
+@pytest.mark.seeds(1)
+def test_compaction_many_times_keeps_what_is_readable(s1: Collections, seed: int) -> None:
+    draw = random.Random(seed)
     there: dict[Any, int] = {}
     past: dict[int, dict[Any, int]] = {}
     for time in range(45):

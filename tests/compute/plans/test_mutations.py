@@ -46,14 +46,14 @@ def check(octets: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.seeds(8)
 def test_damaged_plans_are_refused_or_are_plans(seed: int) -> None:
     numbers = random.Random(seed)
     for _ in range(40):
         check(damaged(numbers.choice(PLANS), numbers))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.seeds(8)
 def test_forged_plans_are_refused_or_are_plans(seed: int) -> None:
     numbers = random.Random(seed)
     read = [check(forged(numbers.choice(PLANS), PLANS, numbers)) for _ in range(60)]

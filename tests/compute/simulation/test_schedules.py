@@ -13,9 +13,9 @@ TOGETHER = 30
 """Schedules in one test, so that the report stays short."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))
-def test_everybody_sees_what_is_right_whatever_dies(first: int) -> None:
-    for seed in range(first, first + TOGETHER):
+@pytest.mark.seeds(SEEDS, together=TOGETHER)
+def test_everybody_sees_what_is_right_whatever_dies(seeds: range) -> None:
+    for seed in seeds:
         simulation = Simulation(seed, steps=STEPS)
         try:
             simulation.run()

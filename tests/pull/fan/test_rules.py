@@ -164,8 +164,11 @@ WATCHED: dict[str, Callable[[Source, Source], Source]] = {
 @pytest.mark.parametrize("name", WATCHED)
 @pytest.mark.parametrize("taken", [None, 0, 1, 3])
 @pytest.mark.parametrize("end", [True, ValueError("the input failed")])
-def test_what_is_asked_of_the_inputs_keeps_the_rules_too(name: str, taken: int | None, end: Any) -> None:
-    for seed in range(40):
+@pytest.mark.seeds(40, together=40)
+def test_what_is_asked_of_the_inputs_keeps_the_rules_too(
+    name: str, taken: int | None, end: Any, seeds: range
+) -> None:
+    for seed in seeds:
         recorders: list[Recorder] = []
 
         def watched(count: int, end: Any, sync: bool, recorders: list[Recorder] = recorders) -> Source:

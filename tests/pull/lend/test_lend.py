@@ -326,7 +326,7 @@ async def _awaited(pipeline: Any) -> Any:
     return await pipeline
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.seeds(30)
 def test_borrowers_that_fail_now_and_then_change_no_result(seed: int) -> None:
     async def moody(x: int) -> int:
         await asyncio.sleep(1.0)

@@ -7,9 +7,9 @@ import pytest
 from tests.pull.lend.lending_by_chance import ByChance, InputError, OutputError
 
 
-@pytest.mark.parametrize("first", range(0, 1000, 50))
-def test_results_come_in_order_and_once_whatever_happens(first: int) -> None:
-    for seed in range(first, first + 50):
+@pytest.mark.seeds(1000, together=50)
+def test_results_come_in_order_and_once_whatever_happens(seeds: range) -> None:
+    for seed in seeds:
         play = ByChance(seed)
         play.play()
         seen = f"seed={seed}: {' '.join(play.trace)}"
@@ -28,8 +28,9 @@ def test_results_come_in_order_and_once_whatever_happens(first: int) -> None:
         assert play.runtime.left == 0, seen
 
 
-def test_the_same_seed_plays_the_same() -> None:
-    for seed in range(30):
+@pytest.mark.seeds(30, together=30)
+def test_the_same_seed_plays_the_same(seeds: range) -> None:
+    for seed in seeds:
         first, second = ByChance(seed), ByChance(seed)
         first.play()
         second.play()

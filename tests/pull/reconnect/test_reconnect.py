@@ -148,7 +148,7 @@ def test_a_position_function_says_where_to_go_on() -> None:
     assert told == [(0, None), (2, "b")]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.seeds(20)
 def test_asks_that_pend_when_the_source_fails_are_made_again_in_order(seed: int) -> None:
     case = SinkCase(concurrency=3)
     with RandomRuntime(seed) as runtime:

@@ -12,17 +12,15 @@ from tests.pull.rules.mutations import MUTATIONS, Mutation
 from tests.pull.rules.pair_model import walk
 from tests.pull.rules.transformer_model import Walk
 
-SEEDS = range(600)
-
 
 def broken(trace: Trace) -> set[str]:
     return {violation.rule.rpartition(".")[2] for violation in check(trace)}
 
 
-def mutants(mutation: Mutation) -> list[tuple[int, Trace, Trace]]:
+def mutants(mutation: Mutation, seeds: range) -> list[tuple[int, Trace, Trace]]:
     """Seeds, valid traces, and what became of those that a mutation applies to."""
     found: list[tuple[int, Trace, Trace]] = []
-    for seed in SEEDS:
+    for seed in seeds:
         random = Random(seed)
         steps = random.randint(1, 12)
         valid = (
@@ -35,8 +33,9 @@ def mutants(mutation: Mutation) -> list[tuple[int, Trace, Trace]]:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.mutate.__name__)
-def test_a_mutant_is_named_with_the_rule_that_it_breaks(mutation: Mutation) -> None:
-    found = mutants(mutation)
+@pytest.mark.seeds(600, together=600)
+def test_a_mutant_is_named_with_the_rule_that_it_breaks(mutation: Mutation, seeds: range) -> None:
+    found = mutants(mutation, seeds)
     assert len(found) >= 10, "the mutation hardly ever applies"
     for seed, valid, mutant in found:
         said = broken(mutant)

@@ -109,7 +109,7 @@ def test_an_abort_after_the_end_changes_nothing() -> None:
     assert stop.handle.running == {}
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.seeds(30)
 def test_an_abort_at_any_time_ends_everything(seed: int) -> None:
     stop, told, stopped = abortable(on_end=lambda error: told.append(error)), [], []
     with RandomRuntime(seed) as runtime:

@@ -80,7 +80,7 @@ def outcome(pipeline: Pipeline, runtime: Runtime, window: int | None) -> Any:
     return run.result()
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.seeds(150)
 def test_a_chain_gives_the_same_in_every_order(seed: int) -> None:
     with VirtualRuntime() as usual:
         expected = outcome(chain(seed), usual, window=1)
