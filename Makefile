@@ -14,7 +14,8 @@ CANDIDATES := python3.11 python3.12 python3.13 python3.14 python3 python
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 # Tests are dealt out by files to as many processes as there are cores, four at most: some start a Spark of their own.
-PYTEST = PYTHONHASHSEED=0 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+PYTEST = PYTHONHASHSEED=0 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+	--no-loadscope-reorder
 VERIFY := verify
 MINUTES := 60
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, core, settings
@@ -46,19 +46,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and _DRAWS & set(item.function.__code__.co_names):
             item.add_marker("seeds")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Files are dealt out in this order. Those with Spark take longest; the last ones should be short.
+        with_spark = {item.path for item in items if item.get_closest_marker("spark")}
+        items.sort(key=lambda item: item.path not in with_spark)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Gives a test marked `seeds(count)` its `seed`, or with `together=` its `seeds`, so many at a time."""
+    """Gives a test marked `seeds(count)` its `seed`, or with `together=` its `seeds`, so many at a time.
+
+    verify_from: from this one on they are for `make verify`.
+    """
     marker = metafunc.definition.get_closest_marker("seeds")
     if marker is None or not marker.args:
         return
     first, (count,) = int(FRESH or 0), marker.args
+    long = first + marker.kwargs.get("verify_from", count)
+
+    def given(what: Any, at: int) -> Any:
+        return pytest.param(what, marks=[pytest.mark.verify] if at >= long else [])
+
     if together := marker.kwargs.get("together"):
         parts = [range(at, min(at + together, first + count)) for at in range(first, first + count, together)]
-        metafunc.parametrize("seeds", parts, ids=[f"{part.start} to {part.stop - 1}" for part in parts])
+        ids = [f"{part.start} to {part.stop - 1}" for part in parts]
+        metafunc.parametrize("seeds", [given(part, part.start) for part in parts], ids=ids)
     else:
-        metafunc.parametrize("seed", range(first, first + count))
+        metafunc.parametrize("seed", [given(seed, seed) for seed in range(first, first + count)])
 
 
 @pytest.fixture(scope="session")

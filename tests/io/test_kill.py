@@ -47,7 +47,7 @@ def undisturbed(folder: Path) -> list[tuple[int, Counter[Any]]]:
     return ticks
 
 
-@pytest.mark.seeds(4)
+@pytest.mark.seeds(4, verify_from=1)
 def test_what_was_killed_and_started_again_has_written_exactly_the_right_rows(
     tmp_path: Path, seed: int
 ) -> None:

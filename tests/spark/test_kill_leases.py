@@ -14,6 +14,7 @@ from tests.spark.killing.processes import Driver, Ended
 from tests.spark.killing.story import Story
 
 pytestmark = [
+    pytest.mark.verify,
     pytest.mark.spark,
     pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open to see processes end"),
 ]

@@ -137,6 +137,7 @@ def whole(found: ControllerStatus) -> bool:
     return all_connected(found) and everywhere and all(on.hydrated for v in found.views for on in v.replicas)
 
 
+@pytest.mark.verify
 def test_replicas_and_the_controller_are_killed_while_clients_write_and_read(served: Cluster) -> None:
     address = served.addresses["controller"]
     reader = Reader(address)
