@@ -95,11 +95,12 @@ def _check_ids(catalog: Catalog, collections: Collections) -> None:
 
 
 def _forget_strays(state: ControllerState, epoch: int, catalog: Catalog, collections: Collections) -> None:
-    for id in sorted(catalog.strays):
+    strays = sorted(catalog.strays)
+    for id in strays:
         collections.drop(id)
-    if catalog.strays:
+    if strays:
         with state.change(epoch) as change:
-            for id in catalog.strays:
+            for id in strays:
                 change.remove_stray(id)
         catalog.strays.clear()
 

@@ -84,9 +84,9 @@ class Exports:
             return f"It begins at {dataflow.as_of}, and nothing comes after that."
         if len(dataflow.export_ids) != len(dataflow.exports):
             return "Two of its exports have one id."
-        for id in dataflow.export_ids:
-            if id in self._known:
-                return f"{id} is created already."
+        for export in dataflow.exports:
+            if export.id in self._known:
+                return f"{export.id} is created already."
         for index in dataflow.indexes:
             told = self._known.get(index.id)
             if told is None or told.dropped or not isinstance(told.export, IndexExport):

@@ -79,10 +79,11 @@ class RunningDataflow:
         return max(self._retry_at, *(outlet.retry_at for outlet in self.outlets))
 
     @property
-    def collections(self) -> set[Id]:
-        """Those that it reads or writes."""
-        written = {o.feed.id for o in self.outlets if isinstance(o, CollectionOutlet)}
-        return written | {i.feed.id for i in self._inlets if isinstance(i, FromCollection)}
+    def collections(self) -> tuple[Id, ...]:
+        """Those that it reads or writes, each once."""
+        written = (o.feed.id for o in self.outlets if isinstance(o, CollectionOutlet))
+        read = (i.feed.id for i in self._inlets if isinstance(i, FromCollection))
+        return tuple(dict.fromkeys((*written, *read)))
 
     @property
     def reads(self) -> list[Arrangement]:

@@ -213,8 +213,7 @@ class Feeds:
 
     def keep(self, ids: set[Id]) -> None:
         """Forget the feeds of all others."""
-        for id in self._feeds.keys() - ids:
-            del self._feeds[id]
+        self._feeds = {id: feed for id, feed in self._feeds.items() if id in ids}
 
     def look(self) -> list[Id]:
         """Look how far the collections are; those that are farther, or lost. Raises what the store raises."""

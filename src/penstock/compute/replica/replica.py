@@ -175,7 +175,7 @@ class Replica:
         for compaction in agreed.first:
             runtime.allow_compaction(compaction.id, compaction.frontier)
         runtime.forget_answers()
-        for id in self._telling.begin().union(agreed.drop):
+        for id in (*self._telling.begin(), *agreed.drop):
             runtime.forget(id)
         self._history = History(agreed.history, slack=_SLACK)
         for dataflow in agreed.keep:

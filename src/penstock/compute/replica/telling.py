@@ -21,7 +21,7 @@ class Telling:
         self._clock = clock
         self._out: list[Response] = []
         self._guards: dict[Id, ReportedFrontiers] = {}
-        self._dropped: set[Id] = set()
+        self._dropped: dict[Id, None] = {}
         self._reported_at = 0
         self._anew = False
 
@@ -30,7 +30,7 @@ class Telling:
         self.silent = True
         self._out.clear()
 
-    def begin(self) -> set[Id]:
+    def begin(self) -> list[Id]:
         """A connection has said all that it wants; nothing has been reported to it.
 
         Returns the exports that were dropped before it and of which nobody needs to hear.
@@ -38,7 +38,8 @@ class Telling:
         self.silent = False
         self._anew = True
         self._guards.clear()
-        dropped, self._dropped = self._dropped, set()
+        dropped = list(self._dropped)
+        self._dropped.clear()
         return dropped
 
     def exported(self, dataflow: Dataflow) -> None:
@@ -50,7 +51,7 @@ class Telling:
     def dropped(self, id: Id) -> bool:
         """An export is dropped; whether its end has still to be told."""
         if id in self._guards:
-            self._dropped.add(id)
+            self._dropped[id] = None
             return True
         return False
 
@@ -78,9 +79,8 @@ class Telling:
             if told is not None:
                 self._out.append(told)
         ended = [id for id in self._dropped if self._guards[id].ended]
-        self._dropped.difference_update(ended)
         for id in ended:
-            del self._guards[id]
+            del self._dropped[id], self._guards[id]
         return ended
 
     def take(self) -> list[Response]:

@@ -18,6 +18,9 @@ class Turns:
     """The dataflows of a replica, and who waits for whom. timer: seconds.
 
     moved: something has come farther since this was set to False.
+
+    Dataflows that wait for the same thing get their turns in the order of creation, so equal commands make
+    equal schedules; a set would give them in the order of their addresses.
     """
 
     def __init__(self, timer: Callable[[], float]) -> None:
@@ -26,8 +29,8 @@ class Turns:
         self._turns: deque[RunningDataflow] = deque()
         self._has_turn: set[RunningDataflow] = set()
         self._later: list[RunningDataflow] = []
-        self._readers: dict[Id, set[RunningDataflow]] = {}
-        self._index_readers: dict[Arrangement, set[RunningDataflow]] = {}
+        self._readers: dict[Id, dict[RunningDataflow, None]] = {}
+        self._index_readers: dict[Arrangement, dict[RunningDataflow, None]] = {}
         self._dying: list[RunningDataflow] = []
         self._untidy: dict[Arrangement, None] = {}
         self._graves: list[Arrangement] = []
@@ -35,9 +38,9 @@ class Turns:
     def add(self, running: RunningDataflow) -> None:
         """A dataflow is there. It has no turn yet."""
         for id in running.collections:
-            self._readers.setdefault(id, set()).add(running)
+            self._readers.setdefault(id, {})[running] = None
         for index in running.reads:
-            self._index_readers.setdefault(index, set()).add(running)
+            self._index_readers.setdefault(index, {})[running] = None
 
     def give(self, running: RunningDataflow) -> None:
         """It may have something to do."""
@@ -109,13 +112,13 @@ class Turns:
             return
         running.close()
         for id in running.collections:
-            self._readers[id].discard(running)
+            self._readers[id].pop(running, None)
             if not self._readers[id]:
                 del self._readers[id]
         for index in running.reads:
             readers = self._index_readers.get(index)
             if readers is not None:  # else it was gone before: this one was done with it
-                readers.discard(running)
+                readers.pop(running, None)
                 self.tidy(index)
         for index in running.makes:
             self._index_readers.pop(index, None)

@@ -15,18 +15,21 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("end", type=int, nargs="?")
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--trace", action="store_true", help="print what happened in schedules that fail")
+    parser.add_argument("--trace", action="store_true", help="print all that happens in each schedule")
     given = parser.parse_args()
     failed: list[int] = []
     for seed in range(given.seed, given.end or given.seed + 1):
         simulation = Simulation(seed, steps=given.steps)
+        error = ""
         try:
             simulation.run()
         except Exception:
             failed.append(seed)
-            if given.trace:
-                sys.stdout.write("\n".join(simulation.trace) + "\n")
-            sys.stdout.write(f"seed {seed}\n{traceback.format_exc()}\n")
+            error = f"{traceback.format_exc()}\n"
+        if given.trace:
+            sys.stdout.write("".join(f"{line}\n" for line in simulation.trace))
+        if given.trace or error:
+            sys.stdout.write(f"seed {seed}\n{error}")
     count = (given.end or given.seed + 1) - given.seed
     sys.stdout.write(f"{count - len(failed)} of {count} schedules are right; wrong: {failed[:20]}\n")
     return 1 if failed else 0

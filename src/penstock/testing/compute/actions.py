@@ -32,22 +32,20 @@ def _deliver(world: Simulation, *, down: bool) -> None:
 def _send(world: Simulation) -> None:
     if world.links:
         link = world.random.choice(world.links)
-        if world.random.random() < 0.5:
-            link.send_commands()
-        else:
-            link.send_responses()
+        world.send(link, down=world.random.random() < 0.5)
 
 
 def _work(world: Simulation) -> None:
     alive = [process for process in world.processes.values() if process is not None]
     if alive:
-        world.random.choice(alive).replica.step(0.0)
+        world.work(world.random.choice(alive))
 
 
 def _cut(world: Simulation) -> None:
     """One end of a link notices that it is cut; the other at its next chance, or much later."""
     if world.links:
         link = world.random.choice(world.links)
+        world.note(f"  {link}")
         world.random.choice([link.tell_controller, link.tell_replica])()
         if world.random.random() < 0.5:
             link.tell_controller()
@@ -123,11 +121,6 @@ def _copy(world: Simulation, controller: Controller) -> None:
     world.users.copy(controller, world.random.choice([None, None, None, *world.processes]))
 
 
-def _append(world: Simulation, controller: Controller) -> None:
-    if world.users.append(controller, world.store):
-        world.note(f"  {world.users.writing}")
-
-
 ACTIONS: Mapping[str, tuple[float, Action]] = {
     "a command arrives": (30, lambda w: _deliver(w, down=True)),
     "a response arrives": (30, lambda w: _deliver(w, down=False)),
@@ -137,7 +130,7 @@ ACTIONS: Mapping[str, tuple[float, Action]] = {
     "connect": (10, lambda w: w.connect(w.controller)),
     "maintain": (8, of_users(lambda w, c: void(c.maintain()))),
     "a write begins": (8, of_users(lambda w, c: w.users.begin_write(c))),
-    "a write is durable": (8, of_users(_append)),
+    "a write is durable": (8, of_users(lambda w, c: void(w.users.append(c, w.store)))),
     "a write ends": (8, of_users(lambda w, c: w.users.end_write(c))),
     "a view is made": (4, of_users(lambda w, c: w.users.create_view(c))),
     "a view is dropped": (0.7, of_users(lambda w, c: w.users.drop_view(c))),

@@ -60,23 +60,26 @@ class Link:
         self._said_by_controller = ControllerStages()
         self._said_by_replica = ReplicaStages()
 
+    def __str__(self) -> str:
+        return f"{self.process.name} at {self.epoch.controller}.{self.epoch.replica}"
+
     @property
     def epoch(self) -> Epoch:
         return self.connection.epoch
 
-    def send_commands(self) -> int:
+    def send_commands(self) -> list[Command]:
         """The controller writes what it has to say, as far as the link takes it."""
         if not self.controller_side_open or len(self.down) >= IN_FLIGHT:
-            return 0
+            return []
         if self.connection.over:
             self.controller_side_open = False
             self.connection.failed(None)
-            return 0
+            return []
         commands = self.connection.take(IN_FLIGHT - len(self.down))
         for command in commands:
             self._said_by_controller.sent(command)
             self.down.append(command_to_bytes(command))
-        return len(commands)
+        return commands
 
     def deliver_command(self) -> Command | None:
         """The oldest command reaches the replica, if it still listens."""
@@ -87,15 +90,15 @@ class Link:
         self.process.replica.receive(command)
         return command
 
-    def send_responses(self) -> int:
+    def send_responses(self) -> list[Response]:
         """The replica writes what it has to say; to nobody where this is not its connection any more."""
         if self.process.link is not self or not self.replica_side_open or len(self.up) >= IN_FLIGHT:
-            return 0
+            return []
         responses = self.process.replica.responses()
         for response in responses:
             self._said_by_replica.sent(response)
             self.up.append(response_to_bytes(response))
-        return len(responses)
+        return responses
 
     def deliver_response(self) -> Response | None:
         """The oldest response reaches the controller, if it still listens."""

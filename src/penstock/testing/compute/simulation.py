@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import sqlite3
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 
 from penstock.compute.collections.memory import MemoryCollections, Shared
@@ -20,17 +20,21 @@ from penstock.compute.replica.replica import Replica
 from penstock.testing.compute.actions import ACTIONS
 from penstock.testing.compute.network import Link, Process
 from penstock.testing.compute.readers import Violation
+from penstock.testing.compute.trace import Trace
 from penstock.testing.compute.truth import Truth
 from penstock.testing.compute.users import Users
 
 SETTLING_ROUNDS = 2000
 """How long a world without failures may take until nothing is left to do."""
+_databases = itertools.count()
 
 
 class Simulation:
     """A schedule made from a seed. The same seed makes the same schedule, in every process.
 
-    steps:  how many random actions, before failures stop and everything must come to rest.
+    steps: how many random actions, before failures stop and everything must come to rest.
+    trace: all that has happened, in order: actions with their time, what users asked and were told, messages
+        as they were sent and as they arrived. Equal traces are equal runs.
     """
 
     def __init__(self, seed: int, *, steps: int = 300) -> None:
@@ -39,10 +43,10 @@ class Simulation:
         self.now = 1000
         self._parameters = Parameters(hydration_concurrency=self.random.choice([1, 2, 4]))
         self._settings = self._some_settings()
-        self.users = Users(Truth(), self.random, self.clock)
+        self.trace = Trace()
+        self.users = Users(Truth(), self.random, self.clock, self.trace.note)
         self._shared = Shared()
         self.store = MemoryCollections(self._shared)
-        self.trace: deque[str] = deque(maxlen=5000)
         self.happened: Counter[str] = Counter()
         self.controller: Controller | None = None
         self.stale: Controller | None = None
@@ -52,37 +56,44 @@ class Simulation:
         self.links: list[Link] = []
         self._plans = Plans()
         # As long as one connection is open, the database is there: it is what a disk would be.
-        self._state = f"file:penstock-simulation-{id(self)}?mode=memory&cache=shared"
+        self._state = f"file:penstock-simulation-{next(_databases)}?mode=memory&cache=shared"
         self._disk = sqlite3.connect(self._state, uri=True)
         self.start_controller()
         for _ in range(self.random.randint(1, 3)):
             self.add_replica(f"r{len(self.processes)}")
 
     def run(self) -> None:
-        """Make the schedule, then let everything come to rest. Raises `Violation`."""
+        """Make the schedule, then let everything come to rest. Once. Raises `Violation`."""
+        try:
+            self._make_schedule()
+            self.come_to_rest()
+        finally:
+            self.close()
+
+    def _make_schedule(self) -> None:
         names = list(ACTIONS)
         weights = [weight for weight, _ in ACTIONS.values()]
         for step in range(self.steps):
             (name,) = self.random.choices(names, weights)
-            self.note(f"{step}: {name}")
+            self.note(f"{step} at {self.now}: {name}")
             self.happened[name] += 1
             ACTIONS[name][1](self)
             self.check()
-        self.come_to_rest()
-        self.close()
 
     def close(self) -> None:
         """End all processes."""
         for name in self.processes:
             self.kill_process(name)
         self.kill_controller()
+        for process in self._left.values():
+            process.replica.close()
         for state in self._superseded:
             state.close()
         self._disk.close()
 
-    def note(self, text: str) -> None:
+    def note(self, *said: object) -> None:
         """Add a line to the trace."""
-        self.trace.append(text)
+        self.trace.note(*said)
 
     def check(self) -> None:
         """What must hold after every step, beyond what those who read have checked."""
@@ -210,6 +221,7 @@ class Simulation:
             process = self.processes.get(name)
             if process is None:
                 controller.unreachable(name, ConnectionBroken("nobody listens", address=name))
+                self.note(f"  {name} cannot be reached")
                 continue
             try:
                 connection = controller.connected(name)
@@ -222,11 +234,22 @@ class Simulation:
             link.process.accept(link)
         except StaleEpoch as error:
             link.connection.failed(error)
+            self.note(f"  {link} is refused", error)
             if self.controller is not None and link.epoch.controller == self.controller.epoch:
                 raise Violation(f"the present controller was refused: {error}") from error
             return
         self.links.append(link)
-        self.note(f"  {link.process.name} is connected, epoch {link.epoch}")
+        self.note(f"  {link} is connected")
+
+    def send(self, link: Link, *, down: bool) -> None:
+        """One end of a link writes what it has to say, as far as the link takes it."""
+        for message in link.send_commands() if down else link.send_responses():
+            self.note(f"  {link} {'takes' if down else 'gives'}", message)
+
+    def work(self, process: Process) -> None:
+        """A replica does one step of work."""
+        busy = process.replica.step(0.0)
+        self.note(f"  {process.name} works{', and has more to do' if busy else ''}")
 
     def deliver(self, link: Link, *, down: bool) -> None:
         """One message of a link reaches its end."""
@@ -235,7 +258,7 @@ class Simulation:
         except ProtocolViolation as error:
             raise Violation(f"{'command' if down else 'response'} against the protocol: {error}") from error
         if message is not None:
-            self.note(f"  {link.process.name} {'<-' if down else '->'} {message}")
+            self.note(f"  {link} {'<-' if down else '->'}", message)
 
     def forget_closed_links(self) -> None:
         self.links = [link for link in self.links if link.controller_side_open or link.replica_side_open]
@@ -272,24 +295,26 @@ class Simulation:
                 return
         raise Violation(f"it does not come to rest: {self.users.unrest()} {self._unconnected()}")
 
-    def _unconnected(self) -> set[str]:
-        return set(self.processes) - {link.process.name for link in self.links}
+    def _unconnected(self) -> list[str]:
+        connected = {link.process.name for link in self.links}
+        return [name for name in self.processes if name not in connected]
 
     def everything_moves(self) -> None:
         """Each message arrives, each process does one step of work."""
         assert self.controller is not None
         self.now += 50
+        self.note(f"at {self.now}")
         self.controller.maintain()
         self.connect(self.controller)
         for link in self.links:
-            link.send_commands()
+            self.send(link, down=True)
             while link.down and link.replica_side_open:
                 self.deliver(link, down=True)
         for process in self.processes.values():
             if process is not None:
-                process.replica.step(0.0)
+                self.work(process)
         for link in self.links:
-            link.send_responses()
+            self.send(link, down=False)
             while link.up and link.controller_side_open:
                 self.deliver(link, down=False)
         self.forget_closed_links()

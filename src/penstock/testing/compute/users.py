@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from typing import Any
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.controller.controller import Controller, PeekRequest, Write
@@ -35,11 +35,15 @@ class Pending:
 
 @dataclass
 class Users:
-    """All users together. They survive the controller; what they had asked it does not."""
+    """All users together. They survive the controller; what they had asked it does not.
+
+    note: is told of all that they ask, write, and are told.
+    """
 
     truth: Truth
     random: random.Random
     now: Callable[[], int]
+    note: Callable[..., None]
     peeks: list[PeekWatch] = field(default_factory=list[PeekWatch])
     subscriptions: list[SubscriptionWatch] = field(default_factory=list[SubscriptionWatch])
     copies: list[CopyWatch] = field(default_factory=list[CopyWatch])
@@ -65,6 +69,7 @@ class Users:
         rows = self._some_rows()
         if rows and self.writing is None:
             self.writing = Pending(controller.begin_write(rows), rows)
+            self.note(f"  at {self.writing.write.time}", rows)
 
     def append(self, controller: Controller, store: Collections) -> bool:
         """Make the write that has begun durable; whether there was one."""
@@ -74,6 +79,7 @@ class Users:
             store.append(self.writing.write.appends)
         except (UpperMismatch, NotThere) as error:
             durable = controller.fail_write(self.writing.write)
+            self.note("  it is refused", error)
             self.writing = None
             if durable or not self.superseding:
                 raise Violation(f"a write of the only controller was refused: {error}") from error
@@ -85,6 +91,7 @@ class Users:
     def end_write(self, controller: Controller) -> None:
         if self.writing is not None and self.writing.appended:
             controller.end_write(self.writing.write)
+            self.note(f"  {self.writing.write.time} is acknowledged")
             self.acknowledged = self.writing.write.time
             self.acknowledgements.append((self.now(), self.acknowledged))
             self.writing = None
@@ -95,8 +102,10 @@ class Users:
         try:
             write = controller.begin_write(rows)
             store.append(write.appends)
-        except (StaleEpoch, UpperMismatch, NotThere):
+        except (StaleEpoch, UpperMismatch, NotThere) as error:
+            self.note("  it is refused", error)
             return
+        self.note(f"  it is durable at {write.time}", rows)
         self.truth.wrote(write.time, rows)
         try:
             controller.end_write(write)
@@ -132,7 +141,8 @@ class Users:
             keep = self.random.choice([0, 100, 1000])
             into = f"{name}_kept" if self.random.random() < 0.3 else None
             flow = recipe.flow()
-            controller.create_view(name, encode(flow), key=recipe.key, keep=keep, into=into)
+            id = controller.create_view(name, encode(flow), key=recipe.key, keep=keep, into=into)
+            self.note(f"  {name} is {id}, keeps {keep}, into {into}")
             self.views.append(name)
             if into is not None:
                 self.kept[name] = into
@@ -143,6 +153,7 @@ class Users:
             return
         name = self.random.choice(self.views)
         readers = [view for view in self.views if name in RECIPES[view].reads]
+        self.note(f"  {name}")
         try:
             controller.drop(name)
         except StillInUse as error:
@@ -167,12 +178,23 @@ class Users:
         watch = PeekWatch(view, self._known(staleness), at, keys, positions, replica is not None)
         self.peeks.append(watch)
         request = PeekRequest(name, keys=keys, at=at, replica=replica, staleness=staleness)
+        self.note(" ", request)
         try:
-            watch.uuid = controller.peek(request, partial(watch.answered, self.truth))
+            watch.uuid = controller.peek(request, self._watched(f"a peek of {name}", watch.answered))
         except (SinceViolation, TargetReplicaLost) as error:
+            self.note("  it is refused", error)
             self.peeks.remove(watch)
             if not (replica if isinstance(error, TargetReplicaLost) else at is not None):
                 raise
+
+    def _watched(self, what: str, see: Callable[[Truth, Any], None]) -> Callable[[Any], None]:
+        """What is called with an answer or an event: it is noted, then seen."""
+
+        def tell(said: Any) -> None:
+            self.note(f"  {what} is told", said)
+            see(self.truth, said)
+
+        return tell
 
     def _known(self, staleness: int | None) -> int:
         """The last write that an answer must know of: by when it was acknowledged, not by its time."""
@@ -196,6 +218,7 @@ class Users:
         if waiting:
             watch = self.random.choice(waiting)
             watch.cancelled = True
+            self.note(f"  of {watch.view}", watch.uuid)
             controller.cancel_peek(watch.uuid)
 
     def subscribe(self, controller: Controller, replica: str | None = None) -> None:
@@ -207,11 +230,12 @@ class Users:
         snapshot = as_of is None or self.random.random() < 0.5
         # The first batch goes beyond the as-of: of one that the controller chooses, no more is needed.
         watch = SubscriptionWatch(view, as_of or 0, snapshot, replica is not None)
+        self.note(f"  to {view} from {as_of}, snapshot {snapshot}, of {replica}")
+        deliver = self._watched(f"a subscription to {view}", watch.delivered)
         try:
-            watch.id = controller.subscribe(
-                view, partial(watch.delivered, self.truth), as_of=as_of, snapshot=snapshot, replica=replica
-            )
+            watch.id = controller.subscribe(view, deliver, as_of=as_of, snapshot=snapshot, replica=replica)
         except (SinceViolation, TargetReplicaLost) as error:
+            self.note("  it is refused", error)
             if not (replica if isinstance(error, TargetReplicaLost) else as_of is not None):
                 raise
             return
@@ -221,10 +245,12 @@ class Users:
         """A copy, whose answer is watched."""
         if self.views:
             watch = CopyWatch(self.random.choice(self.views), self.acknowledged, replica is not None)
-            answer = partial(watch.answered, self.truth)
+            self.note(f"  of {watch.view}, by {replica}")
+            answer = self._watched(f"a copy of {watch.view}", watch.answered)
             try:
                 controller.copy(watch.view, f"{len(self.copies)}.jsonl", answer, replica=replica)
-            except TargetReplicaLost:
+            except TargetReplicaLost as error:
+                self.note("  it is refused", error)
                 if replica is None:
                     raise
                 return
@@ -233,7 +259,9 @@ class Users:
     def unsubscribe(self, controller: Controller) -> None:
         live = [watch for watch in self.subscriptions if not (watch.ended or watch.abandoned)]
         if live:
-            controller.unsubscribe(self.random.choice(live).id)
+            watch = self.random.choice(live)
+            self.note(f"  {watch.id} to {watch.view}")
+            controller.unsubscribe(watch.id)
 
     # -- the end ----------------------------------------------------------------------
 

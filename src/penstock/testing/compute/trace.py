@@ -1,0 +1,65 @@
+"""The trace of a simulation: all that happens, line by line, the same in every process for one seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from hashlib import sha256
+from typing import Any, cast
+
+from penstock.compute.frontier import Frontier
+from penstock.compute.plans.generated import plan_pb2
+from penstock.compute.protocol.dataflow import Plan
+from penstock.errors import PenstockError
+
+
+class Trace(list[str]):
+    """The lines so far."""
+
+    def note(self, *said: object) -> None:
+        """Add a line: texts as they are, everything else as `shown`, with spaces between."""
+        self.append(" ".join(each if isinstance(each, str) else shown(each) for each in said))
+
+
+def shown(value: object) -> str:
+    """A value as text: no addresses, sets in order, messages without what they leave at its default.
+
+    >>> shown((Frontier(3), frozenset({"b", "a"}), b"\\x01"))
+    "([3], {'a', 'b'}, 01)"
+    """
+    match value:
+        case Frontier():
+            return str(value)
+        case Plan():
+            return f"plan {_identity(value)}"
+        case bytes():
+            return value.hex()
+        case Enum():
+            return value.name
+        case PenstockError():
+            return f"{type(value).__name__}: {value.what}"
+        case frozenset() | set():
+            return f"{{{', '.join(sorted(map(shown, cast('Iterable[Any]', value))))}}}"
+        case tuple() | list():
+            return f"({', '.join(map(shown, cast('Iterable[Any]', value)))})"
+        case Mapping():
+            items = cast("Mapping[Any, Any]", value).items()
+            return f"{{{', '.join(f'{shown(k)}: {shown(v)}' for k, v in items)}}}"
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            given = [f for f in fields(value) if getattr(value, f.name) != _default(f)]
+            said = ", ".join(f"{f.name}={shown(getattr(value, f.name))}" for f in given)
+            return f"{type(value).__name__}({said})"
+        case _:
+            return repr(value)
+
+
+def _default(field: Field[Any]) -> object:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _identity(plan: Plan) -> str:
+    """Of what the plan says; functions are left out, which are pickled in another way by each process."""
+    body = plan_pb2.Body.FromString(plan.body)
+    body.ClearField("functions")
+    return sha256(body.SerializeToString(deterministic=True)).hexdigest()[:8]
