@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from penstock.engine.loops.runtime import RUNTIME as LOOPS
 from penstock.errors import EvaluationError, NoFixpoint, UnknownPort, UserFunctionFailed
+from penstock.expr.order import any_key
 from penstock.expr.runtime import NAN
 
 Rows = list[tuple[Any, ...]]
@@ -219,13 +220,23 @@ def top_changes(old: dict[Any, int], new: dict[Any, int]) -> list[tuple[Any, int
 
 def items(value: Any) -> Any:
     """The items of a value of any type. Raises `EvaluationError` for what holds none."""
-    if isinstance(value, tuple | list | frozenset):
+    if isinstance(value, tuple | list):
         return cast("Any", value)
+    if isinstance(value, frozenset):
+        return _in_order(cast("frozenset[Any]", value))
     if value is None:
         return ()
     raise EvaluationError(
         f"{value!r:.100} is no list: {type(value).__name__}", fix="flatten takes tuples, lists and frozensets"
     )
+
+
+def _in_order(members: frozenset[Any]) -> Any:
+    """The members of a set in the order of values: its own is another one in each process."""
+    try:
+        return sorted(members, key=any_key)
+    except EvaluationError:  # of a class without an order
+        return members
 
 
 def unknown_port(tag: object, ports: dict[Any, int]) -> None:

@@ -16,8 +16,9 @@ class Flatten(Operator):
     at: the position of the column. Its type is a list, or any value; a value that is
         then no tuple, list or frozenset stops the tick (`EvaluationError`).
 
-    Items keep their order, and have the weight of their row. A null and an empty list
-    have no items, so that their rows are gone. A tick without rows answers nothing.
+    Items keep their order, members of a set come in the order of values; they have the
+    weight of their row. A null and an empty list have no items, so that their rows are
+    gone. A tick without rows answers nothing.
 
     >>> from penstock.testing import show
     >>> def words(line: str) -> list[str]:
