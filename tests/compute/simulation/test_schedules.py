@@ -18,22 +18,27 @@ TOGETHER = 30
 
 SHUFFLED = """
 import sys
-from penstock.testing.compute.__main__ import main
+import penstock.testing.compute
 
-salt = int(sys.argv.pop(1))
+salt, program = int(sys.argv.pop(1)), sys.argv.pop(1)
 modules = [module for name, module in sys.modules.items() if name.startswith("penstock.")]
 for each in {each for module in modules for each in vars(module).values() if isinstance(each, type)}:
     if each.__hash__ is object.__hash__ and each.__module__.startswith("penstock."):
         each.__hash__ = lambda self: hash((id(self), salt))
+exec(program)
+"""
+"""Runs a program where sets of objects without a hash of their own have another order for each salt."""
+SCHEDULES = """
+from penstock.testing.compute.__main__ import main
+
 sys.exit(main())
 """
-"""Runs the simulator where sets of objects without a hash of their own have another order for each salt."""
 
 
-def trace_in_a_process(salt: int, *arguments: str) -> str:
+def trace_in_a_process(salt: int, *arguments: str, program: str = SCHEDULES) -> str:
     """What the simulator prints, with hashes of texts and of objects that are those of the salt."""
     ran = subprocess.run(
-        [sys.executable, "-c", SHUFFLED, str(salt), *arguments, "--trace"],
+        [sys.executable, "-c", SHUFFLED, str(salt), program, *arguments],
         env={**os.environ, "PYTHONHASHSEED": str(salt)},
         capture_output=True,
         text=True,
@@ -66,7 +71,7 @@ def test_a_seed_makes_the_same_schedule_again() -> None:
 
 def test_a_seed_makes_the_same_schedule_in_every_process() -> None:
     first, *others = (
-        trace_in_a_process(salt, "0", "20", "--steps", "150").splitlines() for salt in (1, 2, 3)
+        trace_in_a_process(salt, "0", "20", "--steps", "150", "--trace").splitlines() for salt in (1, 2, 3)
     )
     for other in others:
         assert other == first

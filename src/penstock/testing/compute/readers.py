@@ -20,6 +20,7 @@ from penstock.compute.protocol.responses import (
     Rows,
     Stashed,
 )
+from penstock.testing.compute.trace import shown
 from penstock.testing.compute.truth import Truth
 
 PeekAnswer: TypeAlias = Rows | Stashed | Problem | Canceled
@@ -202,7 +203,7 @@ def _check_failed(what: str, watch: SubscriptionWatch | CopyWatch, truth: Truth,
 
 
 def _shown(rows: Counter[Row] | None) -> str:
-    return "nothing: it fails" if rows is None else str(sorted(rows.items()))
+    return "nothing: it fails" if rows is None else ", ".join(sorted(map(shown, rows.items())))
 
 
 Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]

@@ -6,7 +6,7 @@ import itertools
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.compute.collections.memory import MemoryCollections, Shared
 from penstock.compute.controller.controller import Controller
@@ -20,9 +20,11 @@ from penstock.compute.replica.replica import Replica
 from penstock.testing.compute.actions import ACTIONS
 from penstock.testing.compute.network import Link, Process
 from penstock.testing.compute.readers import Violation
+from penstock.testing.compute.recipes import Recipe, Workload
 from penstock.testing.compute.trace import Trace
 from penstock.testing.compute.truth import Truth
 from penstock.testing.compute.users import Users
+from penstock.testing.compute.views import default_workload
 
 SETTLING_ROUNDS = 2000
 """How long a world without failures may take until nothing is left to do."""
@@ -32,19 +34,32 @@ _databases = itertools.count()
 class Simulation:
     """A schedule made from a seed. The same seed makes the same schedule, in every process.
 
-    steps: how many random actions, before failures stop and everything must come to rest.
+    steps:   how many random actions, before failures stop and everything must come to rest.
+    recipes: the views, by name; None: some that try everything.
+    allow_callables: whether their flows may hold Python functions. Each replica calls its own copies.
     trace: all that has happened, in order: actions with their time, what users asked and were told, messages
         as they were sent and as they arrived. Equal traces are equal runs.
     """
 
-    def __init__(self, seed: int, *, steps: int = 300) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        steps: int = 300,
+        recipes: Mapping[str, Recipe] | None = None,
+        allow_callables: bool = False,
+    ) -> None:
         self.steps = steps
+        self._allow_callables = allow_callables
+        workload = default_workload()
+        if recipes is not None:
+            workload = Workload.of(recipes, allow_callables=allow_callables)
         self.random = random.Random(seed)
         self.now = 1000
         self._parameters = Parameters(hydration_concurrency=self.random.choice([1, 2, 4]))
         self._settings = self._some_settings()
         self.trace = Trace()
-        self.users = Users(Truth(), self.random, self.clock, self.trace.note)
+        self.users = Users(workload, Truth(workload), self.random, self.clock, self.trace.note)
         self._shared = Shared()
         self.store = MemoryCollections(self._shared)
         self.happened: Counter[str] = Counter()
@@ -54,7 +69,7 @@ class Simulation:
         self.processes: dict[str, Process | None] = {}
         self._left: dict[str, Process] = {}
         self.links: list[Link] = []
-        self._plans = Plans()
+        self._plans = Plans(allow_callables)
         # As long as one connection is open, the database is there: it is what a disk would be.
         self._state = f"file:penstock-simulation-{next(_databases)}?mode=memory&cache=shared"
         self._disk = sqlite3.connect(self._state, uri=True)
@@ -133,6 +148,7 @@ class Simulation:
             random=random.Random(self.random.random()),
             parameters=self._parameters,
             settings=self._settings,
+            allow_callables=self._allow_callables,
         )
         self.note(f"  a controller of epoch {self.controller.epoch}")
 

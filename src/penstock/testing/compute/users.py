@@ -17,11 +17,11 @@ from penstock.compute.errors import (
     TargetReplicaLost,
     UpperMismatch,
 )
-from penstock.compute.plans import encode
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.testing.compute.readers import CopyWatch, PeekWatch, SubscriptionWatch, Violation
+from penstock.testing.compute.recipes import Workload, kept
+from penstock.testing.compute.trace import shown
 from penstock.testing.compute.truth import Truth
-from penstock.testing.compute.views import COLLECTIONS, RECIPES
 
 
 @dataclass
@@ -40,6 +40,7 @@ class Users:
     note: is told of all that they ask, write, and are told.
     """
 
+    workload: Workload
     truth: Truth
     random: random.Random
     now: Callable[[], int]
@@ -116,15 +117,16 @@ class Users:
     def _some_rows(self) -> dict[str, list[Counted]]:
         rows: dict[str, list[Counted]] = {}
         for name in sorted(self.collections):
+            collection = self.workload.collections[name]
             there = self.truth.collection(name, self.truth.times[-1])
             changes: dict[Row, int] = {}
             for _ in range(self.random.randint(0, 3)):
-                if there and not COLLECTIONS[name] and self.random.random() < 0.4:
-                    row = self.random.choice(sorted(there))
+                if there and not collection.append_only and self.random.random() < 0.4:
+                    row = self.random.choice(sorted(there, key=shown))
                     if there[row] + changes.get(row, 0) > 0:
                         changes[row] = changes.get(row, 0) - 1
                 else:
-                    row = (self.random.randint(0, 3), self.random.randint(0, 3))
+                    row = collection.draw(self.random)
                     changes[row] = changes.get(row, 0) + 1
             found = [(row, weight) for row, weight in changes.items() if weight]
             if found:
@@ -134,25 +136,24 @@ class Users:
     # -- views ------------------------------------------------------------------------
 
     def create_view(self, controller: Controller) -> None:
-        missing = [n for n, r in RECIPES.items() if n not in self.views and set(r.reads) <= set(self.views)]
+        missing = self.workload.missing(self.views)
         if missing:
             name = self.random.choice(missing)
-            recipe = RECIPES[name]
             keep = self.random.choice([0, 100, 1000])
-            into = f"{name}_kept" if self.random.random() < 0.3 else None
-            flow = recipe.flow()
-            id = controller.create_view(name, encode(flow), key=recipe.key, keep=keep, into=into)
+            into = kept(name) if self.random.random() < 0.3 else None
+            id = self.workload.make(controller, name, keep=keep, into=into)
             self.note(f"  {name} is {id}, keeps {keep}, into {into}")
             self.views.append(name)
             if into is not None:
                 self.kept[name] = into
-            self.collections |= set(flow.graph().sources) & set(COLLECTIONS)
+            sources = {source.name for source in self.workload.views[name].reads}
+            self.collections |= sources & self.workload.collections.keys()
 
     def drop_view(self, controller: Controller) -> None:
         if not self.views:
             return
         name = self.random.choice(self.views)
-        readers = [view for view in self.views if name in RECIPES[view].reads]
+        readers = [v for v in self.views if name in (s.name for s in self.workload.views[v].reads)]
         self.note(f"  {name}")
         try:
             controller.drop(name)
@@ -208,10 +209,18 @@ class Users:
         """Where the key columns stand, and keys to ask for; or all rows."""
         if self.random.random() < 0.5:
             return (), None
-        graph = RECIPES[view].flow().graph()
-        columns = [field.name for field in graph.nodes[graph.sinks["out"]].schema.fields]
-        keys = tuple((self.random.randint(0, 3),) for _ in range(self.random.randint(1, 2)))
-        return tuple(columns.index(column) for column in RECIPES[view].key), keys
+        positions = self.workload.views[view].positions
+        keys = tuple(self._some_key(view) for _ in range(self.random.randint(1, 2)))
+        return positions, keys
+
+    def _some_key(self, view: str) -> Row:
+        """A key, perhaps of a row that was there when last a write was acknowledged."""
+        made = self.workload.views[view]
+        rows = self.truth.view(view, self.acknowledged)
+        if rows and self.random.random() < 0.5:
+            row = self.random.choice(sorted(rows, key=shown))
+            return tuple(row[at] for at in made.positions)
+        return made.draw_key(self.random)
 
     def cancel(self, controller: Controller) -> None:
         waiting = [watch for watch in self.peeks if watch.answer is None]

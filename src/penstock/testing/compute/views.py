@@ -1,16 +1,17 @@
-"""Flows that the simulation makes views of: joins, aggregates of aggregates, recursion, views of views, and
-some that fail by a row."""
+"""The views that are simulated where no others are given: joins, aggregates of aggregates, recursion, views
+of views, and some that fail by a row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
 import penstock as ps
 from penstock import col
 from penstock.flow.flow import Flow
+from penstock.testing.compute.recipes import Recipe, Workload
 
 
 class Item(NamedTuple):
@@ -39,19 +40,6 @@ class Share(NamedTuple):
 
     key: int
     share: int
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """A view. key: the columns it is arranged by. reads: the views that it reads, which come first."""
-
-    flow: Callable[[], Flow]
-    key: tuple[str, ...]
-    reads: tuple[str, ...] = ()
-
-
-COLLECTIONS: Mapping[str, bool] = MappingProxyType({"items": False, "prices": False, "edges": True})
-"""The collections, each with whether rows are only added."""
 
 
 def _totals() -> Flow:
@@ -117,9 +105,15 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "joined": Recipe(_joined, ("key",)),
         "best": Recipe(_best, ("best",)),
         "reached": Recipe(_reached, ("source",)),
-        "high": Recipe(_high, ("key",), ("totals",)),
-        "priced": Recipe(_priced, ("item",), ("totals",)),
+        "high": Recipe(_high, ("key",)),
+        "priced": Recipe(_priced, ("item",)),
         "shares": Recipe(_shares, ("key",)),
-        "shared": Recipe(_shared, ("share",), ("shares",)),
+        "shared": Recipe(_shared, ("share",)),
     }
 )
+
+
+@cache
+def default_workload() -> Workload:
+    """The views of `RECIPES`. Made once: most simulations are of them."""
+    return Workload.of(RECIPES)

@@ -1,0 +1,273 @@
+"""What a simulation is about: views by their recipes, the collections that they read, and rows to write."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+from penstock.compute.collections.memory import MemoryCollections
+from penstock.compute.controller.controller import Controller
+from penstock.compute.controller.durable import ControllerState
+from penstock.compute.errors import NotServable
+from penstock.compute.plans import FlowSource, decode, encode, servable, sources_of
+from penstock.compute.protocol.dataflow import Plan
+from penstock.compute.protocol.responses import Row
+from penstock.errors import BadInput, Place
+from penstock.expr.rows import from_user
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    Schema,
+    StrType,
+    StructType,
+    TimestampType,
+)
+from penstock.flow.flow import Flow
+from penstock.graph.node import FlowGraph
+
+DrawRow: TypeAlias = Callable[[random.Random], Any]
+"""A row as users write it. Everything random in it comes from the argument: then a seed gives it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A view of a simulation.
+
+    flow: with one sink; or its plan, or a function that builds it. Its sources are other views of the
+        simulation, or collections, by name.
+    key:  the columns that it is arranged by; none: the whole row.
+    rows: draws a row, by the name of a collection that it reads. Collections that are left out get rows of
+        few different values, so that keys meet.
+    """
+
+    flow: Flow | Plan | Callable[[], Flow]
+    key: tuple[str, ...] = ()
+    rows: Mapping[str, DrawRow] = field(default_factory=dict[str, DrawRow])
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A view, ready to be made.
+
+    positions: of its key columns. reads: all of its sources. draw_key: values of the key columns, as they
+        stand in rows.
+    """
+
+    name: str
+    plan: Plan
+    graph: FlowGraph
+    schema: Schema
+    key: tuple[str, ...]
+    positions: tuple[int, ...]
+    reads: tuple[FlowSource, ...]
+    draw_key: Callable[[random.Random], Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A collection that views read. draw: a row of it, as it is stored."""
+
+    name: str
+    schema: Schema
+    append_only: bool
+    draw: Callable[[random.Random], Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """All views and collections of a simulation, by name.
+
+    allow_callables: whether flows may hold Python functions.
+    """
+
+    views: Mapping[str, View]
+    collections: Mapping[str, Collection]
+    allow_callables: bool = False
+
+    @classmethod
+    def of(cls, recipes: Mapping[str, Recipe], *, allow_callables: bool = False) -> Workload:
+        """Raises what making the views raises: `NotServable`, `CallableRefused`, `AlreadyThere`,
+        `UnknownColumn`, ...; and `BadInput` for recipes that do not fit each other."""
+        if not recipes:
+            raise _unfit(
+                "no recipe, so there is nothing to simulate",
+                fix='recipes={"name": Recipe(flow)}, or leave recipes out',
+            )
+        views = {name: _view(name, recipe, allow_callables) for name, recipe in recipes.items()}
+        rows = _draws(recipes, {source.name for view in views.values() for source in view.reads} - set(views))
+        sources: dict[str, list[FlowSource]] = {}
+        for source in (source for view in views.values() for source in view.reads):
+            if source.name not in views:
+                sources.setdefault(source.name, []).append(source)
+        collections = {name: _collection(found, rows.get(name)) for name, found in sources.items()}
+        found = cls(views, collections, allow_callables)
+        found._rehearse()
+        return found
+
+    def missing(self, there: list[str]) -> list[str]:
+        """The views that can be made where some are there: those that read nothing else."""
+        return [
+            name
+            for name, view in self.views.items()
+            if name not in there and all(s.name in there or s.name in self.collections for s in view.reads)
+        ]
+
+    def make(self, controller: Controller, name: str, *, keep: int, into: str | None) -> str:
+        """Ask a controller for a view; its id."""
+        view = self.views[name]
+        for source in view.reads:
+            collection = self.collections.get(source.name)
+            # Made with the view it would be a table, and refused to views that need rows to stay.
+            if collection is not None and collection.append_only and not source.append:
+                controller.create_collection(collection.name, collection.schema, append_only=True)
+        return controller.create_view(name, view.plan, key=view.key, keep=keep, into=into)
+
+    def _rehearse(self) -> None:
+        """Make all views once: what a controller refuses is refused before anything is simulated."""
+        with closing(ControllerState.open(":memory:")) as state:
+            controller = Controller(
+                state,
+                MemoryCollections(),
+                clock=lambda: 0,
+                random=random.Random(0),
+                allow_callables=self.allow_callables,
+            )
+            for collection in self.collections.values():
+                collection.draw(random.Random(0))
+            there: list[str] = []
+            while missing := self.missing(there):
+                self.make(controller, missing[0], keep=0, into=kept(missing[0]))
+                there.append(missing[0])
+        if left := [name for name in self.views if name not in there]:
+            raise _unfit(
+                f"views that read themselves, or each other in a circle: {', '.join(map(repr, left))}",
+                why="A source reads the view of its name if there is one, and that is made first.",
+                fix="give the view another name than its source; write a loop as one flow, with feedback()",
+                views=tuple(left),
+            )
+
+
+def kept(view: str) -> str:
+    """The name of the collection that the changes of a view are written to, where they are."""
+    return f"{view}_kept"
+
+
+def drawn(of: Field, random: random.Random) -> Any:
+    """A value of a column, out of few."""
+    if of.nullable and random.random() < 0.2:
+        return None
+    return _value(of.type, random)
+
+
+def _value(type_: DataType, random: random.Random) -> Any:
+    match type_:
+        case BoolType():
+            return random.random() < 0.5
+        case Int32Type() | Int64Type():
+            return random.randint(0, 3)
+        case Float64Type():
+            return random.choice([-1.5, 0.0, 0.1, 0.2, 1e16])
+        case DecimalType(scale=scale):
+            return Decimal(random.randint(0, 3)).scaleb(-min(scale, 1))
+        case StrType():
+            return random.choice(["", "a", "ab", "ä"])
+        case BytesType():
+            return random.choice([b"", b"a", b"\xff"])
+        case DateType():
+            return date(2024, 2, 28) + timedelta(days=random.randint(0, 3))
+        case TimestampType():
+            return datetime(2024, 2, 28, 18, tzinfo=UTC) + timedelta(hours=3 * random.randint(0, 3))
+        case ListType(element, nullable):
+            return tuple(drawn(Field("", element, nullable), random) for _ in range(random.randint(0, 2)))
+        case StructType(fields):
+            return tuple(drawn(each, random) for each in fields)
+        case _:
+            raise AssertionError(f"no column of what is served: {type_}")
+
+
+def _view(name: str, recipe: Recipe, allow_callables: bool) -> View:
+    flow = recipe.flow
+    if isinstance(flow, Plan):
+        flow = decode(flow, allow_callables=allow_callables)
+    elif not isinstance(flow, Flow):
+        flow = flow()
+    servable(flow)  # here errors have the user's lines, which plans know by name alone
+    graph = flow.graph()
+    if len(graph.sinks) != 1:
+        raise NotServable(
+            f"the recipe of {name!r} is no view: its flow has {len(graph.sinks)} sinks",
+            where=[graph.nodes[node].place for node in graph.sinks.values()],
+            why="A view is the rows of one sink.",
+            fix="give each sink a flow, and each flow a recipe",
+            operator="",
+        )
+    (node,) = graph.sinks.values()
+    schema = graph.nodes[node].schema
+    key = tuple(recipe.key)
+    # Columns that are not there are refused with the view.
+    positions = tuple(at for column in key if (at := schema.position(column)) is not None)
+    positions = positions or tuple(range(len(schema.fields)))
+    keys = Schema(tuple(schema.fields[at] for at in positions))
+    draw_key = _inside(keys, f"keys of {name!r}", _row_of(keys))
+    plan = encode(flow, allow_callables=allow_callables)
+    return View(name, plan, graph, schema, key, positions, sources_of(flow), draw_key)
+
+
+def _draws(recipes: Mapping[str, Recipe], collections: set[str]) -> dict[str, DrawRow]:
+    """How rows are drawn, by collection. Raises `BadInput` for what is none, or drawn in two ways."""
+    found: dict[str, DrawRow] = {}
+    for view, recipe in recipes.items():
+        for name, draw in recipe.rows.items():
+            if name not in collections:
+                near = get_close_matches(name, sorted(collections), 1) or sorted(collections)
+                raise _unfit(
+                    f"the recipe of {view!r} has rows of {name!r}, which no view reads as a collection",
+                    fix=f"name a source of the flow: {', '.join(map(repr, near))}",
+                    name=name,
+                )
+            if found.setdefault(name, draw) is not draw:
+                raise _unfit(
+                    f"two recipes draw rows of {name!r}, each in its own way",
+                    fix="give them in one of the recipes, or the same function in both",
+                    name=name,
+                )
+    return found
+
+
+def _collection(sources: list[FlowSource], draw: DrawRow | None) -> Collection:
+    name, schema = sources[0].name, sources[0].schema
+    append_only = any(source.append for source in sources)
+    inside = _inside(schema, f"collection {name!r}", draw or _row_of(schema))
+    return Collection(name, schema, append_only, inside)
+
+
+def _row_of(schema: Schema) -> DrawRow:
+    def draw(random: random.Random) -> Any:
+        row = tuple(drawn(each, random) for each in schema.fields)
+        return row[0] if schema.scalar else row
+
+    return draw
+
+
+def _inside(schema: Schema, what: str, draw: DrawRow) -> Callable[[random.Random], Row]:
+    convert = from_user(schema, what=what)
+    return lambda random: convert([draw(random)])[0]
+
+
+def _unfit(what: str, *, why: str = "", fix: str = "", **facts: Any) -> BadInput:
+    where = [Place.of_caller()]
+    return BadInput(f"the simulation cannot begin: {what}", where=where, why=why, fix=fix, **facts)
