@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import singledispatchmethod
 
-from penstock.compute.frontier import END, Frontier, meet
+from penstock.compute.frontier import END, START, Frontier, meet
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -77,9 +77,11 @@ def reduced(commands: Iterable[Command]) -> list[Command]:
     In this order: `CreateTimely`, `CreateInstance`, `UpdateConfiguration` (all in one, if it sets
     anything), each `CreateDataflow` with an export that is not dropped, from the time on to which all of its
     exports have been compacted, their `Schedule`s, each `Peek` that was not cancelled, by uuid, what
-    `AllowCompaction` says beyond the as-of, the `AllowWrites`, `InitializationComplete`.
+    `AllowCompaction` says beyond the as-of, in the order of the exports, the `AllowWrites`,
+    `InitializationComplete`.
 
-    More than one `CreateTimely` or `CreateInstance` is a bug of the caller (AssertionError).
+    More than one `CreateTimely` or `CreateInstance`, and an `AllowCompaction` before the as-of or before an
+    earlier one, are bugs of the caller (AssertionError): to reduce them would hide that.
     """
     effects = _Effects()
     for command in commands:
@@ -137,6 +139,7 @@ class _Effects:
 
     @add.register
     def _(self, command: AllowCompaction) -> None:
+        _check_rises(command, self.compactions.get(command.id, START))
         self.compactions[command.id] = command.frontier
 
     @add.register
@@ -150,14 +153,16 @@ class _Effects:
     def commands(self) -> list[Command]:
         residual = dict(self.compactions)
         retained = [d for d in (_compacted(d, residual) for d in self.dataflows) if not d.as_of.ended]
-        ids = {id for dataflow in retained for id in dataflow.export_ids}
+        ids = dict.fromkeys(export.id for dataflow in retained for export in dataflow.exports)
+        # Not in the order of the commands: which of them are gone by now depends on earlier reductions.
+        ordered = [id for id in ids if id in residual] + [id for id in residual if id not in ids]
         start = (self.timely, self.instance, self._configuration())
         return [
             *(command for command in start if command is not None),
             *map(CreateDataflow, retained),
             *(schedule for id, schedule in self.scheduled.items() if id in ids),
             *(self.peeks[uuid] for uuid in sorted(self.peeks)),
-            *(AllowCompaction(id, frontier) for id, frontier in residual.items()),
+            *(AllowCompaction(id, residual[id]) for id in ordered),
             # Not of an export that was dropped while others of its dataflow are not.
             *(w for id, w in self.writing.items() if id in ids and self.compactions.get(id) != END),
             *([self.initialized] if self.initialized else []),
@@ -172,11 +177,20 @@ def _compacted(dataflow: Dataflow, compactions: dict[Id, Frontier]) -> Dataflow:
 
     Takes away the compactions that its as-of now says.
     """
-    as_of = max(dataflow.as_of, meet(compactions.get(e.id, dataflow.as_of) for e in dataflow.exports))
+    for export in dataflow.exports:
+        if export.id in compactions:
+            _check_rises(AllowCompaction(export.id, compactions[export.id]), dataflow.as_of)
+    as_of = meet(compactions.get(e.id, dataflow.as_of) for e in dataflow.exports)
     for export in dataflow.exports:
         if compactions.get(export.id, as_of) <= as_of:
             compactions.pop(export.id, None)
     return dataflow.at(as_of)
+
+
+def _check_rises(command: AllowCompaction, before: Frontier) -> None:
+    assert command.frontier >= before, (
+        f"a compaction of {command.id} goes back: {command.frontier} after {before}"
+    )
 
 
 def _with_uppers(command: Command, uppers: Mapping[Id, Frontier]) -> Command:

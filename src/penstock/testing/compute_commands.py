@@ -46,10 +46,10 @@ LAST = 20
 INSTANCE = CreateInstance(InstanceConfig("memory:"))
 
 
-def random_commands(random: random.Random, steps: int = 30) -> list[Command]:
+def random_commands(random: random.Random, steps: int = 30, *, several: float = 0.3) -> list[Command]:
     """The commands of one connection: creation, then about `steps` others, with the end of the
-    initialization somewhere among them or not at all."""
-    controller = RandomController(random)
+    initialization somewhere among them or not at all. several: see `RandomController`."""
+    controller = RandomController(random, several=several)
     said: list[Command] = [CreateTimely(), INSTANCE]
     end = random.randrange(2 * steps)
     for step in range(steps):
@@ -59,10 +59,12 @@ def random_commands(random: random.Random, steps: int = 30) -> list[Command]:
     return said
 
 
-def random_reconnection(random: random.Random, steps: int = 30) -> tuple[list[Command], list[Command]]:
+def random_reconnection(
+    random: random.Random, steps: int = 30, *, several: float = 0.3
+) -> tuple[list[Command], list[Command]]:
     """What a replica was told, and what the next controller tells it: mostly the same, with some as-ofs
-    selected anew, some dataflows changed, gone, or new."""
-    controller = RandomController(random)
+    selected anew, some dataflows changed, gone, or new. several: see `RandomController`."""
+    controller = RandomController(random, several=several)
     installed: list[Command] = [CreateTimely(), INSTANCE]
     for _ in range(steps):
         installed += controller.step()
@@ -86,11 +88,13 @@ class _Flow:
 class RandomController:
     """Says random commands, and knows what they amount to.
 
+    several: how likely a dataflow has two exports.
     collections: the since of each collection, as far as its readers have let go.
     """
 
-    def __init__(self, random: random.Random) -> None:
+    def __init__(self, random: random.Random, *, several: float = 0.3) -> None:
         self.random = random
+        self._several = several
         self.collections: dict[Id, Frontier] = dict.fromkeys(COLLECTIONS, Frontier(0))
         self._flows: list[_Flow] = []
         self._peeks: dict[bytes, Peek] = {}
@@ -140,7 +144,7 @@ class RandomController:
         self._made += 1
         transient = self.random.random() < 0.3
         ids = [f"{'t' if transient else 'u'}{self._made}"]
-        if not transient and self.random.random() < 0.3:
+        if not transient and self.random.random() < self._several:
             ids.append(f"u{self._made}b")
         indexes = self.random.sample(
             sorted(self._readable()), k=min(len(self._readable()), self.random.randrange(3))

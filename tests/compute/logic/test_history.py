@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.compute.frontier import END, Frontier
@@ -28,6 +29,8 @@ from penstock.testing.compute_commands import LAST, RandomController, random_com
 from penstock.testing.model_replica import ModelReplica
 
 seeds = st.integers(0, 2**32).map(random.Random)
+sessions = st.builds(random_commands, seeds, st.integers(1, 120), several=st.sampled_from((0.3, 0.9)))
+"""Long ones, and such with many exports that are compacted one by one: what is left over is of these."""
 
 
 def index(id: str, as_of: int, *, also: tuple[str, ...] = (), reads: tuple[str, ...] = ()) -> CreateDataflow:
@@ -36,24 +39,31 @@ def index(id: str, as_of: int, *, also: tuple[str, ...] = (), reads: tuple[str, 
     return CreateDataflow(Dataflow(Plan(id.encode()), imports, (), exports, Frontier(as_of)))
 
 
-@given(seeds)
-def test_a_reduced_history_has_the_effect_of_the_whole(chance: random.Random) -> None:
-    commands = random_commands(chance)
+@given(sessions)
+def test_a_reduced_history_has_the_effect_of_the_whole(commands: list[Command]) -> None:
     assert ModelReplica(LAST).apply(reduced(commands)).said() == ModelReplica(LAST).apply(commands).said()
 
 
-@given(seeds)
-def test_reducing_twice_changes_nothing(chance: random.Random) -> None:
-    once = reduced(random_commands(chance))
+@given(sessions)
+def test_reducing_twice_changes_nothing(commands: list[Command]) -> None:
+    once = reduced(commands)
     assert reduced(once) == once
 
 
-@given(seeds)
-def test_a_history_that_was_pushed_one_by_one_is_the_reduced_one(chance: random.Random) -> None:
-    commands = random_commands(chance)
+@given(sessions)
+@example(random_commands(random.Random(174)))
+def test_a_history_that_was_pushed_one_by_one_is_the_reduced_one(commands: list[Command]) -> None:
     history = History(commands)
     history.reduce()
     assert history.commands == reduced(commands)
+
+
+@given(sessions, st.data())
+def test_what_comes_after_a_reduction_is_reduced_with_it(
+    commands: list[Command], data: st.DataObject
+) -> None:
+    at = data.draw(st.integers(0, len(commands)))
+    assert reduced([*reduced(commands[:at]), *commands[at:]]) == reduced(commands)
 
 
 @given(seeds)
@@ -124,8 +134,34 @@ def test_a_dropped_export_is_not_allowed_to_write_while_others_of_its_dataflow_g
     assert reduced([both, AllowWrites("u2"), drop]) == [both, drop]
 
 
-def test_a_compaction_below_the_as_of_says_nothing() -> None:
-    assert reduced([index("u1", 5), AllowCompaction("u1", Frontier(3))]) == [index("u1", 5)]
+def test_a_compaction_to_the_as_of_says_nothing() -> None:
+    assert reduced([index("u1", 5), AllowCompaction("u1", Frontier(5))]) == [index("u1", 5)]
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        [index("u1", 9), AllowCompaction("u1", Frontier(5))],
+        [
+            index("u1", 9, also=("u2",)),
+            AllowCompaction("u1", Frontier(12)),
+            AllowCompaction("u2", Frontier(8)),
+        ],
+        [index("u1", 0), AllowCompaction("u1", Frontier(7)), AllowCompaction("u1", Frontier(6))],
+        [index("u1", 0, also=("u2",)), AllowCompaction("u1", END), AllowCompaction("u1", Frontier(6))],
+    ],
+)
+def test_a_compaction_that_goes_back_is_refused(commands: list[Command]) -> None:
+    with pytest.raises(AssertionError, match="goes back"):
+        reduced(commands)
+    with pytest.raises(AssertionError, match="goes back"):
+        History(commands).reduce()
+
+
+def test_compactions_that_are_left_stand_in_the_order_of_creation() -> None:
+    first, second = index("u1", 0, also=("u2",)), index("u3", 0, also=("u4",))
+    later, sooner = AllowCompaction("u4", Frontier(3)), AllowCompaction("u2", Frontier(1))
+    assert reduced([first, second, later, sooner]) == [first, second, sooner, later]
 
 
 def test_a_dropped_export_of_a_dataflow_that_goes_on_stays_dropped() -> None:
