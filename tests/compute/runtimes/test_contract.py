@@ -201,6 +201,17 @@ def test_it_does_not_run_before_all_its_exports_are_scheduled(stage: Stage) -> N
     assert stage.rows("u1", 9, keys=[(1,)]) == [(1, 5)]
 
 
+def test_an_export_that_is_dropped_is_not_waited_for(stage: Stage) -> None:
+    # A reduced history says so: Schedules first, what was dropped before them later.
+    stage.collection("s1", upper=9)
+    exports = (IndexExport("u1", "best", ("auction",)), IndexExport("u2", "best", ("best",)))
+    stage.runtime.create_dataflow(Dataflow(BEST, (CollectionImport("bids", "s1"),), (), exports, Frontier(3)))
+    stage.runtime.schedule("u1")
+    stage.runtime.allow_compaction("u2", END)
+    stage.write("s1", ((1, 5), 9, 1))
+    assert stage.rows("u1", 9, keys=[(1,)]) == [(1, 5)]
+
+
 def test_a_peek_is_cancelled_once_and_another_one_is_not(stage: Stage) -> None:
     stage.collection("s1", upper=4)
     stage.view("u1", "s1", 3)

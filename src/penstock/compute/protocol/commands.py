@@ -141,9 +141,9 @@ class CreateDataflow:
 
     Its imports exist and can be read at its as-of; the ids of its exports are new. The replica owes
     `Frontiers` for indexes and collections, `SubscribeResponse`s for subscriptions, one `CopyToResponse`
-    for a copy. It does not run before each export has been scheduled, and writes no collection before
-    `AllowWrites`. History: kept in order, from the time to which its exports have been compacted; gone
-    once all of them are dropped.
+    for a copy. It does not run before each export has been scheduled or dropped, and writes no collection
+    before `AllowWrites`. History: kept in order, from the time to which its exports have been compacted;
+    gone once all of them are dropped.
     """
 
     dataflow: Dataflow
@@ -153,7 +153,8 @@ class CreateDataflow:
 class Schedule:
     """Let the computation of an export begin. After its `CreateDataflow`, before it is dropped, once.
 
-    A dataflow begins when all of its exports are scheduled. History: kept while its dataflow is.
+    A dataflow begins when all of its exports are scheduled; one that is dropped is not waited for, whichever
+    of the two comes first. History: kept while its dataflow is, before the compactions.
     """
 
     id: Id
@@ -179,7 +180,8 @@ class AllowCompaction:
     and protects its own readers itself. Dropped: it owes END for each kind of frontier not yet reported as
     END (indexes, collections), or `DroppedAt` (subscriptions that have not ended), or `Dropped` (copies
     that have not answered), once, and nothing later.
-    History: of each id the last counts; it moves into the dataflow's as-of where all its exports allow it.
+    History: of each id the last counts, in the order of the exports; it moves into the dataflow's as-of
+    where all its exports allow it.
     """
 
     id: Id

@@ -131,7 +131,12 @@ class Here(Runtime):
 
     def schedule(self, id: Id) -> None:
         running = self._unscheduled.pop(id, None)
-        if running is not None and not running.dataflow.export_ids & self._unscheduled.keys():
+        if running is not None:
+            self._start_if_scheduled(running)
+
+    def _start_if_scheduled(self, running: RunningDataflow) -> None:
+        """Let it run, unless an export that is wanted has still to be scheduled."""
+        if not running.dataflow.export_ids & self._unscheduled.keys():
             running.start()
             self._turns.give(running)
 
@@ -154,7 +159,7 @@ class Here(Runtime):
             return
         self._turns.moved = True
         running.wanted.discard(outlet.id)
-        self._unscheduled.pop(outlet.id, None)
+        was_waited_for = self._unscheduled.pop(outlet.id, None) is not None
         outlet.drop()
         if isinstance(outlet, IndexOutlet):
             outlet.index.allow_compaction(END)
@@ -164,6 +169,8 @@ class Here(Runtime):
             self._turns.end(running)
             if self._rubbish is not None and running.makes:
                 self._rubbish.dropped()
+        elif was_waited_for:
+            self._start_if_scheduled(running)
 
     def peek(self, peek: Peek) -> None:
         self._peeks.ask(peek)

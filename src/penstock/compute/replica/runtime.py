@@ -57,7 +57,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def create_dataflow(self, dataflow: Dataflow) -> None:
-        """Make it known. It does not run before each of its exports is scheduled.
+        """Make it known. It does not run before each of its exports is scheduled or dropped.
 
         A dataflow that cannot be built (a bad plan, an import that is gone) is there all the same, as one
         that has failed.

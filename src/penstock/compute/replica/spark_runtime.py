@@ -59,6 +59,12 @@ class _Work:
     again: bool = False
     closing: bool = False
 
+    def wait_no_more(self, id: Id) -> None:
+        """An export is scheduled, or is dropped: the dataflow starts when it waits for none."""
+        self.unscheduled.discard(id)
+        if self.left and not self.unscheduled:
+            self.built.running.started = True
+
 
 class OnSpark(Runtime):
     """See the module's text.
@@ -133,9 +139,8 @@ class OnSpark(Runtime):
 
     def schedule(self, id: Id) -> None:
         work = self._by_id[id]
-        work.unscheduled.discard(id)
-        if not work.unscheduled:
-            work.built.running.started = True
+        work.wait_no_more(id)
+        if work.built.running.started:
             self._advance_soon(work)
 
     def allow_writes(self, id: Id) -> None:
@@ -225,6 +230,7 @@ class OnSpark(Runtime):
         outlet: Outlet | None = work.built.outlets.get(id)
         with self._lock:
             work.left.discard(id)
+            work.wait_no_more(id)
             self._by_id.pop(id, None)
             self._indexes.pop(id, None)
             if id in work.built.indexes or id in work.built.holds:

@@ -141,23 +141,29 @@ class Workers(Runtime):
 
     def schedule(self, id: Id) -> None:
         hosted = self._exports[id].hosted
+        self._schedule_copies(hosted, id)
+        self._send(hosted.workers, Schedule(id))
+
+    def _schedule_copies(self, hosted: Hosted, id: Id) -> None:
+        """Let what a dataflow builds for itself run once it is not to wait for any export but this one."""
         waiting = self._unscheduled[hosted.dataflow.export_ids]
         if waiting == {id}:
             for copy in hosted.copied_ids:
                 self._send(hosted.workers, Schedule(copy))
         waiting.discard(id)
-        self._send(hosted.workers, Schedule(id))
 
     def allow_writes(self, id: Id) -> None:
         self._send(self._exports[id].hosted.workers, AllowWrites(id))
 
     def allow_compaction(self, id: Id, frontier: Frontier) -> None:
         hosted = self._exports[id].hosted
+        ids = hosted.dataflow.export_ids
+        if frontier.ended and self._wanted[ids] != {id}:
+            self._schedule_copies(hosted, id)
         self._send(hosted.workers, AllowCompaction(id, frontier))
         if not frontier.ended:
             return
         self._hosted.pop(id, None)
-        ids = hosted.dataflow.export_ids
         self._unscheduled[ids].discard(id)
         self._wanted[ids].discard(id)
         if not self._wanted[ids]:
