@@ -72,7 +72,8 @@ def select(
 
     dataflows:   in the order of their creation: what is imported comes first. Their own as-ofs do not matter.
     collections: the bounds of all that they read and write.
-    policies:    of index exports; those of others are not looked at.
+    policies:    of index exports; those of others are not looked at. An index without one has no past that
+        is to stay readable: it starts as late as it can.
     now:         in the timeline, for indexes that read nothing.
     """
     selection = _Selection(collections, policies, now)
@@ -165,8 +166,8 @@ class _Selection:
         for range in self._ranges:
             upper = self._transitive_upper(range, uppers)
             for id in range.indexes:
-                policy = self._policies.get(id, Lag())
-                range.lower_upper(policy.since(upper))
+                if id in self._policies:
+                    range.lower_upper(self._policies[id].since(upper))
         self._agree()
         for range in self._ranges:
             if any(range.indexes):

@@ -133,6 +133,12 @@ def test_an_index_of_nothing_is_kept_behind_the_clock() -> None:
     assert found.as_of == {"u1": Frontier(95)}
 
 
+def test_an_index_without_a_policy_starts_as_late_as_it_can() -> None:
+    flows = [reading(IndexExport("u6", "out")), reading(IndexExport("u7", "out"), "u6")]
+    found = select(flows, {}, {}, now=15)
+    assert found.as_of == {"u6": Frontier(15), "u7": Frontier(15)}
+
+
 def test_an_index_is_not_started_in_the_future() -> None:
     found = select([reading(IndexExport("u1", "out"), "s1")], {"s1": bounds(0, 100)}, {}, now=40)
     assert found.as_of == {"u1": Frontier(40)}
