@@ -130,6 +130,12 @@ class ExpressionTruthValue(PenstockError):
     code = "P001"
 
 
+class BadExpression(PenstockError):
+    """A text is no expression: it says something else, or something that Python alone could do."""
+
+    code = "P002"
+
+
 class UnknownColumn(PenstockError):
     """An expression names a column that the row type does not have."""
 

@@ -124,6 +124,23 @@ def test_what_is_wrong_is_said_before_anything_is_written(penstock: Any, served:
     assert "NotWritable" in penstock("delete", "sales", "--row", '{"shop": "a", "price": 1}', code=2).stderr
 
 
+def test_what_where_says_is_read_and_never_run(penstock: Any, wide: str, served: Served) -> None:
+    mark = served.folder / "run"
+    popen = "[c for c in ().__class__.__mro__[1].__subclasses__() if c.__name__ == 'Popen'][0]"
+    for where in (f"{popen}(['touch', {str(mark)!r}]).wait() == 0", f"ps.os.system('touch {mark}') == 0"):
+        said = penstock("peek", wide, "--where", where, code=2).stderr
+        assert "P002 BadExpression: --where: that is no expression" in said
+        assert "^ character " in said
+        assert "A text is read as an expression and never run" in said
+    assert not mark.exists()
+
+
+def test_where_takes_the_expressions_of_flows(penstock: Any, wide: str) -> None:
+    where = "(col.id == 1) & ~col.tags[0].is_in('x', 'y') & (col.day < ps.date('2024-02-01'))"
+    shown = penstock("peek", wide, "--where", where, "--format", "json").stdout
+    assert [json.loads(line)["id"] for line in shown.splitlines()] == [1]
+
+
 def test_a_controller_that_is_not_there_is_said(penstock: Any) -> None:
     said = penstock("status", "--controller", "127.0.0.1:1", code=1).stderr
     assert "there is no connection to 127.0.0.1:1" in said
@@ -208,6 +225,7 @@ def test_a_table_that_changes_shows_lists_and_nulls(penstock: Any, wide: str) ->
     "wrong",
     [
         ("peek", "wide", "--where", "1"),
+        ("peek", "wide", "--where", "col.id + 1"),
         ("peek", "wide", "--at", str(2**64)),
         ("subscribe", "wide", "--as-of=-5"),
         ("subscribe", "wide", "--as-of", str(2**63)),

@@ -23,8 +23,8 @@ def conform(
 
     Cases that describe something in words are not run; they are told and counted apart.
 
-    Cases hold functions as Python text. They are run with few names and no imports,
-    which is no sandbox: run files that you trust.
+    Cases hold functions as Python lambdas, of plain values and listed names and methods only. Their time
+    and memory are not bounded: run files that you trust.
     """
     from penstock.testing.conformance import run_file
 

@@ -60,7 +60,7 @@ def peek(
         rows = client.peek(
             view,
             keys=[parsed_key(known, text) for text in key] if key else None,
-            where=None if where is None else parsed_condition(where),
+            where=None if where is None else parsed_condition(known, where),
             order_by=order,
             limit=limit,
             at=at,

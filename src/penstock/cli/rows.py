@@ -15,6 +15,7 @@ from penstock.errors import BadInput, BadRow
 
 if TYPE_CHECKING:
     from penstock.compute.client.rows import Known
+    from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
 
 
@@ -80,17 +81,22 @@ def parsed_key(known: Known, text: str) -> Any:
         ) from error
 
 
-def parsed_condition(text: str) -> Any:
-    """An expression in Python: `col.price > 3`. Raises `BadInput`."""
-    import penstock as ps
+def parsed_condition(known: Known, text: str) -> Expr:
+    """The expression that `--where` says.
 
-    try:
-        return eval(text, {"__builtins__": {}, "ps": ps, "col": ps.col, "lit": ps.lit})
-    except Exception as error:
+    Raises `BadExpression` for what is none, `BadInput` for one that is neither true nor false.
+    """
+    from penstock.expr.check import check
+    from penstock.expr.from_text import expression_from_text
+    from penstock.expr.types import BOOL
+
+    condition = expression_from_text(text, "--where")
+    found = check(condition, known.schema).type
+    if found != BOOL:
         raise BadInput(
-            f"--where {text}: that is no expression: {type(error).__name__}: {error}",
-            fix="--where 'col.price > 3', with the columns of the view as col.NAME",
-        ) from error
+            f"--where {text}: that is {found}, not true or false", fix="compare it: --where 'col.price > 3'"
+        )
+    return condition
 
 
 def show_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:

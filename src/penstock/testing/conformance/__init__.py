@@ -4,8 +4,8 @@
 conform KIND FILE` prints them. A kind of cases is a `Kind`: how a case is read,
 and how it is run.
 
-Cases hold functions as Python source. They are evaluated with few names and no
-imports, which keeps honest files honest and is no sandbox: run files you trust.
+Cases hold functions as Python lambdas of a few nodes, names and methods. They reach
+nothing of the process; their time and memory are not bounded.
 """
 
 from penstock.testing.conformance.kind import Kind, Outcome

@@ -1,0 +1,100 @@
+"""What runs text or bytes as code, all of it, each with the reason why nobody else's can get there."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import penstock
+
+SOURCE = Path(penstock.__file__).parent
+RUNS = {
+    "eval",
+    "exec",
+    "compile",
+    "__import__",
+    "import_module",
+    "exec_module",
+    "get_type_hints",
+    "load_module",
+    "run_module",
+    "run_path",
+}
+LOADS = {"loads", "load", "Unpickler"}
+"""Of the modules below, which build objects by calling what their bytes name."""
+LOADERS = {"pickle", "cloudpickle", "marshal", "shelve", "dill"}
+
+_GENERATED = "code that we write from a checked flow; names in it are ours, values stand in its namespace"
+_BY_NAME = "a name out of a table of ours"
+_OWN_PROCESS = "bytes between a driver and its own tasks, which run the user's functions anyway"
+_ANNOTATIONS = "annotations of classes and functions, ours or of the user's own program"
+
+JUDGED = {
+    ("__init__.py", "import_module"): _BY_NAME,
+    ("cli/load.py", "exec_module"): "the user's own file, whose flow is to be run",
+    ("cli/load.py", "get_type_hints"): _ANNOTATIONS,
+    ("cli/load.py", "import_module"): "the user's own module, whose flow is to be run",
+    ("compute/__init__.py", "import_module"): _BY_NAME,
+    ("compute/controller/__init__.py", "import_module"): _BY_NAME,
+    ("compute/plans/callables.py", "loads"): "only with --allow-callables, which says so",
+    ("compute/replica/copy_files.py", "import_module"): _BY_NAME,
+    ("compute/replica/finishing.py", "eval"): _GENERATED,
+    ("compute/client/plain.py", "get_type_hints"): _ANNOTATIONS,
+    ("compute/plans/registers.py", "get_type_hints"): _ANNOTATIONS,
+    ("engine/columnar/large_ticks.py", "compile"): _GENERATED,
+    ("engine/columnar/large_ticks.py", "exec"): _GENERATED,
+    ("engine/failure.py", "eval"): "names of variables of generated code",
+    ("engine/program.py", "compile"): _GENERATED,
+    ("engine/program.py", "exec"): _GENERATED,
+    ("engine/signals/failure.py", "eval"): "names of variables of generated code",
+    ("engine/signals/module.py", "compile"): _GENERATED,
+    ("engine/signals/module.py", "exec"): _GENERATED,
+    ("engine/signals/statistics/kernel.py", "eval"): _GENERATED,
+    ("engine/signals/statistics/kernel.py", "exec"): _GENERATED,
+    ("expr/annotations.py", "get_type_hints"): _ANNOTATIONS,
+    ("expr/from_user.py", "compile"): _GENERATED,
+    ("expr/from_user.py", "exec"): _GENERATED,
+    ("expr/python.py", "exec"): _GENERATED,
+    ("flow/columns.py", "get_type_hints"): _ANNOTATIONS,
+    ("flow/fold_arguments.py", "get_type_hints"): _ANNOTATIONS,
+    ("io/json_values.py", "exec"): _GENERATED,
+    ("spark/__init__.py", "import_module"): _BY_NAME,
+    ("spark/batch/islands.py", "loads"): _OWN_PROCESS,
+    ("spark/batch/loops.py", "loads"): _OWN_PROCESS,
+    ("spark/batch/run.py", "loads"): _OWN_PROCESS,
+    ("spark/examination/session.py", "__import__"): _BY_NAME,
+    ("spark/placing/routing.py", "exec"): _GENERATED,
+    ("spark/sources/pull_stream.py", "loads"): _OWN_PROCESS,
+    ("spark/ticks/errors.py", "loads"): _OWN_PROCESS,
+    ("spark/ticks/outcome.py", "loads"): _OWN_PROCESS,
+    ("spark/ticks/plan.py", "loads"): _OWN_PROCESS,
+    (
+        "testing/conformance/functions.py",
+        "compile",
+    ): "a lambda of which every node, name and method is listed",
+    ("testing/conformance/functions.py", "eval"): "a lambda of which every node, name and method is listed",
+    ("testing/oracle.py", "eval"): _GENERATED,
+}
+
+
+def found_in(file: Path) -> set[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    place = file.relative_to(SOURCE).as_posix()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)):
+                if name in RUNS - {"compile"} or (name in LOADS and module in LOADERS):
+                    found.add((place, name))
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in RUNS:
+                if isinstance(node.func, ast.Name) or name != "compile":
+                    found.add((place, name))
+            case ast.ImportFrom(module=module, names=names) if module in LOADERS:
+                found |= {(place, each.name) for each in names if each.name in LOADS}
+            case _:
+                pass
+    return found
+
+
+def test_whatever_runs_text_or_bytes_has_been_judged() -> None:
+    found = {each for file in SOURCE.rglob("*.py") for each in found_in(file)}
+    assert found == JUDGED.keys()
