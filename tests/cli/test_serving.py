@@ -124,6 +124,55 @@ def test_what_is_wrong_is_said_before_anything_is_written(penstock: Any, served:
     assert "NotWritable" in penstock("delete", "sales", "--row", '{"shop": "a", "price": 1}', code=2).stderr
 
 
+NESTED = """
+from typing import NamedTuple
+
+import penstock as ps
+
+
+class Address(NamedTuple):
+    street: str
+    town: str | None
+
+
+class Person(NamedTuple):
+    name: str
+    age: int | None
+    address: Address
+    others: list[Address] | None
+
+
+people = ps.Flow("people")
+people.sink("people", people.table("persons", Person))
+"""
+
+
+def test_a_column_that_the_collection_does_not_have_is_refused(
+    penstock: Any, served: Served, tmp_path: Path
+) -> None:
+    (served.folder / "people.py").write_text(NESTED)
+    penstock("view", "create", f"{served.folder / 'people.py'}:people", "--name", "people")
+    good = {"name": "ann", "age": 1, "address": {"street": "x"}}
+    bad: dict[str, dict[str, Any]] = {
+        "misspelt": {"name": "bob", "agee": 7, "address": {"street": "x"}},
+        "of another case": {"name": "bob", "Age": 7, "address": {"street": "x"}},
+        "one too many": {**good, "sold": True, "ages": 3},
+        "nested": {**good, "address": {"street": "x", "twon": "y"}},
+        "in a list": {**good, "others": [{"street": "x"}, {"street": "y", "zip": 1}]},
+    }
+    texts: list[str] = []
+    for name, row in bad.items():
+        file = tmp_path / "rows.jsonl"
+        file.write_text(f"{json.dumps(good)}\n\n{json.dumps(row)}\n")
+        for command in ("insert", "delete"):
+            said = penstock(command, "persons", str(file), code=1).stderr
+        texts.append(f"# {name}\n{said.replace(str(file), 'rows.jsonl')}")
+    twice = penstock("insert", "persons", "--row", '{"name": "bob", "name": "eve"}', code=1).stderr
+    texts.append(f"# twice\n{twice}")
+    assert_golden(GOLDEN / "unknown_columns.txt", "\n".join(texts))
+    assert penstock("peek", "people", "--format", "json").stdout == ""
+
+
 def test_what_where_says_is_read_and_never_run(penstock: Any, wide: str, served: Served) -> None:
     mark = served.folder / "run"
     popen = "[c for c in ().__class__.__mro__[1].__subclasses__() if c.__name__ == 'Popen'][0]"

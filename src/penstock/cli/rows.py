@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from penstock.errors import BadInput, BadRow
 if TYPE_CHECKING:
     from penstock.compute.client.rows import Known
     from penstock.expr.tree import Expr
-    from penstock.expr.types import Schema
+    from penstock.expr.types import DataType, Field, Schema
 
 
 class Format(Enum):
@@ -29,7 +31,7 @@ class Format(Enum):
 def parsed_rows(known: Known, lines: Iterable[str], where: str) -> Iterator[tuple[Any, ...]]:
     """The rows of lines of JSON: an object each, or a value where rows are bare values.
 
-    Raises `BadRow` with the number of the line.
+    Raises `BadRow` with the number of the line, also for names that are no column.
     """
     from penstock.io.json_values import from_json, from_object
     from penstock.io.text_values import Unfit
@@ -40,19 +42,89 @@ def parsed_rows(known: Known, lines: Iterable[str], where: str) -> Iterator[tupl
         if not line.strip():
             continue
         try:
-            yield convert(_parsed(line))
-        except (ValueError, Unfit) as error:
-            raise BadRow(
-                f"{where}, line {number} is no row of {known.name!r}: {error}",
-                why=f"Its columns are {known.schema}.",
-                row=number,
-                field=None,
-            ) from error
+            value = _parsed(line)
+        except ValueError as error:
+            raise _bad_row(known, where, number, str(error)) from error
+        unknown = {} if known.schema.scalar else _unknown(fields, value)
+        if unknown:
+            raise _unknown_columns(known, where, number, unknown)
+        try:
+            row = convert(value)
+        except Unfit as error:
+            raise _bad_row(known, where, number, str(error)) from error
+        yield row
+
+
+def _bad_row(known: Known, where: str, number: int, problem: str) -> BadRow:
+    return BadRow(
+        f"{where}, line {number} is no row of {known.name!r}: {problem}",
+        why=f"Its columns are {known.schema}.",
+        row=number,
+        field=None,
+    )
+
+
+def _unknown_columns(known: Known, where: str, number: int, unknown: dict[str, str | None]) -> BadRow:
+    columns = ", ".join(repr(name) for name in unknown)
+    near = [f"{meant!r} for {name!r}" for name, meant in unknown.items() if meant is not None]
+    return BadRow(
+        f"{where}, line {number} has columns that {known.name!r} does not have: {columns}",
+        why=f"Its columns are {known.schema}.\nA value without a column would be lost without a word.",
+        fix=f"write {', '.join(near)}" if near else "leave out what is not wanted",
+        row=number,
+        field=next(iter(unknown)),
+        columns=tuple(unknown),
+    )
+
+
+def _unknown(fields: Sequence[Field], value: Any) -> dict[str, str | None]:
+    """Names in an object, nested ones as paths, that no field has; each with the nearest missing one."""
+    if not isinstance(value, dict):
+        return {}  # refused as a value of the wrong type
+    names = [field.name for field in fields]
+    free = [name for name in names if name not in value]
+    found = {name: _nearest(name, free) for name in value if name not in names}
+    for field in fields:
+        for nested, meant in _unknown_within(field.type, value.get(field.name)).items():
+            path = f"{field.name}.{nested}"
+            found[path] = None if meant is None else f"{field.name}.{meant}"
+    return found
+
+
+def _unknown_within(data_type: DataType, value: Any) -> dict[str, str | None]:
+    from penstock.expr.types import ListType, StructType
+
+    if isinstance(data_type, StructType):
+        return _unknown(data_type.fields, value)
+    if isinstance(data_type, ListType) and isinstance(value, list):
+        found: dict[str, str | None] = {}
+        for element in value:
+            found |= _unknown_within(data_type.element, element)
+        return found
+    return {}
+
+
+def _nearest(name: str, names: Sequence[str]) -> str | None:
+    # Case is what JSON of other systems differs by most.
+    by_lower = {each.lower(): each for each in names}
+    near = get_close_matches(name.lower(), by_lower, 1)
+    return by_lower[near[0]] if near else None
 
 
 def _parsed(text: str) -> Any:
-    """A value of JSON; numbers with a point as decimals, which all their digits matter to."""
-    return json.loads(text, parse_float=Decimal)
+    """A value of JSON; numbers with a point as decimals, which all their digits matter to.
+
+    Raises ValueError, also for an object that has a name twice: one of its values would be lost.
+    """
+    return json.loads(text, parse_float=Decimal, object_pairs_hook=_object)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        raise ValueError(f"{counts.most_common(1)[0][0]!r} is there twice")
+    return made
 
 
 def parsed_key(known: Known, text: str) -> Any:
