@@ -272,3 +272,20 @@ def test_a_commit_that_is_forgotten_while_it_is_read_is_no_damage(
 
         monkeypatch.setattr(commit.CommitLog, "read", read_late)
         assert inspect(tmp_path).tick > 1
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077], ids=oct)
+def test_a_new_checkpoint_is_of_its_owner_alone_and_a_folder_that_is_there_keeps_its_mode(
+    tmp_path: Path, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        filled(tmp_path / "new", ticks=1)
+        Checkpoint.open(tmp_path / "several", exactly(FLOW), private=False).close()
+        (tmp_path / "there").mkdir()
+        (tmp_path / "there").chmod(0o750)
+        filled(tmp_path / "there", ticks=1)
+    finally:
+        os.umask(before)
+    modes = {folder.name: folder.stat().st_mode & 0o777 for folder in tmp_path.iterdir()}
+    assert modes == {"new": 0o700, "there": 0o750, "several": 0o777 & ~umask}

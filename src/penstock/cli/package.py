@@ -93,6 +93,8 @@ def package(
     from penstock.cli.run import named
     from penstock.engine.ends import check_names
     from penstock.io import parse_sink, parse_source
+    from penstock.io.postgres_server import without_password
+    from penstock.private_files import make_private_file
 
     loaded = load_flow(flow)
     sources, sinks = named("source", source or ()), named("sink", sink or ())
@@ -111,6 +113,9 @@ def package(
     without = {name.lower() for name in exclude or ()}
     packages = [name for name in (*NEEDED, *(include or ())) if name.lower() not in without]
     shipped = pack_environment(out / "env", out / "env.tar.gz", packages)
+    if any(without_password(uri) != uri for uri in (*sources.values(), *sinks.values())):
+        (out / "main.py").unlink(missing_ok=True)
+        make_private_file(out / "main.py")
     (out / "main.py").write_text(
         _MAIN.format(
             flow=shipped_name(flow),

@@ -224,7 +224,13 @@ class _Run:
         return Output(name, schema, task_target(target, name, self._folder))
 
     def _checkpoint(self, going_on: GoingOnSpark, keep_ticks: int) -> Checkpoint:
-        checkpoint = Checkpoint.open(self._folder, going_on, keep_ticks=keep_ticks, durable=self._durable)
+        checkpoint = Checkpoint.open(
+            self._folder,
+            going_on,
+            keep_ticks=keep_ticks,
+            durable=self._durable,
+            private=is_local(self._spark),
+        )
         self._closing.callback(checkpoint.close)
         if checkpoint.last is None:
             # What an interrupted start left; nothing of it counts.

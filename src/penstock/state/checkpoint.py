@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock.errors import BadInput, UnreadableSource
+from penstock.private_files import make_private_folder
 from penstock.state.chain import Chain
 from penstock.state.commit import KEEP_TICKS, Commit, CommitLog
 from penstock.state.files import FileRef, damaged
@@ -49,13 +50,20 @@ class Checkpoint:
 
     @classmethod
     def open(
-        cls, folder: str | Path, bind: Bind, *, keep_ticks: int = KEEP_TICKS, durable: bool = True
+        cls,
+        folder: str | Path,
+        bind: Bind,
+        *,
+        keep_ticks: int = KEEP_TICKS,
+        durable: bool = True,
+        private: bool = True,
     ) -> Checkpoint:
         """Take the lease of a checkpoint, made if the folder has none.
 
         bind:       says under what manifest to go on.
         keep_ticks: to how many ticks one can go back (`rewind`, a reader of state), the last one included.
         durable:    commits must survive a power cut; without it they survive their process.
+        private:    a new folder is of its owner alone; not where hosts write to it under several accounts.
 
         Raises `CheckpointInUse`, `FlowChanged`, `CheckpointDamaged`, `UnreadableSource`.
         """
@@ -67,7 +75,7 @@ class Checkpoint:
                 option="keep_ticks",
             )
         path = Path(folder).absolute()
-        _make(path)
+        _make(path, private=private)
         lease = Lease.take(path)
         try:
             check_not_rewinding(path)
@@ -204,8 +212,10 @@ def work_folder(checkpoint: Path) -> Path:
     return checkpoint / "work" / (socket.gethostname() or "host")
 
 
-def _make(path: Path) -> None:
+def _make(path: Path, *, private: bool) -> None:
     try:
+        if private:
+            make_private_folder(path)
         (path / "commit").mkdir(parents=True, exist_ok=True)
         if not os.access(path, os.W_OK):
             raise PermissionError(f"{path} is not writable")

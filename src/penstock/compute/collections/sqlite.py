@@ -14,6 +14,7 @@ from penstock.compute.collections.database import Database, Stored, Transaction
 from penstock.compute.collections.rows import damaged
 from penstock.compute.collections.sql import SqlCollections
 from penstock.compute.errors import ComputeError, StoreUnavailable
+from penstock.private_files import make_private_file
 
 _APPLICATION = 0x50534354
 _VERSION = 1
@@ -67,6 +68,8 @@ class SqliteDatabase(Database):
         self._pause = _SHORTEST
 
     def _open(self) -> sqlite3.Connection:
+        with suppress(OSError):  # SQLite says better what is wrong with the place
+            make_private_file(self.place)
         # Each is used by one thread at a time: by the locks, or as long as it is no one else's.
         connection = sqlite3.connect(
             self.place, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False

@@ -17,6 +17,7 @@ from penstock.compute.controller.catalog import Catalog, CollectionEntry, Replic
 from penstock.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from penstock.compute.protocol.dataflow import Id
 from penstock.errors import PenstockError
+from penstock.private_files import make_private_file
 
 _APPLICATION = 0x5053434E
 _VERSION = 1
@@ -50,6 +51,9 @@ class ControllerState:
         Raises `StoreDamaged` for a file of something else, `StoreUnavailable` where it cannot be opened.
         """
         place = os.fspath(path)
+        if place != ":memory:":
+            with suppress(OSError):  # SQLite says better what is wrong with the place
+                make_private_file(place)
         with _told(place):
             connection = sqlite3.connect(place, timeout=_BUSY_SECONDS, isolation_level=None)
         return cls.on(connection, place)

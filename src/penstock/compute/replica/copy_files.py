@@ -20,6 +20,7 @@ from penstock.compute.protocol.responses import Row
 from penstock.expr.types import Schema
 from penstock.io.arrow_needed import need_arrow
 from penstock.io.to_json import to_object
+from penstock.private_files import make_private_file, make_private_folder
 
 _LONGEST = 200
 
@@ -29,8 +30,9 @@ class CopyFile(ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         self.partial = path.with_name(f".{path.name}.{token_hex(4)}.partial")
+        make_private_file(self.partial)
 
     @abstractmethod
     def write(self, rows: Sequence[Row]) -> None:

@@ -11,6 +11,7 @@ from penstock.compute.errors import ResultGone, StoreUnavailable
 from penstock.compute.protocol import rows as encoded
 from penstock.compute.protocol.responses import Counted, Stashed
 from penstock.compute.replica.sizes import rows_size
+from penstock.private_files import make_private_file, make_private_folder
 
 KEPT = 600_000
 """Milliseconds that a result waits to be fetched."""
@@ -35,7 +36,7 @@ class Stash:
     def writer(self) -> StashWriter:
         """A new result. Raises `StoreUnavailable`."""
         with self.told():
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             return StashWriter(self, token_bytes(16))
 
     @contextmanager
@@ -97,6 +98,7 @@ class StashWriter:
     def __init__(self, stash: Stash, token: bytes) -> None:
         self._stash = stash
         self._token = token
+        make_private_file(stash.path(token))
         self._file = stash.path(token).open("wb")
         self._rows = 0
         self._size = 0

@@ -23,6 +23,7 @@ from penstock.compute.serve.writing import Writing
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import MEGABYTE, Limits
+from penstock.private_files import make_private_folder
 
 GRACE = 0.5
 """Seconds that clients have to take the last answers when the process ends."""
@@ -77,7 +78,7 @@ async def run_controller(options: Options, ready: Callable[[str], object]) -> No
 
 
 async def _serve(options: Options, server: Any, ready: Callable[[], object]) -> None:
-    options.state.mkdir(parents=True, exist_ok=True)
+    make_private_folder(options.state)
     store = open_collections(options.store)
     try:
         state = ControllerState.open(options.state / "controller.db")

@@ -14,6 +14,7 @@ from penstock.compute.transport.bell import Bell
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.server import serve
+from penstock.private_files import make_private_folder
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -
     ready: told the address once it listens. Raises what the replica halts with (`IncompatibleInstance`,
     `ReplicaExpired`, ...), and what keeps it from listening.
     """
-    options.state.mkdir(parents=True, exist_ok=True)
+    make_private_folder(options.state)
     bell = Bell()
     runtime = partial(
         make_runtime,
