@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from penstock.compute.transport.greeting import Greeting, check_version
 from penstock.compute.transport.limits import Limits
 from penstock.errors import PenstockError
 from tests.compute.transport.fakes import linked, run_link, served
+from tests.compute.transport.test_security import Authority, secret
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "transport"
@@ -45,6 +47,17 @@ def stale() -> ComputeError:
     return asyncio.run(story())
 
 
+END = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def load(now: datetime, mode: int = 0o600) -> Security:
+    """Of files in this folder, at a time."""
+    side = Authority().security("db.example", expires=END)
+    secret(Path("own.pem"), side.certificate or b"")
+    secret(Path("own.key"), side.key or b"", mode)
+    return Security.load(certificate="own.pem", key="own.key", environment={}, clock=now.timestamp)
+
+
 def raised(act: Callable[[], object]) -> PenstockError:
     with pytest.raises(PenstockError) as error:
         act()
@@ -59,6 +72,9 @@ MISTAKES: dict[str, Callable[[], PenstockError]] = {
     "no_token": lambda: refused(Security(token="secret"), Security()),
     "wrong_token": lambda: refused(Security(token="secret"), Security(token="guess")),
     "certificate_without_key": lambda: raised(lambda: Security.load(certificate="x.pem", environment={})),
+    "certificate_that_has_expired": lambda: raised(lambda: load(datetime(2031, 1, 1, tzinfo=UTC))),
+    "certificate_that_is_not_valid_yet": lambda: raised(lambda: load(datetime(2029, 1, 1, tzinfo=UTC))),
+    "secret_that_others_may_read": lambda: raised(lambda: load(END, mode=0o644)),
     "token_of_two_lines": lambda: raised(lambda: Security.load(environment={"PENSTOCK_TOKEN": "a\nb"})),
     "another_version": lambda: raised(lambda: check_version({"x-penstock-protocol": "7"})),
     "another_replica": lambda: raised(lambda: Greeting(Epoch(1, 1), b"", "r1").check_name("r2")),
@@ -69,5 +85,6 @@ MISTAKES: dict[str, Callable[[], PenstockError]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_the_error_is_told_as_written(mistake: str) -> None:
+def test_the_error_is_told_as_written(mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert_golden(GOLDEN / f"{mistake}.txt", f"{MISTAKES[mistake]()}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -11,10 +12,15 @@ from typing import Any
 
 import grpc
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from penstock.compute.errors import ComputeError, ConnectionBroken, InsecureAddress, NotAuthorized
+from penstock.compute.serve.process import Options, run_controller
+from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
 from penstock.compute.transport import addresses
 from penstock.compute.transport.addresses import is_loopback
+from penstock.compute.transport.certificates import Validity, validities
 from penstock.compute.transport.channels import FETCH
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
@@ -44,6 +50,13 @@ class Authority:
         kept: dict[str, Any] = {"ca": self.pem, "certificate": chain, "key": signed.private_key_pem.bytes()}
         return Security(**(kept | more))
 
+    def dated(self, host: str, start: datetime, end: datetime, organization: str) -> bytes:
+        """The PEM of a certificate."""
+        signed = self._ca.issue_cert(
+            host, not_before=start, not_after=end, organization_name=organization or None
+        )
+        return signed.cert_chain_pems[0].bytes()
+
 
 @pytest.fixture(scope="module")
 def ours() -> Authority:
@@ -53,6 +66,13 @@ def ours() -> Authority:
 @pytest.fixture(scope="module")
 def theirs() -> Authority:
     return Authority()
+
+
+def secret(path: Path, content: bytes, mode: int = 0o600) -> Path:
+    """A file that its owner alone may read."""
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
 
 
 def story_of(server: Security, client: Security, good: Security | None = None) -> tuple[ComputeError, Served]:
@@ -208,8 +228,7 @@ def test_secrets_are_not_shown(ours: Authority) -> None:
 
 
 def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("from-the-file\n")
+    file = secret(tmp_path / "token", b"from-the-file\n")
     assert Security.load(token_file=file, environment={"PENSTOCK_TOKEN": "x"}).token == "from-the-file"
     # Both sides must read the same: space at the end would get lost on the way.
     assert Security.load(environment={"PENSTOCK_TOKEN": " x\n"}).token == "x"
@@ -229,8 +248,8 @@ def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path) -> None:
     ],
 )
 def test_files_that_are_no_credentials_are_refused(tmp_path: Path, load: Callable[[Path], Security]) -> None:
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "two lines").write_text("a\nb")
+    secret(tmp_path / "empty", b"")
+    secret(tmp_path / "two lines", b"a\nb")
     with pytest.raises(BadOption):
         load(tmp_path)
 
@@ -255,7 +274,7 @@ def test_a_certificate_that_is_none_is_an_option_that_is_bad() -> None:
 def test_files_are_checked_to_be_certificates_and_to_belong_together(tmp_path: Path, ours: Authority) -> None:
     one, other = ours.security("a.example"), ours.security("b.example")
     for name, content in (("ca", one.ca), ("cert", one.certificate), ("key", one.key), ("other", other.key)):
-        (tmp_path / name).write_bytes(content or b"")
+        secret(tmp_path / name, content or b"")
     (tmp_path / "none").write_bytes(b"none")
 
     def load(*names: str) -> Security:
@@ -266,6 +285,113 @@ def test_files_are_checked_to_be_certificates_and_to_belong_together(tmp_path: P
     for wrong in (("none", "cert", "key"), ("ca", "none", "key"), ("ca", "cert", "other")):
         with pytest.raises(BadOption, match="cannot be used"):
             load(*wrong)
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o606, 0o660, 0o644])
+@pytest.mark.parametrize("option", ["token_file", "key"])
+def test_a_secret_that_others_may_read_is_refused(
+    tmp_path: Path, ours: Authority, option: str, mode: int
+) -> None:
+    side = ours.security("a.example")
+    given: dict[str, Any] = {
+        "certificate": secret(tmp_path / "certificate.pem", side.certificate or b"", 0o644),
+        "key": secret(tmp_path / "key.pem", side.key or b""),
+        "token_file": secret(tmp_path / "token", b"x"),
+    }
+    assert Security.load(**given, environment={}).token == "x"
+    given[option].chmod(mode)
+    with pytest.raises(BadOption, match="others may read or write the secret") as error:
+        Security.load(**given, environment={})
+    assert error.value.fix == f"chmod 600 {given[option]}"
+
+
+# --- when certificates are valid ----------------------------------------------------
+
+
+def loaded(folder: Path, side: Security, now: datetime) -> Security:
+    files: dict[str, Any] = {}
+    for name in ("ca", "certificate", "key"):
+        files[name] = secret(folder / f"{name}.pem", getattr(side, name))
+    return Security.load(**files, environment={}, clock=now.timestamp)
+
+
+def test_a_certificate_that_is_not_valid_now_is_refused(tmp_path: Path, ours: Authority) -> None:
+    end = datetime(2030, 1, 10, tzinfo=UTC)
+    side = ours.security("a.example", expires=end)
+    second = timedelta(seconds=1)
+    for good in (end - timedelta(days=9), end):
+        assert loaded(tmp_path, side, good) == side
+    with pytest.raises(BadOption, match=r"certificate.pem expired on 2030-01-10 00:00:00 UTC"):
+        loaded(tmp_path, side, end + second)
+    with pytest.raises(BadOption, match=r"certificate.pem is not valid before 2030-01-01 00:00:00 UTC"):
+        loaded(tmp_path, side, end - timedelta(days=9) - second)
+
+
+def test_an_issuer_in_the_chain_and_the_authorities_must_be_valid_too(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    ours, old = Authority(), Authority()
+    root = old.security("root.example", expires=now - timedelta(days=1)).certificate
+    side = ours.security("a.example", expires=now + timedelta(days=1))
+    chained = replace(side, certificate=(side.certificate or b"") + (root or b""))
+    with pytest.raises(BadOption, match=r"an issuer in the certificate .* expired on"):
+        loaded(tmp_path, chained, now)
+    # Of several authorities some may be old: they are not asked.
+    assert loaded(tmp_path, replace(side, ca=ours.pem + (root or b"")), now).certificate == side.certificate
+    with pytest.raises(BadOption, match=r"the CA .*ca.pem expired on"):
+        loaded(tmp_path, replace(side, ca=root), now)
+
+
+def test_a_process_does_not_start_with_an_expired_certificate_and_warns_of_its_end(
+    tmp_path: Path, ours: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    end = datetime(2030, 1, 30, tzinfo=UTC)
+    side = Security(certificate=ours.dated("a.example", end - timedelta(days=90), end, ""))
+    side.check_certificate((end - timedelta(days=14)).timestamp)
+    Security().check_certificate()
+    assert caplog.messages == []
+    side.check_certificate((end - timedelta(days=14) + timedelta(seconds=1)).timestamp)
+    side.check_certificate((end - timedelta(hours=30)).timestamp)
+    again = "a new one is read when this process is started again"
+    assert caplog.messages == [
+        f"the certificate expires in {left}; {again}" for left in ("13 days", "30 hours")
+    ]
+    with pytest.raises(BadOption, match="the certificate expired on"):
+        side.check_certificate((end + timedelta(seconds=1)).timestamp)
+    expired = ours.security("127.0.0.1", expires=datetime.now(UTC) - timedelta(days=1))
+    for serve in (
+        run_controller(Options("127.0.0.1:0", tmp_path / "controller", clients=expired), pytest.fail),
+        run_replica(ReplicaOptions("127.0.0.1:0", tmp_path / "replica", security=expired), pytest.fail),
+    ):
+        with pytest.raises(BadOption, match="the certificate expired on"):
+            asyncio.run(serve)
+    assert list(tmp_path.iterdir()) == []
+
+
+MOMENTS = st.datetimes(datetime(1950, 1, 2), datetime(2149, 12, 31), timezones=st.just(UTC)).map(
+    lambda moment: moment.replace(microsecond=0)
+)
+
+
+@given(
+    MOMENTS,
+    MOMENTS,
+    st.text(max_size=40),
+    st.text(st.characters(codec="ascii", categories=["L"]), min_size=1),
+)
+@example(datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC), datetime(2050, 1, 1, tzinfo=UTC), "", "a")
+def test_the_dates_are_those_of_the_certificate(
+    ours: Authority, one: datetime, other: datetime, organization: str, host: str
+) -> None:
+    start, end = min(one, other), max(one, other)
+    assert validities(ours.dated(host, start, end, organization)) == [Validity(start, end)]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x30", b"\x30\x03\x02\x01\x05", b"\x30\x84\xff\xff\xff\xff", b"\x31\x00"]
+)
+def test_what_is_no_certificate_is_said(content: bytes) -> None:
+    with pytest.raises(BadOption, match="the dates of a certificate cannot be read"):
+        validities(ssl.DER_cert_to_PEM_cert(content).encode())
 
 
 # --- addresses ---------------------------------------------------------------------

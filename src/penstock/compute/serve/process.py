@@ -66,8 +66,9 @@ async def run_controller(options: Options, ready: Callable[[str], object]) -> No
     ready: told the address once it listens.
     Raises `StaleEpoch` when a later controller has started on the same state; `InsecureAddress`,
     `StoreDamaged`, `StoreUnavailable`; `ConnectionBroken` where the address is taken, and what a wrong one
-    raises: then nothing was touched.
+    raises: then nothing was touched. The same for the `BadOption` of an expired certificate.
     """
+    options.clients.check_certificate()
     server = channels.make_server(options.clients, options.limits)
     # Before the state is opened: who cannot listen must not supersede the one who does.
     address = channels.listen(server, options.listen, options.clients)

@@ -41,8 +41,9 @@ async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -
     """Serve until the task is cancelled.
 
     ready: told the address once it listens. Raises what the replica halts with (`IncompatibleInstance`,
-    `ReplicaExpired`, ...), and what keeps it from listening.
+    `ReplicaExpired`, ...), and what keeps it from listening: `BadOption` for an expired certificate, too.
     """
+    options.security.check_certificate()
     make_private_folder(options.state)
     bell = Bell()
     runtime = partial(

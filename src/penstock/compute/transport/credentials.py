@@ -8,15 +8,22 @@ in the clear over a network.
 from __future__ import annotations
 
 import hmac
+import logging
 import os
 import ssl
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from penstock.compute.errors import InsecureAddress, NotAuthorized
 from penstock.compute.transport.addresses import host_of, is_loopback, loopback_target
+from penstock.compute.transport.certificates import SOON, check_authorities, check_chain
 from penstock.errors import BadOption
+from penstock.private_files import is_private
+
+log = logging.getLogger("penstock.transport")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +57,14 @@ class Security:
         server_name: str | None = None,
         clients: Iterable[str] = (),
         environment: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.time,
     ) -> Security:
         """From files; the token from a file or else an environment variable, never from a command line, which
-        everybody on the machine can read. Raises `BadOption`, also for files that are no certificates or
-        keys, or do not belong together."""
+        everybody on the machine can read.
+
+        Raises `BadOption`, also for files that are no certificates or keys, or do not belong together; for
+        certificates that have expired or are not valid yet; for a key or a token that others may read.
+        """
         if (certificate is None) != (key is None):
             raise BadOption(
                 "a certificate and its key belong together", fix="give both", option="certificate"
@@ -61,21 +72,41 @@ class Security:
         _check(ca, certificate, key)
         token = environment.get(token_variable, "").strip() or None
         if token_file is not None:
-            token = _read(token_file, "token_file").decode("utf-8", "replace").strip()
+            token = _read_secret(token_file, "token_file").decode("utf-8", "replace").strip()
         if token is not None and (not token or not token.isascii() or not token.isprintable()):
             raise BadOption(
                 "the token is empty or has characters that cannot travel",
                 fix="write one line of letters and digits, such as `openssl rand -hex 32` makes",
                 option="token",
             )
-        return cls(
+        loaded = cls(
             ca=None if ca is None else _read(ca, "ca"),
             certificate=None if certificate is None else _read(certificate, "certificate"),
-            key=None if key is None else _read(key, "key"),
+            key=None if key is None else _read_secret(key, "key"),
             token=token,
             server_name=server_name,
             clients=tuple(clients),
         )
+        now = datetime.fromtimestamp(clock(), UTC)
+        if ca is not None and loaded.ca is not None:
+            check_authorities(loaded.ca, now, ca)
+        if loaded.certificate is not None:
+            check_chain(loaded.certificate, now, certificate)
+        return loaded
+
+    def check_certificate(self, clock: Callable[[], float] = time.time) -> None:
+        """Log a warning where our certificate expires soon: a process that serves runs for long.
+
+        Raises `BadOption` where it has expired, or is not valid yet.
+        """
+        if self.certificate is None:
+            return
+        left = check_chain(self.certificate, datetime.fromtimestamp(clock(), UTC))
+        if left < SOON:
+            log.warning(
+                "the certificate expires in %s; a new one is read when this process is started again",
+                f"{left.days} days" if left.days > 1 else f"{left // timedelta(hours=1)} hours",
+            )
 
     def check_listen(self, address: str) -> None:
         """Raises `InsecureAddress` where strangers could connect, or listen in."""
@@ -152,6 +183,18 @@ def _check(ca: str | Path | None, certificate: str | Path | None, key: str | Pat
             fix="name files in PEM that can be read; a key without a passphrase, of the certificate",
             option=option,
         ) from error
+
+
+def _read_secret(path: str | Path, option: str) -> bytes:
+    content = _read(path, option)
+    if not is_private(os.stat(path)):
+        raise BadOption(
+            f"others may read or write the secret in {path}",
+            why="Whoever has it is taken for the one it was given to.",
+            fix=f"chmod 600 {path}",
+            option=option,
+        )
+    return content
 
 
 def _read(path: str | Path, option: str) -> bytes:

@@ -1,0 +1,133 @@
+"""When certificates are valid: the dates in their PEM, checked before a process starts with them.
+
+An expired certificate loads without a complaint, and every connection fails later. Python's `ssl` tells the
+dates of peers and authorities only, so they are read here: a certificate begins with a few fields of DER, and
+its dates are the fifth. OpenSSL has read the whole of it before; nothing else is looked at.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from penstock.errors import BadOption
+
+SOON = timedelta(days=14)
+"""How long before its end a certificate is warned of."""
+
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_SEQUENCE, _VERSION, _UTC_TIME, _TIME = 0x30, 0xA0, 0x17, 0x18
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """From when until when, both included, a certificate is valid."""
+
+    start: datetime
+    end: datetime
+
+
+def validities(pem: bytes) -> list[Validity]:
+    """The dates of each certificate of a file. Raises `BadOption` where they cannot be read."""
+    try:
+        return [_of(ssl.PEM_cert_to_DER_cert(block.decode("ascii"))) for block in _PEM.findall(pem)]
+    except (ValueError, IndexError) as error:
+        raise BadOption(
+            "the dates of a certificate cannot be read",
+            why=f"{type(error).__name__}: {error}",
+            fix="give a certificate as RFC 5280 has it",
+            option="certificate",
+        ) from error
+
+
+def check_chain(pem: bytes, now: datetime, path: str | Path | None = None) -> timedelta:
+    """How long our own certificate, and what signed it, are valid yet.
+
+    Raises `BadOption` for one that has expired or is not valid yet.
+    """
+    found = validities(pem)
+    named = "the certificate" if path is None else f"the certificate {path}"
+    for number, each in enumerate(found):
+        _check(each, now, named if not number else f"an issuer in {named} (number {number})", "certificate")
+    return min((each.end for each in found), default=_NEVER) - now
+
+
+def check_authorities(pem: bytes, now: datetime, path: str | Path) -> None:
+    """Raises `BadOption` where not one of the authorities is valid. Some of a bundle may be old."""
+    found = validities(pem)
+    if found and not any(each.start <= now <= each.end for each in found):
+        _check(max(found, key=lambda each: each.end), now, f"the CA {path}", "ca")
+
+
+def _check(validity: Validity, now: datetime, named: str, option: str) -> None:
+    if validity.start <= now <= validity.end:
+        return
+    if now > validity.end:
+        what = f"{named} expired on {_shown(validity.end)}"
+    else:
+        what = f"{named} is not valid before {_shown(validity.start)}"
+    raise BadOption(
+        what,
+        why=f"It is {_shown(now)} by the clock of this machine. No other side would trust it.",
+        fix="have a new one issued, or set the clock right",
+        option=option,
+        start=validity.start,
+        end=validity.end,
+    )
+
+
+def _shown(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+# --- DER ---------------------------------------------------------------------------------
+
+
+def _of(der: bytes) -> Validity:
+    (certificate,) = _elements(der, 1)
+    (to_be_signed,) = _elements(_within(certificate, _SEQUENCE), 1)
+    # The version is there in all but the oldest; then serial number, algorithm, issuer, validity.
+    fields = list(_elements(_within(to_be_signed, _SEQUENCE), 5))
+    validity = fields[4] if fields[0][0] == _VERSION else fields[3]
+    start, end = _elements(_within(validity, _SEQUENCE), 2)
+    return Validity(_moment(start), _moment(end))
+
+
+_Element = tuple[int, bytes]
+"""Tag and content."""
+
+
+def _elements(data: bytes, count: int) -> Iterator[_Element]:
+    """The first elements of a sequence's content."""
+    at = 0
+    for _ in range(count):
+        tag, length = data[at], data[at + 1]
+        at += 2
+        if length & 0x80:
+            size = length & 0x7F
+            length, at = int.from_bytes(data[at : at + size], "big"), at + size
+        if at + length > len(data):
+            raise ValueError("an element ends behind its sequence")
+        yield tag, data[at : at + length]
+        at += length
+
+
+def _within(element: _Element, tag: int) -> bytes:
+    if element[0] != tag:
+        raise ValueError(f"tag {element[0]:#x} in place of {tag:#x}")
+    return element[1]
+
+
+def _moment(element: _Element) -> datetime:
+    tag, content = element
+    text = content.decode("ascii")
+    if tag == _UTC_TIME:
+        text = f"{'19' if text >= '50' else '20'}{text}"
+    elif tag != _TIME:
+        raise ValueError(f"tag {tag:#x} in place of a time")
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
