@@ -24,6 +24,45 @@ def test_a_file_imports_what_lies_beside_it(tmp_path: Path) -> None:
     assert load_flow("sub/other.py:flow").name == "totals"
 
 
+@pytest.fixture
+def package(folder: Path) -> Path:
+    """A flow within a package, which imports what it is made of by the package's name."""
+    inner = folder / "shop" / "flows"
+    inner.mkdir(parents=True)
+    for each in (folder / "shop", inner):
+        (each / "__init__.py").touch()
+    (folder / "shop" / "rows.py").write_text((folder / "flows.py").read_text())
+    (inner / "sales.py").write_text("from shop.rows import totals\n\nflow = totals()\n")
+    (inner / "near.py").write_text("from ..rows import totals\n\nflow = totals()\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", ["shop/flows/sales.py:flow", "shop.flows.sales:flow", "shop.flows.near:flow"]
+)
+def test_a_file_imports_the_packages_of_the_current_folder(package: Path, name: str) -> None:
+    assert load_flow(name).name == "totals"
+
+
+def test_what_lies_beside_a_file_goes_before_the_current_folder(package: Path) -> None:
+    (package / "beside.py").write_text("raise ValueError")
+    (package / "shop" / "beside.py").write_text("from shop.rows import totals")
+    (package / "shop" / "here.py").write_text("from beside import totals\nflow = totals()")
+    assert load_flow("shop/here.py:flow").name == "totals"
+
+
+def test_a_module_that_is_not_found_is_told_with_where_it_was_looked_for(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(package / "shop" / "flows")
+    with pytest.raises(FlowNotFound, match="No module named 'shop'") as raised:
+        load_flow("sales.py:flow")
+    assert str(package / "shop" / "flows") in raised.value.fix
+    with pytest.raises(FlowNotFound, match="relative import") as raised:
+        load_flow("near.py:flow")
+    assert raised.value.fix == "name a module of a package as one: package.module:flow"
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -16,8 +16,8 @@ from penstock.flow.flow import Flow
 def load_flow(name: str) -> Flow:
     """The flow, or what a function without arguments of that name returns.
 
-    Modules are looked for in the current directory too. Without `:flow` the
-    module's only flow is meant. Raises `FlowNotFound`, and what building the flow raises.
+    Modules, and what a file imports, are looked for in the current folder too, as `python -m` does. Without
+    `:flow` the module's only flow is meant. Raises `FlowNotFound`, and what building the flow raises.
     """
     where, _, attribute = name.partition(":")
     module = _load_file(Path(where)) if where.endswith(".py") else _load_module(where)
@@ -56,7 +56,9 @@ def _load_file(path: Path) -> ModuleType:
         raise FlowNotFound(
             f"there is no file {path}", fix="write module:flow or path/to/file.py:flow", name=str(path)
         )
-    # As for a script: what lies beside the file can be imported by it.
+    # As for a script, what lies beside the file can be imported by it, and goes first; then the packages of
+    # the project, in whose folder commands are typed.
+    _search_first(Path.cwd())
     _search_first(path.resolve().parent)
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     assert spec is not None
@@ -141,6 +143,17 @@ def _failed(what: str, error: Exception) -> FlowNotFound:
     return FlowNotFound(
         f"{what} cannot be loaded: {type(error).__name__}: {error}",
         where=[place] if place else [],
-        fix="run it with Python alone to see the whole traceback",
+        fix=_way_out(error),
         name=what,
     )
+
+
+def _way_out(error: Exception) -> str:
+    if isinstance(error, ImportError) and "relative import" in str(error):
+        return "name a module of a package as one: package.module:flow"
+    if isinstance(error, ModuleNotFoundError):
+        return (
+            f"install {error.name}, or call the command in the folder that holds it: modules are looked for "
+            f"beside the file, in {Path.cwd()}, and where Python looks"
+        )
+    return "run it with Python alone to see the whole traceback"
