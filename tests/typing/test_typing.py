@@ -1,4 +1,7 @@
-"""What pyright and mypy say of flows: right uses pass, misuses are caught on their lines."""
+"""What pyright and mypy say of flows: right uses pass, misuses are caught on their lines.
+
+And what they say, as strict as they can be, of programs that use Penstock as it is installed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
+import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,8 +20,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 MISUSES = HERE / "rejected" / "misuses.py"
+ACCEPTED = sorted((HERE / "accepted").glob("*.py"))
 RIGHT = [
-    HERE / "accepted" / "right_uses.py",
+    *ACCEPTED,
     ROOT / "tests" / "analysis" / "closing_price.py",
     ROOT / "tests" / "analysis" / "every_feature.py",
     *sorted((ROOT / "examples").rglob("*.py")),
@@ -73,3 +80,66 @@ def test_misuses_are_rejected_on_exactly_their_lines(checked: tuple[str, Complai
     missed = {line: expected[line] for line in expected.keys() - found.keys()}
     false_alarms = {line: found[line] for line in found.keys() - expected.keys()}
     assert (missed, false_alarms) == ({}, {})
+
+
+# --- as it is installed ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = ["wheel", str(ROOT), "--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", str(folder)]
+    done = subprocess.run([sys.executable, "-m", "pip", *build], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the wheel, and the packages of this one."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment, with_pip=False, symlinks=True)
+    python = environment / "bin" / "python"
+    purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = Path(subprocess.check_output([python, "-c", purelib], text=True).strip())
+    with zipfile.ZipFile(wheel) as files:
+        files.extractall(packages)
+    # Path files within that folder are not followed, so this checkout is not found by it.
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the program of the README, and what else users write."""
+    folder = tmp_path_factory.mktemp("programs")
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (folder / "auctions.py").write_text(program)
+    for file in ACCEPTED:
+        (folder / file.name).write_text(file.read_text())
+    return folder
+
+
+def test_the_wheel_says_that_it_is_typed(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        assert "penstock/py.typed" in files.namelist()
+
+
+def test_mypy_is_content_with_strict_programs(installed: Path, programs: Path) -> None:
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(installed), "."]
+    assert checked_in(programs, command) == "Success: no issues found in 3 source files\n"
+
+
+def test_pyright_is_content_with_strict_programs(installed: Path, programs: Path) -> None:
+    (programs / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    command = [sys.executable, "-m", "pyright", "--pythonpath", str(installed), "."]
+    assert checked_in(programs, command).startswith("0 errors, 0 warnings")
+
+
+def checked_in(folder: Path, command: list[str]) -> str:
+    environment = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    for name in ("PYTHONPATH", "MYPYPATH"):
+        environment.pop(name, None)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return done.stdout + done.stderr
