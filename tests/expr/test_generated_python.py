@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
@@ -20,8 +22,23 @@ from penstock.expr.functions import CATALOGUE
 from penstock.expr.python import RUNTIME, Scope, compile_rows, key, lower, predicate
 from penstock.expr.rows import schema_of
 from penstock.expr.runtime import NAN
-from penstock.expr.tree import Expr
-from penstock.expr.types import BOOL, DecimalType
+from penstock.expr.tree import Call, Column, Expr
+from penstock.expr.types import (
+    ANY,
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT64,
+    INT64,
+    STR,
+    TIMESTAMP,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    Schema,
+    StructType,
+)
 from tests.expr.random_expressions import SCHEMA, Wide, expressions, internal, rows
 
 MAX64, MIN64 = 2**63 - 1, -(2**63)
@@ -340,6 +357,88 @@ def test_leaving_the_years_1_to_9999_raises() -> None:
         value(col.t + timedelta(days=1), t=last)
     with pytest.raises(EvaluationError, match="does not fit timestamp"):
         value(col.t.tumble("400 days"), t=datetime(1, 1, 1, tzinfo=UTC))
+
+
+_CONSTANTS: dict[DataType, object] = {
+    BOOL: True,
+    INT64: 7,
+    FLOAT64: 1.5,
+    DecimalType(10, 2): Decimal("1.50"),
+    STR: "a",
+    BYTES: b"a",
+    DATE: date(2001, 9, 11),
+    TIMESTAMP: NOON,
+    ANY: 7,
+}
+_LISTS, _PAIRS = ListType(FLOAT64), StructType((Field("x", FLOAT64),))
+_COLUMNS = Schema(tuple(Field(str(type), type, True) for type in (*_CONSTANTS, _LISTS, _PAIRS)))
+_LEAVES: dict[DataType, tuple[Expr, ...]] = {
+    type: (lit(constant), ps.coalesce(constant, None), Column(str(type)), lit(None))
+    for type, constant in _CONSTANTS.items()
+}
+_NUMBERS = (INT64, FLOAT64, DecimalType(10, 2))
+_PAIRED = {*itertools.product(_NUMBERS, repeat=2), (TIMESTAMP, DATE), *((type, type) for type in _LEAVES)}
+_OF_TWO = (
+    *(
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "div",
+        "modulo",
+        "micros_since",
+        "seconds_since",
+        "days_since",
+    ),
+    *("eq", "ne", "lt", "le", "gt", "ge", "eq_null_safe", "is_in", "and", "or", "least", "greatest"),
+    *("coalesce", "hash", "concat", "contains", "starts_with", "ends_with"),
+)
+_OPTIONS: dict[str, tuple[object, ...]] = {
+    "cast": tuple(_CONSTANTS)[:-1],
+    "round": (1, -1),
+    "field": ("x",),
+    "shift": (timedelta(hours=1),),
+    "tumble": (timedelta(hours=1),),
+    "truncate": ("hour",),
+}
+
+
+def _arguments(function: str) -> Iterable[tuple[Expr, ...]]:
+    """Constants and columns in every position, some that no type allows too."""
+    match function:
+        case "when":
+            pairs = (itertools.product(values, repeat=2) for values in _LEAVES.values())
+            return ((c, *pair) for c, pair in itertools.product(_LEAVES[BOOL], itertools.chain(*pairs)))
+        case "substring":
+            return itertools.product(_LEAVES[STR], _LEAVES[INT64], _LEAVES[INT64])
+        case "replace":
+            return itertools.product(_LEAVES[STR], repeat=3)
+        case "split_part":
+            return itertools.product(_LEAVES[STR], _LEAVES[STR], _LEAVES[INT64])
+        case "element":
+            return itertools.product([Column(str(_LISTS))], _LEAVES[INT64])
+    if function in _OF_TWO:
+        return itertools.chain(*(itertools.product(_LEAVES[a], _LEAVES[b]) for a, b in _PAIRED))
+    leaves = itertools.chain(*_LEAVES.values())
+    return ((leaf,) for leaf in (*leaves, Column(str(_LISTS)), Column(str(_PAIRS))))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("function", CATALOGUE)
+def test_constants_in_every_position_compile_without_a_warning(function: str) -> None:
+    legal = 0
+    for arguments, option in itertools.product(_arguments(function), _OPTIONS.get(function, (None,))):
+        expr = Call(function, arguments, () if option is None else (option,))
+        scope = Scope(_COLUMNS, tuple(f"c{at}" for at in range(len(_COLUMNS.fields))), {})
+        try:
+            sources = [lower(expr, scope)]
+        except WrongType:
+            continue
+        legal += 1
+        tested = expr.is_null() & expr.is_not_null() & expr.eq_null_safe(expr)
+        sources += [lower(tested, scope), predicate(tested, scope), key(expr, scope)]
+        compile(f"({', '.join(sources)})", str(expr), "eval")
+    assert legal
 
 
 @pytest.mark.filterwarnings("error")

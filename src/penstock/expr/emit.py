@@ -73,6 +73,20 @@ class Emitter:
         """Source of the value, None where it is null; floats canonical."""
         return self._whole(self.code(term))
 
+    def is_null(self, term: Term) -> str:
+        """Source of whether a value is null. One that never is, is evaluated for the error it may raise."""
+        return self._null_test(term, "is", "False")
+
+    def is_not_null(self, term: Term) -> str:
+        """Source of whether a value is there, likewise."""
+        return self._null_test(term, "is not", "True")
+
+    def _null_test(self, term: Term, operator: str, always: str) -> str:
+        if term.nullable:
+            return f"({self.value(term)} {operator} None)"
+        # It may be a constant, which Python warns to compare by identity.
+        return f"({self.value(term)}, {always})[1]" if may_raise(term) else always
+
     def true(self, term: Term) -> str:
         """Source that is truthy exactly where a bool is true."""
         if isinstance(term, CallTerm) and isinstance(term.function, Lazy) and term.function.true is not None:
@@ -115,6 +129,9 @@ class Emitter:
         codes = [self.code(a) for a in term.arguments]
         step = -1 if function.last_first else 1
         sources, guards = self._joined(term.arguments[::step], codes[::step])
+        if "None" in guards:
+            # An operand is the constant null, so nothing is ever computed of the others.
+            return Code("None", guards)
         source = function.python(self, term, sources[::step])
         canonical = term.type != FLOAT64 or (function.keeps_nan and all(c.canonical for c in codes))
         return Code(source, guards, canonical)
@@ -180,6 +197,11 @@ class Emitter:
 def _bound(guard: str) -> str:
     """What a guard of the form `(name := source)` binds."""
     return guard[1:-1].split(" := ", 1)[1] if " := " in guard else guard
+
+
+def is_constant(source: str) -> bool:
+    """Whether a source spells a number or a text, which equals itself and may not be compared by `is`."""
+    return bool(_ATOM.fullmatch(source)) and not source.isidentifier()
 
 
 def may_raise(term: Term) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
 from penstock.expr.decimals import Shape
 from penstock.expr.runtime import NAN, overflow, zero_division
-from penstock.expr.typed import CallTerm, LiteralTerm
+from penstock.expr.typed import NULL, CallTerm, LiteralTerm
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
 from penstock.expr.widening import bounded, common_type, decimal_of, is_integer, is_number
 
@@ -75,7 +75,8 @@ def _rule(what: str, decimals: DecimalRule) -> Callable[[Arguments, tuple[object
         _refuse_times(what, arguments)
         if is_decimal_pair(arguments):
             need_numbers(what, arguments)
-            a, b = (decimal_of(t) for t in arguments)
+            beside = next(t for t in types if isinstance(t, DecimalType))
+            a, b = (beside if t.type == NULL else decimal_of(t) for t in arguments)
             return Signature((a, b), decimals(a, b))
         common = need_numbers(what, arguments)
         if what == "/":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature, Strict
-from penstock.expr.emit import Code
+from penstock.expr.emit import Code, is_constant
 from penstock.expr.typed import NULL, CallTerm, LiteralTerm, Term
 from penstock.expr.types import BOOL, FLOAT64, AnyType, DataType, ListType, StructType
 from penstock.expr.widening import common_type
@@ -128,7 +128,7 @@ def _same_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 def _same(emitter: Emitter, call: CallTerm) -> Code:
     a, b = (emitter.value(t) for t in call.arguments)
-    if call.arguments[0].type != FLOAT64 or any(_is_number(t) for t in call.arguments):
+    if call.arguments[0].type != FLOAT64 or is_constant(a) or is_constant(b):
         return Code(f"({a} == {b})")
     # Values of floats are canonical here: NaN is one object.
     (first_a, a), (first_b, b) = emitter.name(a), emitter.name(b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature
-from penstock.expr.emit import Code, may_raise
+from penstock.expr.emit import Code
 from penstock.expr.typed import NULL, CallTerm
 from penstock.expr.types import BOOL, FLOAT64
 from penstock.expr.widening import common_type
@@ -82,17 +82,11 @@ def _null_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
 
 
 def _is_null(emitter: Emitter, call: CallTerm) -> Code:
-    (argument,) = call.arguments
-    if not argument.nullable and not may_raise(argument):
-        return Code("False")
-    return Code(f"({emitter.value(argument)} is None)")
+    return Code(emitter.is_null(call.arguments[0]))
 
 
 def _is_not_null(emitter: Emitter, call: CallTerm) -> Code:
-    (argument,) = call.arguments
-    if not argument.nullable and not may_raise(argument):
-        return Code("True")
-    return Code(f"({emitter.value(argument)} is not None)")
+    return Code(emitter.is_not_null(call.arguments[0]))
 
 
 def _nan_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
