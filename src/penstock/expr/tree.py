@@ -165,14 +165,17 @@ class Expr:
         return Call("divide", (operand(other), self))
 
     def __floordiv__(self, other: object) -> Expr:
-        """Whole quotient, cut towards zero as Spark's `div`: `-7 // 2` is -3."""
+        """Whole quotient, cut towards zero as Spark's `div`, and not down as Python's `//`.
+
+        `-7 // 2` is -3 (in Python -4), `-1 // 4` is 0 (in Python -1).
+        """
         return Call("div", (self, operand(other)))
 
     def __rfloordiv__(self, other: object) -> Expr:
         return Call("div", (operand(other), self))
 
     def __mod__(self, other: object) -> Expr:
-        """Remainder with the sign of the left side, as in Spark: `-7 % 3` is -1."""
+        """Remainder with the sign of the left side, as in Spark: `-7 % 3` is -1 (in Python 2)."""
         return Call("modulo", (self, operand(other)))
 
     def __rmod__(self, other: object) -> Expr:

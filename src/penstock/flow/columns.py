@@ -48,9 +48,34 @@ def _expression_instead(name: str, value: object) -> str:
     return f"{name}=ps.lit({value!r})"
 
 
+def check_named(what: str, unnamed: Sequence[object], example: str, place: Place) -> None:
+    """Raises `WrongType` for an argument without a name of a method that makes columns of all it is given."""
+    if unnamed:
+        raise WrongType(
+            f"{what} by name, got {shown(unnamed[0])}",
+            where=[place],
+            why="What is computed has no name of its own.",
+            fix=f"give it one, by keyword: {example}",
+        )
+
+
+_OF_GROUP_BY = {
+    "emit": 'group_by(..., window=..., emit="updates").agg(...)',
+    "window": 'group_by(..., window=ps.tumbling(ps.col.at, "10s")).agg(...)',
+}
+
+
 def check_aggregations(named: dict[str, Any], place: Place) -> None:
     """Raises `WrongType` for a keyword argument of `agg` that is no aggregate."""
     for name, value in named.items():
+        if name in _OF_GROUP_BY and not isinstance(value, Aggregation | Expr):
+            raise WrongType(
+                f"{name}= is an argument of group_by, and is given to agg",
+                where=[place],
+                why="group_by makes the groups, windows among them; agg takes the columns of their rows.",
+                fix=_OF_GROUP_BY[name],
+                column=name,
+            )
         if not isinstance(value, Aggregation):
             raise WrongType(
                 f"column {name!r} needs an aggregate, got {shown(value)}",
@@ -61,6 +86,17 @@ def check_aggregations(named: dict[str, Any], place: Place) -> None:
             )
         for argument in value.arguments():
             check_expression(f"{str(value).partition('(')[0]} of column {name!r}", argument, place)
+
+
+def check_no_emit(named: dict[str, Any], place: Place) -> None:
+    """Raises `WrongType` for an `emit` of groups without windows; a key may be called so."""
+    if not isinstance(named.get("emit"), Expr | None):
+        raise WrongType(
+            f"emit= says when windows answer, and this group_by has none: {shown(named['emit'])}",
+            where=[place],
+            why="Other groups answer in each tick in which they change.",
+            fix=_OF_GROUP_BY["emit"],
+        )
 
 
 def check_name(what: str, name: object, place: Place) -> None:

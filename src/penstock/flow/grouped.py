@@ -12,7 +12,7 @@ from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field
 from penstock.flow.aggregates import Aggregation
-from penstock.flow.columns import as_class, check_aggregations, own_keywords
+from penstock.flow.columns import as_class, check_aggregations, check_named, own_keywords
 from penstock.flow.lifetime import Lifetime, LifetimeName, check_reason, lifetimes
 from penstock.flow.markers import Changes, NoOrder, Unbounded
 from penstock.flow.operators.aggregate import Aggregate
@@ -55,7 +55,7 @@ class Grouped(Generic[B]):
         name: str | Aggregation | None = None,
         **named: Aggregation,
     ) -> Stream[Any, B, Changes, NoOrder]: ...
-    def agg(self, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
+    def agg(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Changes, NoOrder]:
         """One row per group: the keys, then these aggregates (see `operators.aggregate`).
 
         `into` and `name` are as in `Stream.select`. lifetime: "tick" answers each tick for
@@ -63,6 +63,7 @@ class Grouped(Generic[B]):
         ticks then, not needed where the ticks are given. Columns may be called so too.
         """
         place = Place.of_caller()
+        check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", place)
         lifetime, nondet = _own_lifetime(named, place)
         schema = self._stream.schema
         into, name = own_keywords(named)

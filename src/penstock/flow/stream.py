@@ -19,6 +19,8 @@ from penstock.flow.columns import (
     all_columns,
     as_class,
     check_expression,
+    check_named,
+    check_no_emit,
     computed_columns,
     named_columns,
     own_keywords,
@@ -154,12 +156,13 @@ class Stream(
     ) -> Stream[U, B, G, O]: ...
     @overload
     def with_columns(self, *, name: str | Expr | None = None, **named: Expr) -> Stream[Any, B, G, O]: ...
-    def with_columns(self, **named: Any) -> Stream[Any, B, G, O]:
+    def with_columns(self, *unnamed: Any, **named: Any) -> Stream[Any, B, G, O]:
         """The same rows with columns replaced or added (see `operators.with_columns`).
 
         `into` and `name` are as in `select`.
         """
         place = Place.of_caller()
+        check_named("with_columns takes expressions", unnamed, "double=ps.col.price * 2", place)
         into, name = own_keywords(named)
         operator = with_columns(self._schema, dict(computed_columns(named, place)))
         schema = self._computed(operator.columns, into, place)
@@ -356,6 +359,7 @@ class Stream(
         place = Place.of_caller()
         if any(isinstance(given, Windows) for given in (*keys, *named.values())):
             return self._windows(keys, named, place)
+        check_no_emit(named, place)
         chosen = (*named_columns(keys, place), *computed_columns(named, place))
         for _, expr in chosen:
             check(expr, self._schema)

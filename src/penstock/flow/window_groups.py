@@ -10,7 +10,7 @@ from penstock.errors import Place, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field
-from penstock.flow.columns import own_keywords, shown
+from penstock.flow.columns import check_named, own_keywords, shown
 from penstock.flow.event_time import watermark_of
 from penstock.flow.grouped import answer_schema
 from penstock.flow.markers import Changes, NoOrder, Unbounded
@@ -56,12 +56,13 @@ class WindowGroups(Generic[B, G, O]):
     ) -> Stream[R, B, G, O]: ...
     @overload
     def agg(self, *, name: str | Aggregation | None = None, **named: Aggregation) -> Stream[Any, B, G, O]: ...
-    def agg(self, **named: Any) -> Stream[Any, B, Any, Any]:
+    def agg(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
         """One row per group and window: the keys, `window_start`, `window_end`, then these aggregates.
 
         See `operators.window`. `into` and `name` are as in `Stream.select`.
         """
         place = Place.of_caller()
+        check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", place)
         into, name = own_keywords(named)
         schema = self._stream.schema
         type_ = check(self._time, schema).type

@@ -20,7 +20,7 @@ class AtLeast(Operator):
 
     A row is the key's columns and the threshold in the place of the column. Nothing waits,
     and nothing is ever taken back, although the table that is read takes its old values
-    back: the column may not fall, which is checked when the flow is built. An empty tick
+    back: the column may not fall, which is checked when the flow is analysed. An empty tick
     says nothing; keys leave in the order in which they got there.
 
     lattice: in whose order "at least" is meant; of numbers that is the usual one.
