@@ -315,3 +315,40 @@ def test_a_failed_change_changes_nothing(world: World) -> None:
     world.passes(1_000)
     assert world.view() == "u2"
     world.controller.check()
+
+
+def test_a_state_of_before_positions_of_readers_were_kept_is_taken_over(tmp_path: Path) -> None:
+    place = tmp_path / "controller.db"
+    before = World(state=ControllerState.open(place))
+    before.state.close()
+    with sqlite3.connect(place) as connection:
+        connection.execute("DROP TABLE positions")
+    connection.close()
+    world = World(state=ControllerState.open(place), collections=before.collections)
+    assert world.status().epoch == 2
+    world.state.close()
+
+
+def test_a_write_begins_though_the_position_of_a_reader_cannot_be_recorded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.view("top", keep=1_000)
+    replica = world.replica("r1")
+    time = world.write("bids", (1, 2))
+    id, _ = world.subscribe()
+    replica.tells(id, 0, time + 1)
+    world.passes(60_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.state, "_commit", _full)
+        world.write("bids", (1, 3))
+    assert world.problems() == ["the state of the controller in :memory: cannot be used now"]
+    world.passes(60_000)
+    world.write("bids", (1, 4))
+    (position,) = world.state.start()[1].positions.values()
+    assert position == time
+
+
+def _full() -> None:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    raise error

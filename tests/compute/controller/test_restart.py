@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append, Bounds
+from penstock.compute.controller import Settings
 from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import AllowCompaction, AllowWrites, CreateDataflow, Parameters
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Batch
+from penstock.compute.protocol.responses import Batch, Problem
 from tests.compute.controller.live import LiveWorld
 from tests.compute.controller.world import BIDS, World, all_bids, high_tops, joined, top_bids
 
@@ -315,3 +320,167 @@ def test_a_replica_that_comes_back_after_its_inputs_are_gone_builds_anew() -> No
     world.reconnect()
     assert world.rows("all") == [((1, price), 1) for price in range(1, 5)]
     assert late.built.count("u1") == 2
+
+
+class Subscriber:
+    """A client that comes back where it was: each batch that it has got moves it on; what was on the way
+    to it when its connection broke never came. away_since: by the clock, while a controller runs."""
+
+    def __init__(self, world: LiveWorld, view: str = "top") -> None:
+        self.world = world
+        self.view = view
+        self.sum: Counter[Any] = Counter()
+        self.upper: int | None = None
+        self.events: list[Any] = []
+        self.id: str | None = None
+        self.away_since = world.now
+        self.come()
+
+    def come(self) -> None:
+        self.events = []
+        at = None if self.upper is None else self.upper - 1
+        self.id, self.events = self.world.subscribe(self.view, as_of=at, snapshot=at is None)
+
+    def gets(self) -> None:
+        """What was sent to it has arrived."""
+        for event in self.events:
+            assert isinstance(event, Batch)
+            assert not isinstance(event.updates, Problem), event.updates
+            if event.upper.time is not None and event.upper.time > (self.upper or 0):
+                self.upper = event.upper.time
+                for row, _, weight in event.updates:
+                    self.sum[row] += weight
+        self.events.clear()
+
+    def goes(self) -> None:
+        if self.id is not None:
+            self.world.controller.unsubscribe(self.id)
+            self.lost()
+
+    def lost(self) -> None:
+        self.events, self.id, self.away_since = [], None, self.world.now
+
+
+def test_a_quiet_subscriber_goes_on_after_an_outage_and_the_write_that_waited_for_its_end() -> None:
+    """It has seen all there was, and is away while the controller is: the first write after that is far
+    behind what it has seen, in the timeline."""
+    world = LiveWorld()
+    world.view("top")
+    world.joins("r1")
+    world.write("bids", (1, 2))
+    reader = Subscriber(world)
+    world.rest()
+    reader.gets()
+    world.passes(12_000)
+    world.rest()
+    world.now += 5_000
+    world.start()
+    reader.lost()
+    world.reconnect()
+    world.write("bids", (1, 3))
+    world.rest()
+    world.passes(2_000)
+    reader.come()
+    world.rest()
+    reader.gets()
+    assert +reader.sum == Counter([(1, 3)])
+
+
+def test_a_subscriber_that_waits_for_replicas_goes_on_after_a_restart_of_the_controller() -> None:
+    """Writes go on for longer than the view keeps its past: it alone needs what was before them."""
+    world = LiveWorld()
+    world.view("top")
+    replica = world.joins("r1")
+    world.write("bids", (1, 2))
+    reader = Subscriber(world)
+    world.rest()
+    reader.gets()
+    replica.cut()
+    for price in range(3, 9):
+        world.passes(10_000)
+        world.write("bids", (1, price))
+    world.start()
+    reader.lost()
+    world.passes(9_000)
+    reader.come()
+    world.reconnect()
+    world.rest()
+    reader.gets()
+    assert +reader.sum == Counter([(1, 8)])
+    assert replica.built.count("u1") == 1
+
+
+_STEPS = st.sampled_from(
+    ["moment", "time", "second", "quiet", "write", "work", "maintain", "get", "go", "come", "restart", "cut"]
+)
+_SPANS = {"moment": 1, "time": 300, "second": 999, "quiet": 5_000}
+
+
+def _steps(names: str) -> list[str]:
+    return names.split()
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    steps=st.lists(_STEPS, max_size=40),
+    compaction=st.sampled_from([0, 1_000, 5_000]),
+    name=st.sampled_from(["all", "bids"]),
+)
+@example(steps=_steps("work quiet go write work time come"), compaction=0, name="all")
+@example(steps=_steps("work quiet write work maintain go time come"), compaction=0, name="all")
+@example(steps=_steps("work cut quiet write time time go time come"), compaction=0, name="bids")
+@example(steps=_steps("work quiet write work restart time come"), compaction=0, name="all")
+def test_a_subscriber_who_is_never_away_for_longer_than_the_view_keeps_misses_nothing(
+    steps: list[str], compaction: int, name: str
+) -> None:
+    """Catches: a position that is given up while its reader is on the way back to it, or waits there."""
+    world = LiveWorld()
+    world.settings = Settings(compaction=compaction, keep=1_000, patience=1_000)
+    world.start()
+    world.view("all", all_bids(), keep=1_000)
+    world.joins("r1")
+    world.rest()
+    written = 0
+    reader = Subscriber(world, name)
+    for step in steps:
+        written += step == "write"
+        _take_step(world, reader, step, written)
+    world.reconnect()
+    if reader.id is None:
+        reader.come()
+    world.rest()
+    reader.gets()
+    assert +reader.sum == Counter([(1, price) for price in range(1, written + 1)])
+
+
+def _take_step(world: LiveWorld, reader: Subscriber, step: str, written: int) -> None:
+    replica = world.live["r1"]
+    match step:
+        case "moment" | "time" | "second" | "quiet":
+            reader.gets()
+            if reader.id is None and world.now + _SPANS[step] - reader.away_since >= 1_000:
+                reader.come()
+            world.passes(_SPANS[step])
+        case "maintain":
+            world.passes(0)
+        case "write":
+            world.write("bids", (1, written))
+        case "work" if replica.connection is not None:
+            for _ in range(20):
+                replica.pump()
+        case "get":
+            reader.gets()
+        case "go":
+            reader.goes()
+        case "come" if reader.id is None:
+            reader.come()
+        case "restart":
+            world.start()
+            reader.lost()
+            replica.connect(world.controller)
+        case "cut" if replica.connection is not None:
+            replica.cut()
+        case "cut":
+            replica.connect(world.controller)
+        case _:
+            pass

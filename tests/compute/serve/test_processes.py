@@ -1,6 +1,6 @@
 """Processes that are killed under load: nothing acknowledged is lost, nothing is seen twice.
 
-The tests share one controller and two replicas, in order.
+The tests that take `served` share one controller and two replicas, in order.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from random import Random
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -20,7 +22,10 @@ from tests.compute.serve.processes import Cluster, Sale, cluster, totals
 pytest.importorskip("grpc", reason="grpcio is not installed")
 
 from penstock.compute import Batch, Client
+from penstock.compute.collections.opening import open_collections
+from penstock.compute.controller import Controller, ControllerState
 from penstock.compute.controller.status import ControllerStatus, ReplicaState
+from penstock.compute.plans import encode
 
 
 @pytest.fixture(scope="module")
@@ -197,3 +202,41 @@ def test_a_second_controller_on_the_same_state_takes_over_and_the_first_one_ends
 def test_a_controller_that_is_told_to_end_ends(served: Cluster) -> None:
     served.processes["later"].terminate()
     assert served.processes["later"].wait() == 143
+
+
+def served_an_hour_ago(state: Path) -> None:
+    """What a controller has left that took its last write an hour ago."""
+    state.mkdir()
+    then = time_ns() // 1_000_000 - 3_600_000
+    store = open_collections(f"sqlite:{state / 'collections.db'}")
+    kept = ControllerState.open(state / "controller.db")
+    controller = Controller(kept, store, clock=lambda: then, random=Random(1))
+    controller.create_view("totals", encode(totals()), key=["shop"])
+    write = controller.begin_write({"sales": [(("a", 1), 1)]})
+    store.append(write.appends)
+    controller.end_write(write)
+    kept.close()
+    store.close()
+
+
+def test_a_subscriber_to_a_view_that_was_quiet_goes_on_after_an_outage_of_the_controller(
+    tmp_path: Path,
+) -> None:
+    served_an_hour_ago(tmp_path / "state")
+    with cluster(tmp_path) as started:
+        started.replicas("r1")
+        started.controller()
+        address = started.addresses["controller"]
+        with Client(address) as client, client.subscribe("totals") as subscription:
+            first = next(subscription)
+            assert [(tuple(row), weight) for row, _, weight in first.updates] == [(("a", 1, 1), 1)]
+            started.kill("controller")
+            started.controller()
+            began = ended = client.insert("sales", [Sale("a", 2)])
+            while ended < began + 1_500:  # by then the controller has looked at what it may give up
+                ended = client.insert("sales", [Sale("b", 0)])
+            following = next(subscription)
+            while following.upper is not None and following.upper <= began:
+                following = next(subscription)
+    changes = {(tuple(row), weight) for row, at, weight in following.updates if at == began}
+    assert changes == {(("a", 1, 1), -1), (("a", 3, 2), 1)}

@@ -70,6 +70,7 @@ class Catalog:
 
     strays: ids of collections that may be in the store although nothing here names them, because a crash
         came between; to be dropped there.
+    positions: by the id of a view, the time from which a reader that may come back goes on.
     last_time: no write had a greater time when this was written.
     given: the number of the last id that a collection was given.
     """
@@ -78,6 +79,7 @@ class Catalog:
     views: dict[Id, ViewEntry] = field(default_factory=dict[Id, ViewEntry])
     replicas: dict[str, ReplicaEntry] = field(default_factory=dict[str, ReplicaEntry])
     strays: set[Id] = field(default_factory=set[Id])
+    positions: dict[Id, int] = field(default_factory=dict[Id, int])
     last_time: int = 0
     given: int = 0
     _names: dict[str, CollectionEntry | ViewEntry] = field(

@@ -17,6 +17,7 @@ from penstock.compute.controller.copies import Copies, CopyAnswer
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.hearing import Hearing
 from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.maintenance import Maintenance
 from penstock.compute.controller.names import Asked, Names
 from penstock.compute.controller.noted import Noted
@@ -33,7 +34,7 @@ from penstock.compute.controller.status import ControllerStatus
 from penstock.compute.controller.subscriptions import Deliver, Subscriptions
 from penstock.compute.controller.transient import TransientIds
 from penstock.compute.controller.writes import Writes
-from penstock.compute.errors import ComputeError
+from penstock.compute.errors import ComputeError, StoreUnavailable
 from penstock.compute.frontier import Frontier, join
 from penstock.compute.protocol.commands import (
     InstanceConfig,
@@ -106,8 +107,14 @@ class Controller:
         for gap in create_views(started, asked, oracle.read):
             self._note(None, gap)
         asked.initialized()
+        self._settings = settings
+        self._leases = Leases(asked.holds, clock, self._keep_of)
+        for id in (*self._catalog.collections, *self._catalog.views):
+            # Readers of the controller before this one have until then to come back.
+            self._leases.grant(id, asked.holds.since(id))
+        self._positions = Positions(state, self.epoch, self._catalog, asked.holds, self._leases)
         self._peeks = Peeks(asked)
-        self._subscriptions = Subscriptions(asked, self._note)
+        self._subscriptions = Subscriptions(asked, self._leases, self._note)
         self._copies = Copies(asked)
         self._replicas = Replicas(
             asked,
@@ -126,6 +133,7 @@ class Controller:
             self._peeks,
             self._subscriptions,
             self._copies,
+            self._leases,
             TransientIds(state, self.epoch),
             clock=clock,
             random=random,
@@ -137,6 +145,8 @@ class Controller:
             collections,
             self._replicas,
             self._subscriptions,
+            self._leases,
+            self._positions,
             clock=clock,
             settings=settings,
             note=self._note,
@@ -194,7 +204,13 @@ class Controller:
         Raises `UnknownName`, and `BadRow` for rows that do not fit.
         """
         self._fence()
-        return self._writes.begin(writes, ids)
+        write = self._writes.begin(writes, ids)
+        try:
+            self._positions.before_write(write.time)
+        except StoreUnavailable as error:
+            # What a restart would cost some readers is no reason to refuse what clients write now.
+            self._note(None, error.what)
+        return write
 
     def end_write(self, write: Write) -> None:
         """It is durable: from now on strict reads see it, and it may be acknowledged.
@@ -364,7 +380,13 @@ class Controller:
 
     def _forget(self, name: str, id: Id) -> None:
         self._reads.end_reading(name, id)
+        self._positions.forget(id)
         self._writes.forget_collection(id)
+
+    def _keep_of(self, id: Id) -> int:
+        """For how many ms what a view or collection was stays readable."""
+        view = self._catalog.views.get(id)
+        return view.keep if view else self._settings.keep
 
     def _fence(self) -> None:
         """Raises `StaleEpoch` where a later controller has started: it may know what this one does not."""

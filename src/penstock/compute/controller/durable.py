@@ -33,6 +33,8 @@ _TABLES = f"""
     PRAGMA application_id = {_APPLICATION};
     PRAGMA user_version = {_VERSION}
 """
+_POSITIONS = "CREATE TABLE IF NOT EXISTS positions (view TEXT PRIMARY KEY, time INTEGER) WITHOUT ROWID"
+"""Not of the first version; one that does not know it needs it not."""
 
 
 class ControllerState:
@@ -107,13 +109,13 @@ class ControllerState:
     def _prepare(self) -> None:
         connection = self._connection
         connection.execute("PRAGMA synchronous = FULL")
-        if self._is_ours():
-            return
-        connection.execute("PRAGMA journal_mode = WAL")
-        with self._transaction():
-            if not self._is_ours():
-                for statement in _TABLES.split(";"):
-                    connection.execute(statement)
+        if not self._is_ours():
+            connection.execute("PRAGMA journal_mode = WAL")
+            with self._transaction():
+                if not self._is_ours():
+                    for statement in _TABLES.split(";"):
+                        connection.execute(statement)
+        connection.execute(_POSITIONS)
 
     def _is_ours(self) -> bool:
         """Whether it is a controller's; False where it is empty. Raises `StoreDamaged` for anything else."""
@@ -164,6 +166,7 @@ class ControllerState:
         except (ValueError, TypeError, PenstockError) as error:
             raise _damaged(self.place, f"an entry cannot be read: {error}") from error
         catalog.strays.update(id for (id,) in self._connection.execute("SELECT id FROM strays"))
+        catalog.positions.update(self._connection.execute("SELECT view, time FROM positions").fetchall())
         return catalog
 
     def _entries(self, table: str) -> list[Any]:
@@ -212,6 +215,14 @@ class Change:
 
     def remove_view(self, id: Id) -> None:
         self._run("DELETE FROM views WHERE id = ?", (id,))
+        self.record_position(id, None)
+
+    def record_position(self, view: Id, time: int | None) -> None:
+        """A reader of a view goes on from that time, also with a later controller; None: no reader does."""
+        if time is None:
+            self._run("DELETE FROM positions WHERE view = ?", (view,))
+        else:
+            self._run("INSERT OR REPLACE INTO positions VALUES (?, ?)", (view, time))
 
     def add_replica(self, entry: ReplicaEntry) -> None:
         self._run(

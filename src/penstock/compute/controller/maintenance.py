@@ -8,6 +8,7 @@ from penstock.compute.collections.store import Collections
 from penstock.compute.controller.catalog import Catalog, ViewEntry
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.names import Names
 from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.policy import KeepPast
@@ -33,6 +34,8 @@ class Maintenance:
         collections: Collections,
         replicas: Replicas,
         subscriptions: Subscriptions,
+        leases: Leases,
+        positions: Positions,
         *,
         clock: Callable[[], int],
         settings: Settings,
@@ -44,6 +47,8 @@ class Maintenance:
         self._collections = collections
         self._replicas = replicas
         self._subscriptions = subscriptions
+        self._leases = leases
+        self._positions = positions
         self._clock = clock
         self._settings = settings
         self._note = note
@@ -89,6 +94,7 @@ class Maintenance:
                 hold.release()
             self._at_start.clear()
         self._subscriptions.maintain()
+        self._leases.expire()
         # Where no replica is there to compute it, a view is as far as its inputs: who comes need not read
         # again all that has happened meanwhile.
         reached = {} if self._replicas.connections() else self._instance.available()
@@ -123,6 +129,7 @@ class Maintenance:
         if now - self._compacted < self._settings.compaction:
             return
         self._compacted = now
+        self._positions.follow(self._oracle.last)
         compactions = self._instance.compactions
         for id, since in list(compactions.items()):
             if since != END:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from penstock.compute.controller.catalog import Catalog
 from penstock.compute.controller.copies import Copies, Copy, CopyAnswer, check_file
+from penstock.compute.controller.leases import Leases
 from penstock.compute.controller.passing import Passing
 from penstock.compute.controller.peeks import Peeks, PendingPeek
 from penstock.compute.controller.reading import Entry, Reading, check_request, has_no_rows, target_of
@@ -31,6 +32,7 @@ class Reads:
         peeks: Peeks,
         subscriptions: Subscriptions,
         copies: Copies,
+        leases: Leases,
         ids: TransientIds,
         *,
         clock: Callable[[], int],
@@ -42,6 +44,7 @@ class Reads:
         self._peeks = peeks
         self._subscriptions = subscriptions
         self._copies = copies
+        self._leases = leases
         self._ids = ids
         self._passing = Passing()
         self._clock = clock
@@ -71,7 +74,8 @@ class Reads:
         entry, time = self._entry_at(view, as_of, replica)
         id = self._ids.next()
         dataflow = self._passing.subscription(id, entry, time, snapshot)
-        self._subscriptions.start(dataflow, Subscription(id, view, replica, deliver))
+        subscription = Subscription(id, view, entry.id, dataflow.as_of, replica, deliver)
+        self._subscriptions.start(dataflow, subscription)
         return id
 
     def copy(
@@ -95,6 +99,7 @@ class Reads:
         self._copies.cancel_reading(name)
         self._passing.forget(id)
         self._peeks.dropped(id)
+        self._leases.forget(id)
 
     def lost(self, replica: str) -> None:
         """A replica is gone: what only it could answer ends with that."""

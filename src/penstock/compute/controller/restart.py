@@ -64,7 +64,10 @@ def create_views(started: Started, instance: Instance, now: int) -> list[str]:
     """Ask for all views; what had to be given up, in words."""
     catalog = started.catalog
     dataflows = {view.id: dataflow_of(view, catalog.collections) for view in catalog.views.values()}
-    policies = {view.id: KeepPast(view.keep, view.valid_from) for view in catalog.views.values()}
+    policies = {
+        view.id: KeepPast(view.keep, view.valid_from, catalog.positions.get(view.id))
+        for view in catalog.views.values()
+    }
     selected = select(list(dataflows.values()), started.bounds, policies, now)
     complete: set[Id] = set()
     for id, dataflow in dataflows.items():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.leases import Leases
 from penstock.compute.controller.targets import lost_target
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Dataflow, Id
@@ -22,20 +23,32 @@ Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """One client that sees changes. upper: all changes before it were delivered."""
+    """One client that sees changes.
+
+    reads: what stands behind the name `view`. as_of: where it has begun.
+    upper: all changes before it were delivered.
+    """
 
     id: Id
     view: str
+    reads: Id
+    as_of: Frontier
     target: str | None
     deliver: Deliver
     upper: Frontier = START
+
+    @property
+    def position(self) -> Frontier:
+        """What it has to read next can be told apart as long as this can be read."""
+        return max(self.as_of, self.upper.step_back())
 
 
 class Subscriptions:
     """The subscriptions of a controller, by id."""
 
-    def __init__(self, instance: Instance, note: Callable[[str, str], None]) -> None:
+    def __init__(self, instance: Instance, leases: Leases, note: Callable[[str, str], None]) -> None:
         self._instance = instance
+        self._leases = leases
         self._note = note
         self._there: dict[Id, Subscription] = {}
 
@@ -46,6 +59,7 @@ class Subscriptions:
         """Ask the replicas for the changes."""
         self._there[subscription.id] = subscription
         self._instance.create(dataflow, subscription.target)
+        self._leases.begin(subscription.reads, subscription.position)
 
     def changed(self, replica: str, response: SubscribeResponse) -> None:
         """A replica tells changes."""
@@ -82,11 +96,17 @@ class Subscriptions:
             self._finish(subscription, Batch(upper, upper, lost_target(replica)))
 
     def maintain(self) -> None:
-        """What was delivered need not be told again by replicas that come later."""
+        """What was delivered need not be told again by replicas that come later; who was told it may not
+        have got it, and come back for it."""
+        positions: dict[Id, Frontier] = dict.fromkeys(self._leases, END)
+        for subscription in self._there.values():
+            positions[subscription.reads] = min(positions[subscription.reads], subscription.position)
+        for id, position in positions.items():
+            self._leases.move(id, position)
         for subscription in self._there.values():
             running = self._instance.running.get(subscription.id)
             if running is not None:
-                running.implied.advance(subscription.upper.step_back())
+                running.implied.advance(subscription.position)
 
     def _deliver(self, subscription: Subscription, batch: Batch) -> None:
         if batch.upper == END or isinstance(batch.updates, Problem):
@@ -98,5 +118,11 @@ class Subscriptions:
 
     def _finish(self, subscription: Subscription, last: Batch | DroppedAt) -> None:
         del self._there[subscription.id]
+        self._leases.grant(subscription.reads, self._held(subscription))
         self._instance.drop([subscription.id])
         subscription.deliver(last)
+
+    def _held(self, subscription: Subscription) -> Frontier:
+        """What it holds: its position when that was looked at last."""
+        running = self._instance.running.get(subscription.id)
+        return END if running is None else running.implied.frontier

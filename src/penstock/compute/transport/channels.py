@@ -55,6 +55,11 @@ def channel_to(target: str, security: Security, limits: Limits) -> Any:
         # A channel of its own each: with a shared one, the credentials of the first would serve the next.
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.enable_http_proxy", 0),
+        # By default gRPC waits up to two minutes between two attempts to connect. A subscriber would be away
+        # for so long after the other side is back; and callers pause between attempts themselves.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        ("grpc.min_reconnect_backoff_ms", int(limits.connect * 1000)),
     ]
     if security.ca is None:
         return _grpc.aio.insecure_channel(target, options)

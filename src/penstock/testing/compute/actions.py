@@ -138,6 +138,7 @@ ACTIONS: Mapping[str, tuple[float, Action]] = {
     "a peek is cancelled": (2, of_users(lambda w, c: w.users.cancel(c))),
     "a subscription": (3, of_users(_subscribe)),
     "a copy": (0.5, of_users(_copy)),
+    "a subscription goes on": (2, of_users(lambda w, c: w.users.resume(c))),
     "a subscription ends": (1, of_users(lambda w, c: w.users.unsubscribe(c))),
     "a link is cut": (2, _cut),
     "an end notices": (5, _notice),

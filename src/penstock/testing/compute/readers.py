@@ -101,12 +101,14 @@ class SubscriptionWatch:
 
     as_of: the first time of it. Without a snapshot it sees what comes after.
     targeted: whether it may end with its replica.
+    left_at: since when nobody is connected for it; None: somebody is, or there is no controller.
     """
 
     view: str
     as_of: int
     snapshot: bool
     targeted: bool = False
+    left_at: int | None = None
     seen: Frontier = START
     sum: Counter[Row] = field(default_factory=Counter[Row])
     ended: bool = False

@@ -150,6 +150,7 @@ class Simulation:
             settings=self._settings,
             allow_callables=self._allow_callables,
         )
+        self.users.meet_controller()
         self.note(f"  a controller of epoch {self.controller.epoch}")
 
     def supersede_controller(self) -> None:

@@ -50,6 +50,7 @@ class Users:
     copies: list[CopyWatch] = field(default_factory=list[CopyWatch])
     views: list[str] = field(default_factory=list[str])
     kept: dict[str, str] = field(default_factory=dict[str, str])
+    keeps: dict[str, int] = field(default_factory=dict[str, int])
     collections: set[str] = field(default_factory=set[str])
     writing: Pending | None = None
     superseding: bool = False
@@ -63,6 +64,12 @@ class Users:
             watch.abandoned = True
         self.copies.clear()
         self.writing = None
+
+    def meet_controller(self) -> None:
+        """There is another one: from now on who comes back to it has as long as the view keeps its past."""
+        for watch in self.subscriptions:
+            if watch.abandoned and watch.left_at is None:
+                watch.left_at = self.now()
 
     # -- writing ----------------------------------------------------------------------
 
@@ -144,6 +151,7 @@ class Users:
             id = self.workload.make(controller, name, keep=keep, into=into)
             self.note(f"  {name} is {id}, keeps {keep}, into {into}")
             self.views.append(name)
+            self.keeps[name] = keep
             if into is not None:
                 self.kept[name] = into
             sources = {source.name for source in self.workload.views[name].reads}
@@ -164,6 +172,7 @@ class Users:
         if readers:
             raise Violation(f"{name} was dropped under its readers {readers}")
         self.views.remove(name)
+        self.subscriptions = [watch for watch in self.subscriptions if watch.view != name]
         self.kept.pop(name, None)
 
     # -- reading ----------------------------------------------------------------------
@@ -250,6 +259,28 @@ class Users:
             return
         self.subscriptions.append(watch)
 
+    def resume(self, controller: Controller) -> None:
+        """Whoever was away for no longer than the view keeps its past goes on where he was."""
+        away = [
+            watch
+            for watch in self.subscriptions
+            if watch.left_at is not None
+            and watch.seen.time
+            and self.now() - watch.left_at < self.keeps[watch.view]
+        ]
+        if away:
+            left = self.random.choice(away)
+            assert left.seen.time is not None
+            self.subscriptions.remove(left)
+            watch = SubscriptionWatch(left.view, max(left.seen.time - 1, left.as_of), snapshot=False)
+            try:
+                watch.id = controller.subscribe(
+                    watch.view, partial(watch.delivered, self.truth), as_of=watch.as_of, snapshot=False
+                )
+            except SinceViolation as error:
+                raise Violation(f"a subscription to {watch.view} cannot go on: {error}") from error
+            self.subscriptions.append(watch)
+
     def copy(self, controller: Controller, replica: str | None) -> None:
         """A copy, whose answer is watched."""
         if self.views:
@@ -271,6 +302,7 @@ class Users:
             watch = self.random.choice(live)
             self.note(f"  {watch.id} to {watch.view}")
             controller.unsubscribe(watch.id)
+            watch.left_at = self.now()
 
     # -- the end ----------------------------------------------------------------------
 

@@ -1,0 +1,199 @@
+"""Leases: the position of a reader stays readable for a while after the reader has left it.
+
+A connected subscriber holds its position, the last time it was told. When its connection breaks, it comes
+back with the position it knows, which may be an earlier one: what it was told last may have got lost. So each
+position is leased for as long as the view keeps its past, from the moment it was left. The clock of the
+controller counts, not the times of writes: after a quiet hour the next write is an hour later, and all
+readers stand before it.
+
+Time without a controller does not count: a new controller leases anew whatever could be read. For that it
+must find the positions that its read policies alone would give up. Those are recorded before the write that
+moves a policy past them begins.
+Source: leased readers of Materialize's persist.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from penstock.compute.controller.catalog import Catalog
+from penstock.compute.controller.durable import ControllerState
+from penstock.compute.controller.holds import ReadHold, ReadHolds
+from penstock.compute.controller.policy import KeepPast
+from penstock.compute.frontier import END, START, Frontier
+from penstock.compute.protocol.dataflow import Id
+
+_MARGIN = 1_000
+"""Milliseconds by which positions are written down too early: starts of controllers use up times, too."""
+_LEASES = 64
+"""Leases of one view, about: positions that are closer together are leased as one."""
+
+
+@dataclass(slots=True)
+class _Lease:
+    hold: ReadHold
+    until: int
+
+
+@dataclass(slots=True)
+class _Readers:
+    """The readers of one view or collection.
+
+    standing: the earliest position of those that are connected; END: none is.
+    leases:   of positions that were left, the earlier first; those that end earlier come first, too.
+    """
+
+    standing: Frontier = END
+    leases: deque[_Lease] = field(default_factory=deque[_Lease])
+
+    @property
+    def earliest(self) -> Frontier:
+        return min(self.standing, self.leases[0].hold.frontier) if self.leases else self.standing
+
+
+class Leases:
+    """The positions of the readers of a controller, by what they read.
+
+    keep_of: for how many milliseconds a position is leased.
+    """
+
+    def __init__(self, holds: ReadHolds, clock: Callable[[], int], keep_of: Callable[[Id], int]) -> None:
+        self._holds = holds
+        self._clock = clock
+        self._keep_of = keep_of
+        self._readers: dict[Id, _Readers] = {}
+
+    def __iter__(self) -> Iterator[Id]:
+        return iter(self._readers)
+
+    def earliest(self, id: Id) -> Frontier:
+        """The earliest position of a reader, connected or leased; END where there is none."""
+        readers = self._readers.get(id)
+        return readers.earliest if readers else END
+
+    def begin(self, id: Id, position: Frontier) -> None:
+        """A reader begins at a position, which it holds itself."""
+        readers = self._readers.setdefault(id, _Readers())
+        readers.standing = min(readers.standing, position)
+
+    def move(self, id: Id, position: Frontier) -> None:
+        """The connected readers stand at `position` or later, END: there is none any more. What they have
+        left, and still hold, is leased."""
+        readers = self._readers.get(id)
+        if readers is None or readers.standing == position:
+            return
+        if readers.standing < position:
+            self.grant(id, readers.standing)
+        readers.standing = position
+
+    def grant(self, id: Id, position: Frontier) -> None:
+        """Lease a position that can be read now. One lease covers all that come after its position."""
+        keep = self._keep_of(id)
+        if position == END or not keep or id not in self._holds:
+            return
+        leases, until = self._readers.setdefault(id, _Readers()).leases, self._clock() + keep
+        hold = self._holds.acquire(id)
+        hold.advance(position)
+        while leases and leases[-1].hold.frontier >= hold.frontier:
+            leases.pop().hold.release()
+        if leases and _distance(leases[-1].hold.frontier, hold.frontier) < keep // _LEASES:
+            leases[-1].until = until
+            hold.release()
+        else:
+            leases.append(_Lease(hold, until))
+
+    def expire(self) -> None:
+        """End the leases whose time is over."""
+        now = self._clock()
+        for id, readers in list(self._readers.items()):
+            while readers.leases and readers.leases[0].until <= now:
+                readers.leases.popleft().hold.release()
+            if readers.earliest == END:
+                del self._readers[id]
+
+    def forget(self, id: Id) -> None:
+        """Nobody comes back to it: it is dropped."""
+        readers = self._readers.pop(id, None)
+        for lease in readers.leases if readers else ():
+            lease.hold.release()
+
+
+class Positions:
+    """The positions of readers of views that the next controller has to find in the state of this one.
+
+    Invariant: a view whose `Leases.earliest` is before what `KeepPast` allows, given the writes that have
+    begun, is recorded with that position or an earlier one; nothing recorded has been compacted.
+    """
+
+    def __init__(
+        self, state: ControllerState, epoch: int, catalog: Catalog, holds: ReadHolds, leases: Leases
+    ) -> None:
+        self._state = state
+        self._epoch = epoch
+        self._catalog = catalog
+        self._holds = holds
+        self._leases = leases
+        self._recorded: dict[Id, ReadHold] = {}
+        for id, time in catalog.positions.items():
+            if id in holds:
+                self._hold(id, Frontier(time))
+
+    def before_write(self, time: int) -> None:
+        """Record what a write at a time would give up. Raises `StaleEpoch`, `StoreUnavailable`."""
+        behind = {
+            id: position
+            for id in self._leases
+            if (position := self._leases.earliest(id)) < self._allowed(id, time)
+            and (id not in self._recorded or position < self._recorded[id].frontier)
+        }
+        if behind:
+            self._write(behind)
+            for id, position in behind.items():
+                self.forget(id)
+                self._hold(id, position)
+
+    def follow(self, time: int) -> None:
+        """Let what is recorded follow its readers. time: of the last write. Raises as `before_write` does."""
+        moved: dict[Id, Frontier] = {}
+        for id, hold in self._recorded.items():
+            position = self._leases.earliest(id)
+            if position >= self._allowed(id, time):
+                moved[id] = END
+            elif position > hold.frontier:
+                moved[id] = position
+        if moved:
+            self._write(moved)
+            for id, position in moved.items():
+                self._recorded[id].advance(position)
+                if position == END:
+                    del self._recorded[id]
+
+    def forget(self, id: Id) -> None:
+        """The view is dropped, and its record with it."""
+        hold = self._recorded.pop(id, None)
+        if hold is not None:
+            hold.release()
+
+    def _allowed(self, id: Id, time: int) -> Frontier:
+        """From when on the next controller would ask for something, were nothing recorded."""
+        view = self._catalog.views.get(id)
+        if view is None or not view.keep:
+            return START  # from where collections can be read is known to their store
+        return KeepPast(view.keep, view.valid_from).since(Frontier(time + _MARGIN))
+
+    def _hold(self, id: Id, position: Frontier) -> None:
+        hold = self._recorded[id] = self._holds.acquire(id)
+        hold.advance(position)
+
+    def _write(self, positions: dict[Id, Frontier]) -> None:
+        with self._state.change(self._epoch) as change:
+            for id, position in positions.items():
+                change.record_position(id, position.time)
+
+
+def _distance(earlier: Frontier, later: Frontier) -> int:
+    assert earlier.time is not None
+    assert later.time is not None
+    return later.time - earlier.time
