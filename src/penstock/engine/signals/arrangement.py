@@ -197,6 +197,11 @@ class Arrangement:
         unsure = tuple(p for p in all_have if p in self._still or not block.is_within(self._block_of[p]))
         return Block(block.part, block, read, all_have=unsure) if unsure else block
 
+    def firing_of(self, node: int) -> set[Block]:
+        """The blocks that are entered when a node fires: its own, and those of its primitives."""
+        blocks = {self._block_of[p] for p in self._primitives(node)}
+        return {self.fires_in[node], *blocks}
+
     def settle(self, nodes: Mapping[int, Node]) -> list[Part]:
         """Give the parts made since the last call their numbers, and never add to them again; these parts."""
         made = [p for p in self.parts if p not in self._settled]

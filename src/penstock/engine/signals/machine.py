@@ -294,18 +294,17 @@ class SignalMachine:
         variables = self.module.variables
         variables["tick"] = tick
         fires_in = self.arrangement.fires_in
+        # A part may hear of the primitives of what its operators read, and not of that itself.
+        fired: set[Block] = set()
         for node in older:
-            if self.value_of(node) is not NO_VALUE and fires_in[node] in self._heard.stamped:
-                variables[stamp_name(fires_in[node])] = tick
-        for node_id in nodes:
-            node = self.nodes[node_id]
-            operator = node.operator
-            ports = operator.triggers() if isinstance(operator, SignalOperator) else range(len(node.inputs))
-            heard = [node.inputs[p] for p in ports if node.inputs and node_id not in self.arrangement.sources]
-            at = self.arrangement.runs_in[node_id].part.at
-            if not self._flags[at] and any(i in older and self.value_of(i) is not NO_VALUE for i in heard):
-                self._flags[at] = 1
-                heapq.heappush(self._queue, at)
+            if self.value_of(node) is not NO_VALUE:
+                fired |= self.arrangement.firing_of(node)
+                if fires_in[node] in self._heard.stamped:
+                    variables[stamp_name(fires_in[node])] = tick
+        for part in dict.fromkeys(self.arrangement.runs_in[node].part for node in nodes):
+            if not fired.isdisjoint(part.triggers):
+                self._flags[part.at] = 1
+                heapq.heappush(self._queue, part.at)
         try:
             self._run_parts()
         except Exception as error:
