@@ -102,11 +102,12 @@ def test_a_trace_that_was_cut_off_may_owe_answers() -> None:
         assert broken(text) != []
 
 
-def test_a_request_that_was_passed_over_is_told_before_the_trace_is_complete() -> None:
+def test_a_request_that_was_passed_over_is_told_whether_or_not_the_trace_is_complete() -> None:
     events = parse("D:ask1 D:ask2 U:ans2=value(7)").events
-    (violation,) = check(Trace(events, complete=False))
-    assert (violation.rule, violation.at, violation.other_at) == ("P3", 2, 0)
-    assert broken(Trace(events)) == ["P9"], "once it is complete the answer is missing, not late"
+    for complete in (False, True):
+        *missing, violation = check(Trace(events, complete=complete))
+        assert (violation.rule, violation.at, violation.other_at) == ("P3", 2, 0)
+        assert [other.rule for other in missing] == (["P9"] if complete else [])
 
 
 @pytest.mark.parametrize(

@@ -188,10 +188,16 @@ def an_indication_is_answered(random: Random, events: Events) -> Events | None:
     return [*events[:to], Answer("U", events[at].index, "done"), *events[to:]]
 
 
-@breaks("P9")
-def a_value_is_left_out(random: Random, events: Events) -> Events | None:
-    at = chosen(random, [at for at, _ in answers(events, "U", "value")])
+@breaks("P3", alone=False)
+def an_answer_is_left_out_and_a_later_one_is_not(random: Random, events: Events) -> Events | None:
+    at = chosen(random, [at for at, _ in answers(events)][:-1])
     return None if at is None else events[:at] + events[at + 1 :]
+
+
+@breaks("P9")
+def the_last_answer_is_left_out_and_is_a_value(_random: Random, events: Events) -> Events | None:
+    last = next((at for at, _ in reversed(list(answers(events)))), None)
+    return events[:last] + events[last + 1 :] if last is not None and events[last].kind == "value" else None
 
 
 @breaks("P9", alone=False)

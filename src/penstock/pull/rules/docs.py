@@ -5,7 +5,7 @@ S0, S6 and S7 are what its users say, S1 to S5 its documentation.
 
 from __future__ import annotations
 
-from penstock.pull.rules.interface import Asked, Fault, Faults, Interface, Reply
+from penstock.pull.rules.interface import Asked, Fault, Faults, Interface, Reply, out_of_order
 
 
 def s0_one_answer_each(edge: Interface) -> Faults:
@@ -46,15 +46,16 @@ def s2_nothing_after_the_end(edge: Interface) -> Faults:
 
 def s3_pending_ask_ends_first(edge: Interface) -> Faults:
     """S3. An abort during an ask: the ask is answered first, by an end, and then the abort."""
-    ahead: Reply | None = None
+    told: set[int] = set()
+    for fault in out_of_order(edge):
+        assert fault.at is not None, "an answer is at fault"
+        told.add(fault.at.at)
+        yield fault
     for reply in edge.replies:
         stopped = _stopped_before(edge, reply.at)
-        if ahead is not None and reply.request.at < ahead.request.at:
-            yield Fault(reply, f"request {ahead.event.index} was answered before it", ahead)
-        else:
-            ahead = reply
-            if stopped is not None and reply.event.kind == "value" and reply.request.event.kind == "ask":
-                yield Fault(reply, f"a value after {stopped.event}", stopped)
+        is_value = reply.event.kind == "value" and reply.request.event.kind == "ask"
+        if stopped is not None and is_value and reply.at not in told:
+            yield Fault(reply, f"a value after {stopped.event}", stopped)
 
 
 def s4_stop_gets_no_value(edge: Interface) -> Faults:

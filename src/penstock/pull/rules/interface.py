@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -140,6 +141,25 @@ class Interface:
         if stop is None or stop.event.kind not in ("error", "errorInd"):
             return None
         return None if end is not None and end.at < stop.at else stop
+
+
+def out_of_order(edge: Interface) -> Faults:
+    """An answer that comes after that of a later request; or, for a request without an answer, the first
+    answer to a later one.
+
+    The second is at fault in a complete trace too: whether the answer comes late or never, it was overtaken.
+    """
+    ahead: list[Reply] = []
+    for reply in edge.replies:
+        if ahead and reply.request.at < ahead[-1].request.at:
+            before = ahead[-1]
+            yield Fault(reply, f"request {before.event.index} came later and was answered before it", before)
+        else:
+            ahead.append(reply)
+    for asked in edge.requests:
+        first = bisect_right(ahead, asked.at, key=lambda reply: reply.request.at)
+        if asked.missing and first < len(ahead):
+            yield Fault(ahead[first], f"request {asked.event.index} came earlier and has no answer", asked)
 
 
 @dataclass(slots=True)

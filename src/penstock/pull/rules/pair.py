@@ -7,7 +7,16 @@ abort or an error is judged by P5 and P7, a value after an answered end by P4, b
 
 from __future__ import annotations
 
-from penstock.pull.rules.interface import Asked, Fault, Faults, Interface, Placed, Reply, Unasked
+from penstock.pull.rules.interface import (
+    Asked,
+    Fault,
+    Faults,
+    Interface,
+    Placed,
+    Reply,
+    Unasked,
+    out_of_order,
+)
 
 _LAYERS = {"ask": 1, "abort": 2, "done": 2, "error": 3, "errorInd": 3}
 
@@ -31,17 +40,7 @@ def p2_one_answer(edge: Interface) -> Faults:
 
 def p3_answers_in_order(edge: Interface) -> Faults:
     """P3. Answers come in the order of their requests; asks, aborts and errors share one order."""
-    ahead: Reply | None = None
-    for reply in edge.replies:
-        if ahead is not None and reply.request.at < ahead.request.at:
-            yield Fault(reply, f"request {ahead.event.index} came later and was answered before it", ahead)
-        else:
-            ahead = reply
-    if not edge.complete and ahead is not None:
-        # What was passed over can be answered too late, or never: the rest of the trace cannot mend it.
-        for asked in edge.requests:
-            if asked.missing and asked.at < ahead.request.at:
-                yield Fault(ahead, f"request {asked.event.index} came earlier and has no answer yet", asked)
+    yield from out_of_order(edge)
 
 
 def p4_end_is_final(edge: Interface) -> Faults:

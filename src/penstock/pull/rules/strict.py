@@ -7,7 +7,7 @@ an ask is an ask however it is written. I0 is ours: what answers nothing cannot 
 
 from __future__ import annotations
 
-from penstock.pull.rules.interface import Asked, Fault, Faults, Interface, Reply, Unasked
+from penstock.pull.rules.interface import Asked, Fault, Faults, Interface, Reply, Unasked, out_of_order
 
 
 def i0_answer_has_a_request(edge: Interface) -> Faults:
@@ -42,12 +42,7 @@ def i3_one_answer(edge: Interface) -> Faults:
 
 def i4_answers_in_order(edge: Interface) -> Faults:
     """I4. Answers come in the order of their requests."""
-    ahead: Reply | None = None
-    for reply in edge.replies:
-        if ahead is not None and reply.request.at < ahead.request.at:
-            yield Fault(reply, f"request {ahead.event.index} was answered before it", ahead)
-        else:
-            ahead = reply
+    yield from out_of_order(edge)
 
 
 def i5_no_value_after_termination(edge: Interface) -> Faults:
