@@ -105,6 +105,16 @@ def compute(**changed: Any) -> str:
     return json.dumps([{**COMPUTE, **changed}])
 
 
+def compute_dataflow(**changed: Any) -> str:
+    described = {"exports": ["u1"], "as_of": [5], "imports": [], "plan": "p", **changed}
+    return compute(given={"commands": [["CreateDataflow", described]]})
+
+
+def answers(*said: Any) -> str:
+    given = {"parts": 2, "input": [[worker, each] for worker, each in enumerate(said)]}
+    return compute(kind="partition", given=given, when="absorb", then={"emitted": [None] * len(said)})
+
+
 COMPUTE_CASES = {
     "compute_without_a_kind": json.dumps([{k: v for k, v in COMPUTE.items() if k != "kind"}]),
     "compute_command_that_there_is_not": compute(given={"commands": [["Stop", "u1"]]}),
@@ -112,6 +122,24 @@ COMPUTE_CASES = {
     "compute_command_that_says_too_little": compute(given={"commands": [["Schedule"]]}),
     "compute_frontier_of_two_times": compute(given={"commands": [["AllowCompaction", "u1", [1, 2]]]}),
     "compute_dataflow_without_exports": compute(given={"commands": [["CreateDataflow", {"as_of": [1]}]]}),
+    "compute_dataflow_with_another_field": compute_dataflow(asof=[5]),
+    "compute_dataflow_of_two_kinds": compute_dataflow(subscribe=True, copy_to=True),
+    "compute_dataflow_whose_imports_are_no_ids": compute_dataflow(imports=[1]),
+    "compute_dataflow_that_is_a_number": compute(given={"commands": [["CreateDataflow", 5]]}),
+    "compute_instance_with_another_field": compute(given={"commands": [["CreateInstance", {"loging": {}}]]}),
+    "compute_peek_with_another_field": compute(given={"commands": [["Peek", "a", {"time": 5}]]}),
+    "compute_setting_that_is_no_number": compute(
+        given={"commands": [["UpdateConfiguration", {"max_result_size": "much"}]]}
+    ),
+    "compute_more_settings_than_there_are": compute(
+        given={"commands": [["UpdateConfiguration", dict.fromkeys("abcd", 1) | {"max_result_size": 1}]]}
+    ),
+    "compute_answers_to_two_things": answers(["Rows", []], ["RowCount", 3]),
+    "compute_error_of_a_subscription": answers(["Batch", [0], [5], []], ["Error", "e"]),
+    "compute_answer_that_says_too_little": answers(["Rows", []], ["Rows"]),
+    "compute_batch_of_another_field": answers(["Batch", [0], [5], {"Error": "e"}]),
+    "compute_batch_that_failed_without_text": answers(["Batch", [0], [5], {"Err": 5}]),
+    "compute_batch_of_text": answers(["Batch", [0], [5], "e"]),
     "compute_act_that_there_is_not": compute(when="shrink()"),
     "compute_frontier_that_is_text": compute(
         kind="schedule", given={"u1 as_of": "5", "input s1 upper": [5]}, when="s1 upper -> [6]"

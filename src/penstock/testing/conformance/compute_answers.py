@@ -4,7 +4,8 @@ replicas."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import Any, cast
 
 from penstock.compute.errors import ComputeError, ResultTooLarge, TotalResultTooLarge
@@ -50,14 +51,14 @@ def read_frontier(case: Fields) -> Run:
         return lambda: differs("report", then.flag("report"), guard.allows(asked))
     reported = [name for name in given if re.fullmatch(r"\w+ reported", name)]
     if reported and case.text("when").startswith("AllowCompaction"):
-        return _dropped(given, then, reported[0])
+        return _dropped(case, given, then, reported[0])
     raise InWords
 
 
-def _dropped(given: Fields, then: Fields, name: str) -> Run:
+def _dropped(case: Fields, given: Fields, then: Fields, name: str) -> Run:
     id = name.split()[0]
     told = {kind: Reported(frontier_of(given.object(name).value(kind))) for kind in _KINDS}
-    expected = None if "responses" in then else _response(id, then.items("response")[2])
+    expected = None if "responses" in then else _response(case, id, then.items("response")[2])
     return lambda: differs("response", expected, ReportedFrontiers(id, **told).dropped())
 
 
@@ -70,7 +71,8 @@ def read_partition(case: Fields) -> Run:
     given = case.object("given")
     if "input" not in given:
         raise InWords
-    inputs = [(part, _response("x", said)) for part, said in given.items("input")]
+    said = given.items("input")
+    inputs = list(zip((part for part, _ in said), _responses(case, [s for _, s in said]), strict=True))
 
     def run() -> str:
         merged = Partitioned(given.number("parts"), _letters, given.value("max_result_size", None))
@@ -84,12 +86,13 @@ def read_partition(case: Fields) -> Run:
 
 
 def _each_in_turn(case: Fields, then: Fields) -> Run:
+    inputs = [_responses(case, given.items("input")) for given in case.objects("given")]
+
     def run() -> str:
         last: list[Response | None] = []
-        for given in case.objects("given"):
-            said = given.items("input")
+        for said in inputs:
             merged = Partitioned(len(said), _letters)
-            last.append([merged.absorb(part, _response("x", s)) for part, s in enumerate(said)][-1])
+            last.append([merged.absorb(part, each) for part, each in enumerate(said)][-1])
         return _emitted(then.items("emitted"), last)
 
     return run
@@ -101,7 +104,7 @@ def read_delivery(case: Fields) -> Run:
     given, then = case.object("given"), case.object("then")
     if "subscribe frontier" not in given or "input" not in given:
         raise InWords
-    batches = [_batch(lower, upper, updates) for _, lower, upper, updates in given.items("input")]
+    batches = [_batch(case, lower, upper, updates) for _, lower, upper, updates in given.items("input")]
 
     def run() -> str:
         tracked, found = frontier_of(given.value("subscribe frontier")), list[Any]()
@@ -109,55 +112,127 @@ def read_delivery(case: Fields) -> Run:
             new = undelivered(tracked, batch)
             tracked = tracked if new is None else new.upper
             found.append(None if new is None else _shown_batch(new))
-        return differs("emitted", then.items("emitted"), found)
+        return differs("emitted", [_expected(e) for e in then.items("emitted")], found)
 
     return run
 
 
-def _response(id: str, said: Any) -> Response:
+class _Asked(Enum):
+    """What workers answer, of which each has words of its own."""
+
+    PEEK = "a peek"
+    SUBSCRIPTION = "a subscription"
+    COPY = "a copy"
+
+
+_OF: Mapping[str, _Asked] = {
+    "Rows": _Asked.PEEK,
+    "Canceled": _Asked.PEEK,
+    "Batch": _Asked.SUBSCRIPTION,
+    "DroppedAt": _Asked.SUBSCRIPTION,
+    "RowCount": _Asked.COPY,
+    "Dropped": _Asked.COPY,
+}
+
+
+def _responses(case: Fields, said: Sequence[Any]) -> list[Response]:
+    """What workers say, all of one thing: an `Error` is of what the others answer, of a peek where there are
+    only errors."""
+    words = [each[0] for each in said if isinstance(each, list) and each]
+    asked = sorted({_OF[word] for word in words if word in _OF}, key=lambda each: each.value)
+    if len(asked) > 1:
+        raise case.bad(f"workers answer {' and '.join(a.value for a in asked)}", "one of them in each case")
+    about = asked[0] if asked else _Asked.PEEK
+    if about is _Asked.SUBSCRIPTION and "Error" in words:
+        raise case.bad("Error is no word of a subscription", '["Batch", lower, upper, {"Err": text}]')
+    return [_response(case, "x", each, about) for each in said]
+
+
+def _response(case: Fields, id: str, said: Any, about: _Asked = _Asked.PEEK) -> Response:
     """What a worker says: an object with frontiers by kind, or an array of a name and what it says."""
     if isinstance(said, dict):
         frontiers = cast("dict[str, Any]", said)
         return Frontiers(id, **{kind: frontier_of(frontiers[kind]) for kind in frontiers})
-    name, *more = cast("list[Any]", said)
-    if name not in _SAID:
-        raise InWords(f"{shown(said)} is no response")
-    return _SAID[name](id, *more)
+    match cast("list[Any]", said):
+        case ["Rows", rows]:
+            return PeekResponse(uuid_of(id), Rows(tuple(((row,), count) for row, count in rows)))
+        case ["Canceled"]:
+            return PeekResponse(uuid_of(id), Canceled())
+        case ["Error", text] if about is _Asked.PEEK:
+            return PeekResponse(uuid_of(id), _problem(case, text))
+        case ["Error", text]:
+            return CopyToResponse(id, _problem(case, text))
+        case ["RowCount", rows]:
+            return CopyToResponse(id, RowCount(rows))
+        case ["Dropped"]:
+            return CopyToResponse(id, Dropped())
+        case ["Batch", lower, upper, updates]:
+            return SubscribeResponse(id, _batch(case, lower, upper, updates))
+        case ["DroppedAt", at]:
+            return SubscribeResponse(id, DroppedAt(frontier_of(at)))
+        case [word, *_] if word in _OF or word == "Error":
+            raise case.bad(f"{word} does not say {shown(said[1:])}")
+        case _:
+            raise InWords(f"{shown(said)} is no response")
 
 
-def _rows(id: str, rows: list[Any]) -> Response:
-    return PeekResponse(uuid_of(id), Rows(tuple(((row,), count) for row, count in rows)))
-
-
-def _batch(lower: object, upper: object, updates: list[Any]) -> Batch:
-    changes = tuple(((row,), time, weight) for time, row, weight in updates)
+def _batch(case: Fields, lower: object, upper: object, updates: object) -> Batch:
+    """A batch of updates, as they are or as `{"Ok": updates}`; or `{"Err": text}`."""
+    if isinstance(updates, dict):
+        given = Fields(cast("object", updates), case.case, "the updates of a batch")
+        given.only("Ok", "Err")
+        if "Err" in given:
+            return Batch(frontier_of(lower), frontier_of(upper), _problem(case, given.value("Err")))
+        updates = given.items("Ok")
+    if not isinstance(updates, list):
+        raise case.bad(f"the updates of a batch are {shown(updates)}", 'an array, or {"Err": text}')
+    changes = tuple(((row,), time, weight) for time, row, weight in cast("list[Any]", updates))
     return Batch(frontier_of(lower), frontier_of(upper), changes)
 
 
-_SAID: Mapping[str, Callable[..., Response]] = {
-    "Rows": _rows,
-    "Canceled": lambda id: PeekResponse(uuid_of(id), Canceled()),
-    "Batch": lambda id, *said: SubscribeResponse(id, _batch(*said)),
-    "DroppedAt": lambda id, at: SubscribeResponse(id, DroppedAt(frontier_of(at))),
-    "RowCount": lambda id, rows: CopyToResponse(id, RowCount(rows)),
-    "Error": lambda id, text: CopyToResponse(id, Problem(ComputeError.code, text)),
-    "Dropped": lambda id: CopyToResponse(id, Dropped()),
-}
+def _problem(case: Fields, text: object) -> Problem:
+    """An error with a text. That of a size that is exceeded stands for our class of it."""
+    if not isinstance(text, str):
+        raise case.bad(f"the text of an error is {shown(text)}")
+    size = _SIZE.fullmatch(text)
+    return Problem(ComputeError.code if size is None else _size_code(size), text)
+
+
+_SIZE = re.compile(r"(total )?result exceeds max size of (\d+)")
+
+
+def _size_code(size: re.Match[str]) -> str:
+    return (TotalResultTooLarge if size[1] else ResultTooLarge).code
 
 
 def _emitted(expected: list[Any], found: list[Response | None]) -> str:
     """Compares what comes out, as the case writes it. A text of an error stands for its class and limit."""
-    shown_found = [_shown(response) for response in found]
-    return differs("emitted", [_error_code(e) for e in expected], shown_found)
+    return differs("emitted", [_expected(e) for e in expected], [_shown(response) for response in found])
 
 
-def _error_code(expected: Any) -> Any:
-    match expected:
+def _expected(value: Any) -> Any:
+    """What should come out, with texts of errors in the form of `_shown_problem`."""
+    match value:
         case ["Error", str(text)]:
-            size = re.fullmatch(r"(total )?result exceeds max size of (\d+)", text)
-            if size:
-                return ["Error", (TotalResultTooLarge if size[1] else ResultTooLarge).code, int(size[2])]
-    return expected
+            return ["Error", _expected_problem(text)]
+        case {"Err": str(text)}:
+            return {"Err": _expected_problem(text)}
+        case list():
+            return [_expected(each) for each in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def _expected_problem(text: str) -> Any:
+    size = _SIZE.fullmatch(text)
+    return text if size is None else [_size_code(size), int(size[2])]
+
+
+def _shown_problem(problem: Problem) -> Any:
+    """Its text; of a size that is exceeded the class and the limit, which comes last in each text of ours."""
+    if problem.code in (ResultTooLarge.code, TotalResultTooLarge.code):
+        return [problem.code, int(re.findall(r"\d+", problem.message)[-1])]
+    return problem.message
 
 
 def _shown(response: Response | None) -> Any:
@@ -168,7 +243,7 @@ def _shown(response: Response | None) -> Any:
         case PeekResponse(_, Rows(rows)):
             return ["Rows", [[row[0], count] for row, count in rows]]
         case PeekResponse(_, Problem() as problem):
-            return ["Error", problem.code, int(re.findall(r"\d+", problem.message)[-1])]
+            return ["Error", _shown_problem(problem)]
         case SubscribeResponse(_, DroppedAt(at)):
             return ["DroppedAt", shown_frontier(at)]
         case SubscribeResponse(_, Batch() as batch):
@@ -176,7 +251,7 @@ def _shown(response: Response | None) -> Any:
         case CopyToResponse(_, RowCount(rows)):
             return ["RowCount", rows]
         case CopyToResponse(_, Problem() as problem):
-            return ["Error", problem.message]
+            return ["Error", _shown_problem(problem)]
         case PeekResponse() | CopyToResponse():
             answer = response.answer if isinstance(response, PeekResponse) else response.result
             return [type(answer).__name__]
@@ -185,8 +260,11 @@ def _shown(response: Response | None) -> Any:
 
 
 def _shown_batch(batch: Batch) -> list[Any]:
-    updates = batch.updates
-    changes = updates.code if isinstance(updates, Problem) else [[t, row[0], w] for row, t, w in updates]
+    changes: Any
+    if isinstance(batch.updates, Problem):
+        changes = {"Err": _shown_problem(batch.updates)}
+    else:
+        changes = [[time, row[0], weight] for row, time, weight in batch.updates]
     return [shown_frontier(batch.lower), shown_frontier(batch.upper), changes]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from penstock.compute.history import History, reduced
@@ -16,7 +16,6 @@ from penstock.testing.conformance.compute_notation import (
     dataflow,
     frontier_of,
     instance,
-    shown_command,
 )
 from penstock.testing.conformance.fields import Fields
 
@@ -38,7 +37,7 @@ def read_history(case: Fields) -> Run:
     if "assertion" in then:
         return lambda: must_assert(lambda: act(commands))
     expected = notation.commands(then.items("commands"))
-    return lambda: _commands_differ("commands", expected, act(commands))
+    return lambda: notation.commands_differ("commands", expected, act(commands))
 
 
 def read_reconciliation(case: Fields) -> Run:
@@ -48,7 +47,7 @@ def read_reconciliation(case: Fields) -> Run:
         return _configurations(case)
     given, then = case.object("given"), case.object("then")
     if "installed" in given and isinstance(given.value("installed"), dict):
-        running, asked = (instance(None, given.value(name)) for name in ("installed", "new"))
+        running, asked = (instance(Notation(case), given.value(name)) for name in ("installed", "new"))
         halts = then.text("replica").startswith("halts")
         return lambda: differs("halts", halts, reconcile([running], [asked]).halt is not None)
     if "new_commands" not in given:
@@ -68,14 +67,16 @@ def _reconciled(notation: Notation, then: Fields, found: Reconciliation) -> str:
     problems = [
         differs("retained", then.value("retained", kept), kept),
         differs("rejected_because", then.value("rejected_because", rejected), rejected),
-        *(_commands_differ(n, notation.commands(then.items(n)), told[n]) for n in told if n in then),
+        *(notation.commands_differ(n, notation.commands(then.items(n)), told[n]) for n in told if n in then),
     ]
     return "; ".join(problem for problem in problems if problem)
 
 
 def _configurations(case: Fields) -> Run:
+    notation = Notation(case)
     pairs = [
-        (instance(None, g.value("installed")), instance(None, g.value("new"))) for g in case.objects("given")
+        (instance(notation, g.value("installed")), instance(notation, g.value("new")))
+        for g in case.objects("given")
     ]
     expected = case.object("then").items("result")
     return lambda: differs("result", expected, [compatible(a.config, b.config) for a, b in pairs])
@@ -119,16 +120,6 @@ def must_assert(act: Callable[[], object]) -> str:
     except AssertionError:
         return ""
     return "no assertion failed"
-
-
-def _told(commands: Sequence[Command]) -> str:
-    return "; ".join(map(shown_command, commands)) or "nothing"
-
-
-def _commands_differ(name: str, expected: Sequence[Command], found: Sequence[Command]) -> str:
-    if list(expected) == list(found):
-        return ""
-    return f"{name}: expected {_told(expected)}; found {_told(found)}"
 
 
 def differs(name: str, expected: Any, found: Any) -> str:

@@ -2,19 +2,20 @@
 
 A frontier is an antichain: `[5]`, or `[]` for the end. A command is an array of its name and what it says.
 A dataflow is `{"exports": [...], "as_of": [...], "imports": [...], "plan": text}`, perhaps with `"subscribe":
-true`. Ids that begin with `s` are collections, others exports. Settings have any names and values in a case:
-they stand for ours, in the order in which they come up.
+true` or `"copy_to": true`, `"until": [...]`, `"name": text`; a field of another name is refused. Ids that
+begin with `s` are collections, others exports. Settings are ours, with whole numbers, or have other names and
+any values: they stand for those of ours that the case does not name, in the order in which they come up.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
-from penstock.compute.frontier import Frontier
+from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -33,6 +34,7 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.dataflow import (
     CollectionImport,
+    CopyToExport,
     Dataflow,
     Export,
     IndexExport,
@@ -70,30 +72,21 @@ def shown_frontier(frontier: Frontier | None) -> list[int] | None:
     return [] if frontier.time is None else [frontier.time]
 
 
-def shown_command(command: Command) -> str:
-    """A command in few words."""
-    match command:
-        case CreateDataflow(flow):
-            ids = ", ".join(export.id for export in flow.exports)
-            return f"CreateDataflow({ids} from {flow.as_of}, plan {flow.plan.body.decode()})"
-        case AllowCompaction(id, frontier):
-            return f"AllowCompaction({id}, {frontier})"
-        case Schedule(id) | AllowWrites(id):
-            return f"{type(command).__name__}({id})"
-        case Peek(uuid) | CancelPeek(uuid):
-            name = uuid.rstrip(b"\0").decode()
-            return f"{type(command).__name__}({name})"
-        case _:
-            return type(command).__name__
-
-
 @dataclass(slots=True)
 class Notation:
-    """Reads the commands of one case. case: for errors."""
+    """Reads the commands of one case.
+
+    settings: for each name of a setting in the case, ours that it stands for.
+    """
 
     case: Fields
-    _settings: list[str] = field(default_factory=list[str])
-    _values: list[Any] = field(default_factory=list[Any])
+    settings: dict[str, str] = field(init=False)
+    _values: list[str] = field(default_factory=list[str])
+
+    def __post_init__(self) -> None:
+        named = list(dict.fromkeys(_settings_named([self.case.value(name) for name in self.case])))
+        free = iter([name for name in _SETTINGS if name not in named])
+        self.settings = {name: name if name in _SETTINGS else next(free, "") for name in named}
 
     def commands(self, values: list[Any]) -> list[Command]:
         """Raises `BadCase` for what is no command, `InWords` for what this protocol says otherwise."""
@@ -115,31 +108,105 @@ class Notation:
             raise self.case.bad(f"{name} does not say {shown(said)}") from None
 
     def configuration(self, settings: dict[str, Any] | None = None) -> UpdateConfiguration:
-        return UpdateConfiguration(
-            Parameters(**{self._setting(n): self._value(v) for n, v in (settings or {}).items()})
-        )
+        given = self.fields(settings or {}, "UpdateConfiguration")
+        return UpdateConfiguration(Parameters(**{self._setting(n): self._value(given, n) for n in given}))
 
     def _setting(self, name: str) -> str:
-        ours = [f.name for f in fields(Parameters)]
-        if name in ours:
-            return name
-        if name not in self._settings:
-            self._settings.append(name)
-        return ours[self._settings.index(name)]
+        ours = self.settings[name]
+        if not ours:
+            raise self.case.bad(
+                f"the case has {len(self.settings)} settings, and there are {len(_SETTINGS)}",
+                f"at most {len(_SETTINGS)} in one case",
+            )
+        return ours
 
-    def _value(self, value: object) -> int | None:
-        if value is None or isinstance(value, int):
-            return value
+    def _value(self, given: Fields, name: str) -> int | None:
+        if given.value(name) is None:
+            return None
+        if name in _SETTINGS:
+            return given.number(name)
+        # As text, in which 1 and true, and what was never given, are different values.
+        value = json.dumps(given.value(name), sort_keys=True)
         if value not in self._values:
             self._values.append(value)
         return self._values.index(value)
 
+    def commands_differ(self, name: str, expected: Sequence[Command], found: Sequence[Command]) -> str:
+        """What was expected and found, in few words; empty where they are equal."""
+        if list(expected) == list(found):
+            return ""
+        told = ["; ".join(map(self._shown, commands)) or "nothing" for commands in (expected, found)]
+        return f"{name}: expected {told[0]}; found {told[1]}"
 
-def dataflow_of(described: dict[str, Any]) -> Dataflow:
-    """A dataflow from its description. Raises KeyError, ValueError."""
-    make = SubscribeExport if described.get("subscribe") else IndexExport
-    exports: list[Export] = [make(id, f"out {id}") for id in described["exports"]]
-    return dataflow(exports, described.get("imports", []), described.get("plan", ""), described["as_of"])
+    def _shown(self, command: Command) -> str:
+        match command:
+            case CreateDataflow(flow):
+                ids = ", ".join(export.id for export in flow.exports)
+                return f"CreateDataflow({ids} from {flow.as_of}, plan {flow.plan.body.decode()})"
+            case AllowCompaction(id, frontier):
+                return f"AllowCompaction({id}, {frontier})"
+            case Schedule(id) | AllowWrites(id):
+                return f"{type(command).__name__}({id})"
+            case Peek(uuid) | CancelPeek(uuid):
+                name = uuid.rstrip(b"\0").decode()
+                return f"{type(command).__name__}({name})"
+            case UpdateConfiguration(parameters):
+                set_ = {name: getattr(parameters, ours) for name, ours in self.settings.items()}
+                told = (f"{n}={self._given(n, v)}" for n, v in set_.items() if v is not None)
+                return f"UpdateConfiguration({', '.join(told)})"
+            case _:
+                return type(command).__name__
+
+    def _given(self, name: str, value: int) -> str:
+        """The value of a setting, as the case gives it."""
+        return str(value) if name in _SETTINGS else self._values[value]
+
+    def fields(self, value: object, name: str, *only: str) -> Fields:
+        """The fields of what a command says; of these names, if some are given."""
+        found = Fields(value, self.case.case, name)
+        if only:
+            found.only(*only)
+        return found
+
+    def dataflow(self, described: object) -> Dataflow:
+        """A dataflow from its description. Raises `BadCase`, ValueError."""
+        given = self.fields(
+            described,
+            "CreateDataflow",
+            *("exports", "as_of", "imports", "plan", "subscribe", "copy_to", "until", "name"),
+        )
+        if given.flag("subscribe", False) and given.flag("copy_to", False):
+            raise given.bad("CreateDataflow is a subscription and a copy", "one of subscribe and copy_to")
+        exports: list[Export] = []
+        for id in given.texts("exports"):
+            if given.flag("copy_to", False):
+                exports.append(CopyToExport(id, f"out {id}", "rows.jsonl"))
+            else:
+                make = SubscribeExport if given.flag("subscribe", False) else IndexExport
+                exports.append(make(id, f"out {id}"))
+        found = dataflow(
+            exports, list(given.texts("imports", [])), given.text("plan", ""), given.items("as_of")
+        )
+        until = frontier_of(given.items("until")) if "until" in given else END
+        return replace(found, until=until, name=given.text("name", ""))
+
+
+def _settings_named(value: object) -> Iterator[str]:
+    """The names of the settings that `UpdateConfiguration` is given anywhere in a case, in order."""
+    match value:
+        case ["UpdateConfiguration", dict() as settings]:
+            yield from cast("dict[str, Any]", settings)
+        case list():
+            for each in cast("list[Any]", value):
+                yield from _settings_named(each)
+        case dict():
+            for each in cast("dict[str, Any]", value).values():
+                yield from _settings_named(each)
+        case _:
+            return
+
+
+_SETTINGS = tuple(f.name for f in fields(Parameters))
 
 
 def dataflow(exports: list[Export], imports: list[str], plan: str = "", as_of: object = (0,)) -> Dataflow:
@@ -158,17 +225,19 @@ def uuid_of(name: str) -> bytes:
     return name.encode().ljust(16, b"\0")
 
 
-def instance(_notation: Notation | None = None, config: dict[str, Any] | None = None) -> CreateInstance:
+def instance(notation: Notation, config: object = None) -> CreateInstance:
     """`{"logging": {"interval": ms}, "expiration_offset": ms or null}`."""
-    given = config or {}
-    interval = given.get("logging", {}).get("interval", 0)
-    return CreateInstance(InstanceConfig("memory:", given.get("expiration_offset"), interval))
+    given = notation.fields(config or {}, "CreateInstance")
+    given.only("logging", "expiration_offset")
+    logging = notation.fields(given.value("logging", {}), "CreateInstance.logging", "interval")
+    offset = None if given.value("expiration_offset", None) is None else given.number("expiration_offset")
+    return CreateInstance(InstanceConfig("memory:", offset, logging.number("interval", 0)))
 
 
-def _create_dataflow(_notation: Notation, described: dict[str, Any] | str) -> Command:
+def _create_dataflow(notation: Notation, described: object) -> Command:
     if isinstance(described, str):
         return CreateDataflow(dataflow([IndexExport(described, "out")], []))
-    return CreateDataflow(dataflow_of(described))
+    return CreateDataflow(notation.dataflow(described))
 
 
 def _allow_writes(_notation: Notation, id: str | None = None) -> Command:
@@ -177,8 +246,9 @@ def _allow_writes(_notation: Notation, id: str | None = None) -> Command:
     return AllowWrites(id)
 
 
-def _peek(_notation: Notation, name: str, asked: dict[str, Any]) -> Command:
-    return Peek(uuid_of(name), IndexTarget(asked.get("target", "u0")), asked.get("ts", 0))
+def _peek(notation: Notation, name: str, asked: object) -> Command:
+    given = notation.fields(asked, "Peek", "target", "ts")
+    return Peek(uuid_of(name), IndexTarget(given.text("target", "u0")), given.number("ts", 0))
 
 
 _COMMANDS: dict[str, Callable[..., Command]] = {
