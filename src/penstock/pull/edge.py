@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.pull.call import FLUSHED, HELD, OPEN, SETTLED, Call, Watch, not_an_answer
-from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach
+from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach, failure
 
 if TYPE_CHECKING:
     from penstock.pull.module import Module
@@ -39,6 +39,7 @@ class Edge:
     upper, lower: the modules that it joins.
     depth:  of how many requests every module upstream has something to work on at once.
     window: how many of them to make at once: the depth, if the run says nothing else; at least 1.
+    unheard: whether the module upstream has failed, and no request has come that could be told so.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Edge:
         self.lower: Module | None = None
         self.depth = depth
         self.window = max(upper.run.window or depth, 1)
+        self.unheard = False
         self.seen_above: Watch | None = None
         self.seen_below: Watch | None = None
         self._runtime = upper.run.runtime
@@ -142,7 +144,7 @@ class Edge:
         if self.seen_above is not None:
             self.seen_above.request(call)
         if self._end is not None:
-            self._flush(call, self._end)
+            self._arrive_after_the_end(call, self._end)
             return
         self._pending.append(call)
         if self._stop is not None:
@@ -159,6 +161,18 @@ class Edge:
                 return
             self._asked = call
         self._tell(call)
+
+    def _arrive_after_the_end(self, call: Call, end: End) -> None:
+        if not self.unheard:
+            self._flush(call, end)
+            return
+        self.unheard = False
+        if isinstance(call.abort, Exception):
+            end = self._end = failure(
+                call.abort, end
+            )  # downstream has failed a stream that it knew nothing of
+        self._flush(call, end)
+        self._runtime.post(self, self.upper.run.heard, self)
 
     def _tell(self, call: Call) -> None:
         """Call the module upstream."""
@@ -270,14 +284,15 @@ class Edge:
         """The stream has ended: answer what is open. For the module upstream and its failures."""
         if self._end is not None:
             return
-        # The module may have failed before it heard of the stop: raised, or answered an ask by its error.
+        pending, self._pending = self._pending, deque()
+        self.unheard = not pending
         cause = self._failed
-        if cause is None and self._stop is not None:
+        if self._stop is not None and (cause is None or pending[0] is self._stop):
+            # Where the module has failed before it heard of the stop, an ask that waited hears of it first.
             cause = self._stop.abort
         if isinstance(cause, Exception):
-            end = attach(cause, end) if isinstance(end, Exception) else cause
+            end = failure(cause, end)
         self._end = end
-        pending, self._pending = self._pending, deque()
         for call in pending:
             self._flush(call, end)
         self._runtime.post(self, self.upper.run.closed, self)

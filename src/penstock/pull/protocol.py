@@ -54,3 +54,8 @@ def attach(first: Exception, later: Exception) -> Exception:
         if note not in notes:
             notes.append(note)
     return first
+
+
+def failure(cause: Exception, end: End) -> Exception:
+    """The error of a stream that failed by `cause` and then ended so: the cause, a later error attached."""
+    return attach(cause, end) if isinstance(end, Exception) else cause

@@ -112,9 +112,14 @@ class Run:
             if upper in self._later:
                 self._later.discard(upper)
                 del self.modules[upper]
+        if not edge.unheard:
+            self.heard(edge)
+        self._look()
+
+    def heard(self, edge: Edge) -> None:
+        """What reads from an edge was told its end. Until then its failure is one that closing it brings."""
         if edge.lower is not None:
             edge.lower.inputs.pop(edge, None)
-        self._look()
 
     def settled(self, module: Module, error: Exception | None, result: Any) -> None:
         """A sink has its result, or what it had when its stream failed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.pull import Recorder, Transformer, probe, pull
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
@@ -69,3 +71,64 @@ def test_a_stop_that_comes_after_a_module_has_failed_has_not_arrived() -> None:
     assert hand.heard == [("ask", own), ("stop", own)]
     assert hand.edge is not None
     assert not hand.edge.stop_arrived
+
+
+# --- a failure while nobody asks -----------------------------------------------------------------
+
+
+def failed_unheard() -> tuple[Manual, Hand, Recorder, ValueError]:
+    """A source that fails with `own` when its only ask was answered."""
+    manual, hand, recorder = Manual(), Hand(), Recorder()
+    own = ValueError("of the source")
+    pull(manual.source, probe(recorder), hand.sink).start()
+    hand.request("ask")
+    manual.answer(0, None, 7)
+    assert manual.module is not None
+    manual.module.enter(manual.module.crash, own)
+    return manual, hand, recorder, own
+
+
+def test_an_error_of_downstream_goes_before_a_failure_that_nobody_has_heard_of() -> None:
+    _, hand, recorder, _own = failed_unheard()
+    later = ValueError("of the sink")
+    hand.request("stop", later)
+    hand.request("again")
+    assert hand.heard == [("ask", 7), ("stop", later), ("again", later)]
+    assert later.__notes__ == ["then, while closing: ValueError: of the source"]
+    assert str(recorder.trace()) == (
+        "D:ask1 U:ans1=value(7) D:error2(of the sink) U:ans2=error(of the sink) "
+        "D:ask3 U:ans3=error(of the sink)"
+    )
+
+
+def test_a_failure_that_nobody_has_heard_of_answers_an_ask_an_abort_and_all_that_follows() -> None:
+    for abort in (None, True):
+        _, hand, _, own = failed_unheard()
+        hand.request("first", abort)
+        hand.request("stop", ValueError("of the sink"))
+        assert hand.heard == [("ask", 7), ("first", own), ("stop", own)]
+
+
+def test_an_error_of_downstream_is_confirmed_by_itself_while_a_failed_module_closes() -> None:
+    manual, hand, recorder = Manual(), Hand(), Recorder()
+    own, later = ValueError("of the transformer"), ValueError("of the sink")
+    transformer = refuse_values(own)
+    run = pull(manual.source, transformer, probe(recorder), hand.sink).start()
+    (module,) = [module for module in run.modules if module.name == "refuse_values"]
+    module.enter(module.crash, own)
+    hand.request("stop", later)
+    assert (manual.requests, hand.heard) == ([own], [])
+    manual.answer(0, own)
+    assert hand.heard == [("stop", later)]
+    assert str(recorder.trace()) == "D:error1(of the sink) U:ans1=error(of the sink)"
+
+
+def test_a_failure_that_nobody_has_heard_of_is_not_lost_when_the_sink_is_done() -> None:
+    manual, hand = Manual(), Hand()
+    run = pull(manual.source, hand.sink).start()
+    assert manual.module is not None
+    assert hand.module is not None
+    manual.module.enter(manual.module.crash, ValueError("of the source"))
+    hand.module.enter(hand.module.done, "the result")
+    with pytest.raises(ValueError, match="of the source"):
+        run.result()

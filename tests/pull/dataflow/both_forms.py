@@ -38,6 +38,21 @@ class Made:
 
 
 @dataclass(frozen=True)
+class Joined:
+    """A source of several, each followed by transformers: `merge` or `cat`. All are of one form."""
+
+    how: str
+    inputs: tuple[tuple[Made | Joined, tuple[Made, ...]], ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.how}{self.inputs}"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
 class Sends:
     """A sink that asks `asks` times, or stops the stream by one of `STOPS`."""
 
@@ -60,17 +75,30 @@ Script = tuple[Sends | Waits, ...]
 class Recipe:
     """sink: a module, or what a sink does step by step; its result is every answer that it got."""
 
-    source: Made
+    source: Made | Joined
     through: tuple[Made, ...]
     sink: Made | Script
 
     def __repr__(self) -> str:
         return f"pull{(self.source, *self.through, self.sink)}"
 
+    @property
+    def made(self) -> tuple[Made, ...]:
+        """All modules but the sink and those that join others."""
+        return (*made_of(self.source), *self.through)
+
+
+def made_of(source: Made | Joined) -> tuple[Made, ...]:
+    if isinstance(source, Made):
+        return (source,)
+    return tuple(each for inner, through in source.inputs for each in (*made_of(inner), *through))
+
 
 @dataclass
 class Happened:
-    """edges: of each edge, from the source down, what both its ends met, in one order."""
+    """edges: of each edge, from the source down, what both its ends met, in one order. Then those within
+    a source that joins others.
+    """
 
     edges: list[tuple[str, ...]]
     result: Any
@@ -110,8 +138,9 @@ def run(
     modules = (recipe.source, *recipe.through, recipe.sink)
     assert len(forms) == len(modules)
     recorders = [Recorder(stop_at_once=False) for _ in modules[1:]]
+    inner: list[Recorder] = []
     above: Any = forms[0]
-    piece = recipe.source.of(above)
+    piece = source_of(recipe.source, above, inner)
     for module, form, recorder in zip(modules[1:], forms[1:], recorders, strict=True):
         if form is not above:
             piece = dataflow.as_dataflow(piece) if form is dataflow else dataflow.as_callback(piece)
@@ -123,8 +152,24 @@ def run(
         result, error = started.wait(), None
     except Exception as cause:
         result, error = started.partial, cause
+    recorders += inner
     edges = [tuple(map(str, recorder.events)) for recorder in recorders]
     return Happened(edges, result, error, recorders)
+
+
+def source_of(source: Made | Joined, form: Any, recorders: list[Recorder]) -> Any:
+    """A source in a form. The edges between those that it joins are recorded, each in a new recorder."""
+    if isinstance(source, Made):
+        return source.of(form)
+    pieces: list[Any] = []
+    for inner, through in source.inputs:
+        piece = source_of(inner, form, recorders)
+        for module in (None, *through):
+            recorders.append(Recorder(stop_at_once=False))
+            made = () if module is None else (module.of(form),)
+            piece = form.pull(piece, *made, both_ends(form, recorders[-1]))
+        pieces.append(piece)
+    return form.merge(*pieces) if source.how == "merge" else form.cat(pieces)
 
 
 def both_ends(form: Any, recorder: Recorder) -> Any:
@@ -244,3 +289,12 @@ def violations(happened: Happened) -> list[str]:
         for at, trace in enumerate(happened.of_end(ports))
         for found in check(trace)
     ]
+
+
+def failing(text: str) -> Callable[[Any], Any]:
+    """A function that raises."""
+
+    def function(_value: Any) -> Any:
+        raise Wrong(text)
+
+    return function

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.pull.dataflow.both_forms import STOPS, Made, Recipe, Script, Sends, Waits, Wrong
+from tests.pull.dataflow.both_forms import STOPS, Joined, Made, Recipe, Script, Sends, Waits, Wrong
 
 small = st.integers(0, 4)
 
@@ -104,6 +104,29 @@ cats = st.lists(st.lists(small, max_size=3), max_size=3).map(
     lambda lists: Made(f"cat({lists})", lambda form: form.cat([form.values(items) for items in lists]))
 )
 
+
+def joined(
+    inner: st.SearchStrategy[Made | Joined],
+    through: st.SearchStrategy[Made] = relays,
+    how: tuple[str, ...] = ("merge", "merge", "cat"),
+) -> st.SearchStrategy[Made | Joined]:
+    """Sources of up to three others, each with transformers behind it."""
+    inputs = st.lists(st.tuples(inner, st.lists(through, max_size=2).map(tuple)), max_size=3).map(tuple)
+    return st.builds(Joined, st.sampled_from(how), inputs)
+
+
+joins = joined(st.recursive(sources, joined, max_leaves=4))
+"""`merge` and `cat` of pipelines, also within each other."""
+
+
+def merged(
+    inner: st.SearchStrategy[Made | Joined], through: st.SearchStrategy[Made] = relays
+) -> st.SearchStrategy[Made | Joined]:
+    return joined(inner, through, ("merge",))
+
+
+merges = merged(st.recursive(sources, merged, max_leaves=4))
+
 stop = st.sampled_from(STOPS).map(Sends)
 linear_steps = st.one_of(
     st.just((Sends("ask"), Waits())), st.just((Sends("ask"), Waits())), stop.map(lambda step: (step, Waits()))
@@ -127,7 +150,7 @@ sinks = st.one_of(
 def recipes(
     sink: st.SearchStrategy[Any],
     through: st.SearchStrategy[Made] = relays,
-    source: st.SearchStrategy[Made] = sources,
+    source: st.SearchStrategy[Made | Joined] = sources,
 ) -> st.SearchStrategy[Recipe]:
     found = st.builds(Recipe, source, st.lists(through, max_size=4).map(tuple), sink)
     return found.filter(lambda recipe: not endless(recipe))
@@ -135,14 +158,12 @@ def recipes(
 
 def endless(recipe: Recipe) -> bool:
     """Whether it would never end: its source has no end, and it reads on for what never comes."""
-    if recipe.source is not ENDLESS:
+    if ENDLESS not in recipe.made:
         return False
     return isinstance(recipe.sink, Made) or any(
-        module.name.startswith((*SEARCHING, "flatten")) for module in recipe.through
+        module.name.startswith((*SEARCHING, "flatten")) for module in recipe.made
     )
 
 
 def may_fail(recipe: Recipe) -> bool:
-    return any(
-        module.name.startswith((*FAILING, "flatten(err")) for module in (recipe.source, *recipe.through)
-    )
+    return any(module.name.startswith((*FAILING, "flatten(err")) for module in recipe.made)

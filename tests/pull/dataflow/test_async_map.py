@@ -14,7 +14,7 @@ from penstock import pull as callback
 from penstock.pull import dataflow
 from penstock.testing.pull import RandomRuntime, VirtualRuntime
 from tests.pull.dataflow.both_forms import Made, Recipe, Wrong
-from tests.pull.dataflow.recipes import scripts, sinks
+from tests.pull.dataflow.recipes import merged, relays, scripts, sinks
 from tests.pull.dataflow.test_equivalence import assert_same, in_form
 
 
@@ -37,17 +37,17 @@ calling = st.builds(
     st.integers(1, 3),
     st.none() | st.integers(0, 4),
 )
-recipes = st.builds(
-    Recipe,
-    st.lists(st.integers(0, 4), max_size=6).map(
-        lambda items: Made(f"values({items})", lambda form: form.values(items))
-    ),
-    st.lists(calling, min_size=1, max_size=2).map(tuple),
-    scripts | sinks,
+some_values = st.lists(st.integers(0, 4), max_size=6).map(
+    lambda items: Made(f"values({items})", lambda form: form.values(items))
 )
+recipes = st.builds(
+    Recipe, some_values, st.lists(calling, min_size=1, max_size=2).map(tuple), scripts | sinks
+)
+merges = merged(some_values | merged(some_values, calling), calling)
+around_merges = st.builds(Recipe, merges, st.lists(relays | calling, max_size=2).map(tuple), scripts | sinks)
 
 
-@given(recipes, st.integers(0, 10_000) | st.none())
+@given(recipes | around_merges, st.integers(0, 10_000) | st.none())
 def test_calls_make_the_same_events_in_any_order(recipe: Recipe, seed: int | None) -> None:
     def runtime() -> VirtualRuntime:
         return VirtualRuntime() if seed is None else RandomRuntime(seed)

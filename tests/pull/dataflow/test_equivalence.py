@@ -18,11 +18,26 @@ from penstock import pull as callback
 from penstock.pull import dataflow
 from penstock.pull.runtime import Runtime
 from penstock.testing.pull import RandomRuntime
-from tests.pull.dataflow.both_forms import LOWER, UPPER, Happened, Made, Recipe, Sends, run, violations
+from tests.pull.dataflow.both_forms import (
+    LOWER,
+    UPPER,
+    Happened,
+    Joined,
+    Made,
+    Recipe,
+    Sends,
+    Waits,
+    Wrong,
+    failing,
+    run,
+    violations,
+)
 from tests.pull.dataflow.recipes import (
     cats,
+    joins,
     linear_scripts,
     may_fail,
+    merges,
     recipes,
     relays,
     scripts,
@@ -70,19 +85,34 @@ EARLY_END = Recipe(
 )
 
 
-@given(recipes(scripts))
+FAILS_WHILE_NOBODY_ASKS = Recipe(
+    Joined(
+        "merge",
+        (
+            (Made("values([1])", lambda form: form.values([1])), ()),
+            (Made("error()", lambda form: form.error(Wrong("source"))), ()),
+        ),
+    ),
+    (Made("map(fails)", lambda form: form.map(failing("test"))),),
+    (Sends("ask"), Waits(), Sends("ask"), Waits()),
+)
+"""A source fails by itself when it has answered, and before it hears that downstream fails the stream."""
+
+
+@given(recipes(scripts, source=sources | merges))
 def test_any_sink_meets_the_same_events_in_the_usual_order(recipe: Recipe) -> None:
     assert_same(in_form(callback, recipe, Runtime()), in_form(dataflow, recipe, Runtime()))
 
 
-@given(recipes(scripts), seeds)
+@given(recipes(scripts, source=sources | merges), seeds)
 @example(EARLY_END, 0)
+@example(FAILS_WHILE_NOBODY_ASKS, 0)
 def test_any_sink_meets_the_same_events_in_any_order(recipe: Recipe, seed: int) -> None:
     one = in_form(callback, recipe, RandomRuntime(seed))
     assert_same(one, in_form(dataflow, recipe, RandomRuntime(seed)))
 
 
-@given(recipes(sinks), seeds, windows)
+@given(recipes(sinks, source=sources | merges), seeds, windows)
 def test_sinks_that_ask_ahead_meet_the_same_events_in_any_order(
     recipe: Recipe, seed: int, window: int
 ) -> None:
@@ -90,10 +120,24 @@ def test_sinks_that_ask_ahead_meet_the_same_events_in_any_order(
     assert_same(one, in_form(dataflow, recipe, RandomRuntime(seed), window))
 
 
-@given(recipes(linear_scripts, modules, all_sources), seeds)
+@given(recipes(linear_scripts, modules, all_sources | joins), seeds)
+@example(FAILS_WHILE_NOBODY_ASKS, 0)
 def test_one_request_at_a_time_makes_the_same_events_through_any_module(recipe: Recipe, seed: int) -> None:
     one = in_form(callback, recipe, RandomRuntime(seed))
     assert_same(one, in_form(dataflow, recipe, RandomRuntime(seed)))
+
+
+@given(recipes(linear_scripts, modules, all_sources | joins))
+@example(FAILS_WHILE_NOBODY_ASKS)
+def test_one_request_at_a_time_makes_the_same_events_in_the_usual_order(recipe: Recipe) -> None:
+    assert_same(in_form(callback, recipe, Runtime()), in_form(dataflow, recipe, Runtime()))
+
+
+@given(recipes(linear_scripts, modules, joins), seeds, st.data())
+def test_one_request_at_a_time_keeps_the_rules_across_bridges(
+    recipe: Recipe, seed: int, data: st.DataObject
+) -> None:
+    assert violations(run(recipe, mixture(data, recipe), runtime=RandomRuntime(seed))) == []
 
 
 # --- one pipeline of both forms ------------------------------------------------------------

@@ -34,14 +34,15 @@ def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 
             if isinstance(request, Ask):
                 calls.ask(request)
             else:
-                calls.close(request.cause)
+                calls.stop(request.cause)
                 request.answer.bind(await calls.closed)
 
     return Transformer.of("async_map", thread, width=width)
 
 
 class _Calls:
-    """asked:   what was asked of upstream, and for whom. permits: one for each call that may be made.
+    """waiting: asks of downstream that are not answered. asked: what was asked of upstream for them.
+    permits: one for each call that may be made.
     running: what is bound when a call is over, of those that may be under way.
     ended:   how upstream ended by itself.
     closing: why it ends, from when that is certain. closed: how it ended.
@@ -57,6 +58,7 @@ class _Calls:
         self._module = module
         self._upstream = upstream
         self._function = function
+        self._waiting: deque[Ask] = deque()
         self._asked: Port[tuple[Ask, Variable[Answer]]] = Port()
         self._permits: Port[None] = Port()
         self._running: deque[Variable[None]] = deque()
@@ -69,6 +71,7 @@ class _Calls:
             self._permits.send(None)
 
     def ask(self, request: Ask) -> None:
+        self._waiting.append(request)
         if self._closing is None and not self._failed:  # else the end is certain, and answers it
             reply = self._upstream.ask()
             reply.when_bound(self._hear)
@@ -115,6 +118,7 @@ class _Calls:
         if self._closing is not None:
             return
         if failure is None:
+            self._waiting.popleft()
             request.answer.bind(Value(result.value))
             answered.bind(None)
         else:
@@ -130,6 +134,12 @@ class _Calls:
         """An error of a value that nobody wants any more is told with that of the stream, if it has one."""
         if isinstance(self._closing, Failed):
             attach(self._closing.error, error)
+
+    def stop(self, cause: Ending) -> None:
+        """Downstream stops the stream. That upstream had failed before is told an ask that waits."""
+        if isinstance(self._ended, Failed) and self._closing is None:
+            self._waiting[0].answer.bind(self._ended)
+        self.close(cause)
 
     def close(self, cause: Ending) -> None:
         """Stop upstream, and wait for the calls that are under way. Later causes change nothing."""

@@ -33,7 +33,7 @@ from penstock.pull.dataflow.messages import (
 )
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.protocol import End, attach
+from penstock.pull.protocol import End, failure
 
 if TYPE_CHECKING:
     from penstock.pull.dataflow.module import Module
@@ -77,6 +77,7 @@ class Edge:
     requests:     the stream that the module upstream reads.
     depth:        of how many requests every module upstream has something to work on at once.
     window:       how many of them to make at once: the depth, if the run says nothing else; at least 1.
+    unheard:      whether the module upstream has failed, and no request has come that could be told so.
     """
 
     def __init__(self, upper: Module, *, depth: int = 0) -> None:
@@ -84,6 +85,7 @@ class Edge:
         self.lower: Module | None = None
         self.depth = depth
         self.window = max(upper.run.window or depth, 1)
+        self.unheard = False
         self._port: Port[UpperRequest] = Port()
         self.requests: Requests = Stream(self._port.tail)
         self.seen_above: Watch | None = None
@@ -100,6 +102,12 @@ class Edge:
         self._confirmed: Variable[Answer] | None = None
         upper.outputs.append(tracked(self))
         upper.run.opened(tracked(self))
+
+    def deepen(self, depth: int) -> None:
+        """Say the depth of a module without a width, which is known when it has opened what it reads from."""
+        if self.depth == 0:
+            self.depth = depth
+            self.window = max(self.upper.run.window or depth, 1)
 
     @property
     def ended(self) -> End | None:
@@ -152,7 +160,7 @@ class Edge:
         if self.seen_above is not None:
             self.seen_above.request(pending.index, request)
         if self._end is not None:
-            self._give_end(pending, self._end)
+            self._arrive_after_the_end(pending, self._end)
             return
         self._pending.append(pending)
         if self._stop is not None:
@@ -169,6 +177,17 @@ class Edge:
             self._port.send(told)
         except Exception as error:
             self.upper.crash(error)
+
+    def _arrive_after_the_end(self, pending: _Pending, end: End) -> None:
+        if not self.unheard:
+            self._give_end(pending, end)
+            return
+        self.unheard = False
+        if isinstance(pending.request, Fail | FailIndication):
+            # Downstream has failed a stream that it knew nothing of.
+            end = self._end = failure(pending.request.error, end)
+        self._give_end(pending, end)
+        self._runtime.post(self, self.upper.run.heard, tracked(self))
 
     def _answered(self, pending: _Pending, answer: Answer) -> None:
         """The module upstream has bound the variable of a request."""
@@ -228,12 +247,15 @@ class Edge:
         """The stream has ended: answer what waits. For the module upstream, when it fails."""
         if self._end is not None:
             return
-        # The module may have failed before it heard of the stop: then it has answered an ask by its error.
-        cause = self._failed or (end_of(_cause(self._stop.request)) if self._stop is not None else None)
-        if isinstance(cause, Exception):
-            end = attach(cause, end) if isinstance(end, Exception) else cause
-        self._end = end
         waiting, self._pending = self._pending, deque()
+        self.unheard = not waiting
+        cause: End | None = self._failed
+        if self._stop is not None and (cause is None or waiting[0] is self._stop):
+            # Where the module has failed before it heard of the stop, an ask that waited hears of it first.
+            cause = end_of(_cause(self._stop.request))
+        if isinstance(cause, Exception):
+            end = failure(cause, end)
+        self._end = end
         for pending in waiting:
             self._give_end(pending, end)
         self._runtime.post(self, self.upper.run.closed, tracked(self))
@@ -282,6 +304,6 @@ def _cause(request: Request) -> Ending:
 def tracked(edge: Edge) -> CallbackEdge:
     """An edge of this form where a run keeps account of edges.
 
-    A run looks only at what both have: `upper`, `lower`, `ended`, `asked`, and `finish` of a failed module.
+    A run looks only at what both have: `upper`, `lower`, `ended`, `asked`, `unheard`, and `finish`.
     """
     return cast("CallbackEdge", edge)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from penstock.pull import module
 from penstock.pull.dataflow.edge import Edge
-from penstock.pull.dataflow.messages import DONE, Ending, Failed
+from penstock.pull.dataflow.messages import DONE, Answer, Ending, Failed
+from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.thread import Thread
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import attach
@@ -33,6 +34,10 @@ class Module(module.Module):
     """Of a sink within a module of the callback form: what hears of its result in the run's stead."""
 
     # -- threads --------------------------------------------------------------------------------
+
+    def begin(self, thread: Callable[..., Coroutine[Variable[Any], Any, Any]], *of: Any) -> None:
+        """Start its first thread, `thread(*of)`. An exception fails the module, also of the call itself."""
+        self.guard(lambda: self.thread(thread(*of)))
 
     def thread(self, coroutine: Coroutine[Variable[Any], Any, Any]) -> Thread:
         """Start a dataflow thread."""
@@ -74,6 +79,20 @@ class Module(module.Module):
         edge = source.open_in(self.run)
         self.connect(edge)
         return edge
+
+    async def stop_inputs(self, cause: Ending) -> Ending:
+        """Stop all inputs at once. How they ended, when all have confirmed: by the first error, if any."""
+        first = cause
+        port: Port[Answer] = Port()
+        answers = Stream(port.tail)
+        stopped = [edge.stop(cause) for edge in self.reading]
+        for confirmed in stopped:
+            confirmed.when_bound(port.send)
+        for _ in stopped:
+            answer = await answers.next()
+            if isinstance(answer, Failed):
+                first = Failed(attach(first.error, answer.error)) if isinstance(first, Failed) else answer
+        return first
 
     @property
     def reading(self) -> list[Edge]:
@@ -117,12 +136,8 @@ class Module(module.Module):
 
     def _stop_inputs(self, cause: Ending, then: Callable[[Ending], object]) -> None:
         """Stop all inputs, and `then(end)` when all have confirmed. It goes on in a failed module."""
-        Thread(self._stopping(cause, then), self.run.failed).start()
 
-    async def _stopping(self, cause: Ending, then: Callable[[Ending], object]) -> None:
-        first = cause
-        for confirmed in [edge.stop(cause) for edge in self.reading]:
-            answer = await confirmed
-            if isinstance(answer, Failed):
-                first = Failed(attach(first.error, answer.error)) if isinstance(first, Failed) else answer
-        then(first)
+        async def stopping() -> None:
+            then(await self.stop_inputs(cause))
+
+        Thread(stopping(), self.run.failed).start()

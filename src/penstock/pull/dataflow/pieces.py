@@ -36,14 +36,16 @@ class Source:
     def of(cls, name: str, thread: Callable[[Module, Requests], Running], *, width: int = 0) -> Source:
         """A source that is a thread, which reads `requests` and binds their answers.
 
-        width: how many requests it works on at once while others wait; 0 where it answers at once.
+        width: how many requests it works on at once while others wait; 0 where it answers at once, or by
+               sources that it reads as soon as it is opened.
         """
         place = Place.of_caller()
 
         def open(run: Run) -> Edge:
             module = Module(run, name, place)
             edge = Edge(module, depth=width)
-            module.thread(thread(module, edge.requests))
+            module.begin(thread, module, edge.requests)
+            edge.deepen(max((each.depth for each in module.reading), default=0))
             return edge
 
         return cls(name, place, open)
@@ -73,7 +75,7 @@ class Transformer:
             module = Module(run, name, place)
             module.connect(upstream)
             edge = Edge(module, depth=width + upstream.depth)
-            module.thread(thread(module, edge.requests, upstream))
+            module.begin(thread, module, edge.requests, upstream)
             return edge
 
         return cls(name, place, (open,), width)
@@ -107,7 +109,7 @@ class Sink:
                 run.sink(module)
             else:
                 module.told = told
-            run.runtime.enter(lambda: module.thread(thread(module, upstream)))
+            run.runtime.enter(module.begin, thread, module, upstream)
             return module
 
         return cls(name, place, open)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from penstock.pull.dataflow.edge import Edge, Requests
-from penstock.pull.dataflow.messages import DONE, Answer, Failed, Value
+from penstock.pull.dataflow.messages import DONE, Answer, Ask, Done, Failed, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Running, Source, Transformer
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.dataflow.working import Asks, pass_on, stop_all, working
+from penstock.pull.dataflow.working import Asks, pass_on, working
 from penstock.pull.protocol import attach
 
 
@@ -70,46 +69,75 @@ def cat(sources: Iterable[Source]) -> Source:
 def merge(*sources: Source) -> Source:
     """The values of all sources in the order in which they come: each has a reader, and all send to one port.
 
-    From the first ask on, one value of each source is read ahead. The first error fails the other sources.
+    From the first ask on each source is asked ahead, for one value or for as many as its window, and again
+    when one of them is given. One that fails fails the others with its error at once; what was read ahead
+    is lost. An abort is confirmed when all have confirmed.
 
     >>> from penstock.pull.dataflow import collect, pull, values
     >>> pull(merge(values("ace"), values("bd")), collect()).run()
     ['a', 'b', 'c', 'd', 'e']
     """
 
-    def thread(module: Module, requests: Requests) -> Running:
-        async def work(asks: Asks) -> None:
-            ask = await asks.next()
-            port: Port[tuple[Answer, Variable[None]]] = Port()
-            came = Stream(port.tail)
-            for edge in [module.read(source) for source in sources]:
-                module.thread(_read_into(port, edge))
-            left = len(sources)
-            while left:
-                answer, taken = await came.next()
-                if isinstance(answer, Failed):
-                    ask.answer.bind(await stop_all(module, answer))
-                    return
-                if isinstance(answer, Value):
-                    ask.answer.bind(answer)
-                    ask = await asks.next()
-                    taken.bind(None)
-                else:
-                    left -= 1
-            ask.answer.bind(DONE)
-
-        return working(module, requests, work)
+    async def thread(module: Module, requests: Requests) -> None:
+        came: Port[_Came] = Port()
+        asks: Port[Ask] = Port()
+        readers = [_Reader(module.read(source), came) for source in sources]
+        threads = [module.thread(_give(Stream(asks.tail), Stream(came.tail), readers))]
+        threads += [module.thread(reader.read()) for reader in readers]
+        async for request in requests:
+            if isinstance(request, Ask):
+                asks.send(request)
+            else:
+                for each in threads:
+                    each.cancel()
+                request.answer.bind(await module.stop_inputs(request.cause))
 
     return Source.of("merge", thread)
 
 
-async def _read_into(port: Port[tuple[Answer, Variable[None]]], edge: Edge) -> None:
-    answer: Any = None
-    while answer is None or isinstance(answer, Value):
-        answer = await edge.ask()
-        taken: Variable[None] = Variable()
-        port.send((answer, taken))
-        await taken
+_Came = tuple["_Reader", Value | Done]
+
+
+class _Reader:
+    """Reads one source: `ask` is for whoever gives its values, `read` sends them, and done, to a port."""
+
+    def __init__(self, edge: Edge, port: Port[_Came]) -> None:
+        self._edge = edge
+        self._port = port
+        self._asked: Port[Variable[Answer]] = Port()
+        self._answers = Stream(self._asked.tail)
+
+    def ask(self) -> None:
+        self._asked.send(self._edge.ask())
+
+    def ask_ahead(self) -> None:
+        for _ in range(self._edge.window):
+            self.ask()
+
+    async def read(self) -> None:
+        async for asked in self._answers:
+            answer = await asked
+            if isinstance(answer, Failed):
+                raise answer.error
+            self._port.send((self, answer))
+            if not isinstance(answer, Value):
+                return
+
+
+async def _give(asks: Asks, came: Stream[_Came], readers: list[_Reader]) -> None:
+    """Answer asks by what came, in order; by done when all readers have come to the end."""
+    ask, left = await asks.next(), len(readers)
+    for reader in readers:
+        reader.ask_ahead()
+    while left:
+        reader, answer = await came.next()
+        if isinstance(answer, Value):
+            reader.ask()
+            ask.answer.bind(answer)
+            ask = await asks.next()
+        else:
+            left -= 1
+    ask.answer.bind(DONE)
 
 
 def _first(failed: Failed, then: Answer) -> Failed:

@@ -63,9 +63,10 @@ class Calls:
 
     def read(self, abort: End | None, answer: AnswerTo) -> None:
         if abort is not None:
-            if isinstance(self._end, Exception) and self._cause is None:
-                self._asks[0](self._end)  # so downstream can tell that closing is not what has failed
-            self._asks.clear()
+            if self._cause is None:  # else a call has failed, and asks that wait hear of it first
+                if isinstance(self._end, Exception):
+                    self._asks[0](self._end)  # so downstream can tell that closing is not what has failed
+                self._asks.clear()
             self._asks.append(answer)
             self._close(abort)
         else:
