@@ -94,6 +94,12 @@ class PenstockError(Exception):
         self.args = (self._text(),)
         return self
 
+    def advising(self, more: str) -> Self:
+        """This error, with one more way out."""
+        self.fix = f"{self.fix}\n{more}" if self.fix else more
+        self.args = (self._text(),)
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         state = (self.what, self.where, self.why, self.fix, self.facts)
         return (_rebuild, (type(self), *state))

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import penstock as ps
+from penstock import Flow
 from penstock.errors import PenstockError
 from penstock.expr.rows import schema_of
 from penstock.io import (
@@ -22,6 +24,7 @@ from penstock.io import (
     parse_sink,
     parse_source,
 )
+from penstock.state.skipped import skip, unskip
 from tests.golden import assert_golden
 from tests.io.feeds import Everything, Point, feed, read, write
 
@@ -111,6 +114,26 @@ def no_sink_uri() -> Any:
     return parse_sink("out.parquet")
 
 
+def bad_file_of_a_run_with_a_checkpoint() -> Any:
+    flow = Flow("points")
+    flow.sink("points", flow.source("points", Point))
+    write(Path("in/a b.csv"), "label,X\na,1\n")
+    ps.run(flow, {"points": CsvFiles("in")}, {"points": []}, checkpoint="state")
+
+
+def skip_without_a_checkpoint() -> Any:
+    write(Path("in/a.csv"), "x\n1\n")
+    skip("out", "in/a.csv")
+
+
+def skip_a_file_that_is_gone() -> Any:
+    skip("state", "in/a.csv")
+
+
+def unskip_a_file_that_is_not_skipped() -> Any:
+    unskip("state", "in/a.csv")
+
+
 def two_rows_of_a_key() -> Any:
     sink = open_sink(TableFiles("out", key="x"), Drain("points", schema_of(Point)))
     sink.recover(0)
@@ -130,6 +153,8 @@ CASES: list[Callable[[], Any]] = [
     out_of_range_in_csv, missing_column_in_csv, broken_quotes_in_csv, nested_type_in_csv,
     wrong_type_in_parquet, null_in_parquet, not_parquet,
     no_folder, no_file, no_weight, no_source_uri, no_sink_uri, two_rows_of_a_key, output_of_another_run,
+    bad_file_of_a_run_with_a_checkpoint,
+    skip_without_a_checkpoint, skip_a_file_that_is_gone, unskip_a_file_that_is_not_skipped,
 ]  # fmt: skip
 
 

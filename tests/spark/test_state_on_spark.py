@@ -112,7 +112,11 @@ def test_after_going_back_what_came_later_is_read_again(spark: Any, tmp_path: Pa
         arrive(tmp_path / "in", number)
         sums.append(go_on())
     last = inspect(tmp_path / "c").tick
-    rewind(tmp_path / "c", last - 2)
+    kept = (tmp_path / "in" / "002.json").read_text()
+    (tmp_path / "in" / "002.json").unlink()
+    assert rewind(tmp_path / "c", last - 1).gone == ()
+    assert rewind(tmp_path / "c", last - 2).gone == (str(tmp_path / "in" / "002.json"),)
+    (tmp_path / "in" / "002.json").write_text(kept)
     arrive(tmp_path / "in", 4)
     again = go_on()
     total = Counter(sums[0])

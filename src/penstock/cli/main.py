@@ -34,6 +34,7 @@ from penstock.cli.replicas import replicas
 from penstock.cli.reshard import reshard
 from penstock.cli.rewind import rewind
 from penstock.cli.run import run
+from penstock.cli.skip import skip
 from penstock.cli.state import state
 from penstock.cli.status import status
 from penstock.cli.subscribe import subscribe
@@ -96,6 +97,7 @@ app.command()(trace)
 app.command()(state)
 app.command()(reshard)
 app.command()(rewind)
+app.command()(skip)
 app.command()(controller)
 app.command()(replica)
 app.add_typer(replicas, name="replicas")

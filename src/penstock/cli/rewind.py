@@ -24,3 +24,5 @@ def rewind(
     typer.echo(f"back at tick {done.tick}, {done.forgotten} forgotten")
     if done.forgotten and done.sinks:
         typer.echo(f"these sinks may hold later ticks: {', '.join(done.sinks)}")
+    if done.gone:
+        typer.echo(f"these files were read and are gone, so they are not read again: {', '.join(done.gone)}")

@@ -133,6 +133,8 @@ def _tell(held: CheckpointHeld, *, by_shard: bool) -> None:
     out.print(f"{ticks}, {shards}, {held.files} files, {_size(held.bytes)}", highlight=False, soft_wrap=True)
     for name, position in held.positions.items():
         out.print(f"read of {name}: {_position(position)}", highlight=False, soft_wrap=True)
+    for file in held.skipped:
+        out.print(f"skipped: {file}", highlight=False, soft_wrap=True, markup=False)
     for name, mark in held.watermarks.items():
         out.print(f"watermark of {name}: {mark}", highlight=False, soft_wrap=True)
     for damage in held.damage:

@@ -12,6 +12,7 @@ from penstock.engine.ends import positions_slot
 from penstock.engine.going_on import GoingOn, in_one_process, kept_by_node, names_of
 from penstock.engine.program import compile_program
 from penstock.state.directory import DirectoryState
+from penstock.state.skipped import skipped_files
 from penstock.state.slots import Form
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class CheckpointedState:
     @property
     def folder(self) -> Path:
         return self.directory.folder
+
+    @property
+    def skipped(self) -> frozenset[str]:
+        """The absolute paths of the files that are left out."""
+        return skipped_files(self.folder)
 
     def commit(self, positions: Mapping[str, Any]) -> int:
         """Make the next tick count; its number. Raises `CheckpointInUse`."""

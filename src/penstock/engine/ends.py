@@ -141,8 +141,12 @@ def open_sources(
     tick_rows: PerSource,
     follow: bool,
     closing: ExitStack,
+    skip: frozenset[str] = frozenset(),
 ) -> list[OpenSource]:
-    """The sources of a run, closed by `closing`. slots: of the checkpoint, if there is one."""
+    """The sources of a run, closed by `closing`.
+
+    slots: of the checkpoint, if there is one. skip: files to leave out, as absolute paths.
+    """
     opened: list[OpenSource] = []
     for name, source in sources.items():
         node = engine.program.graph.nodes[engine.program.graph.sources[name]]
@@ -156,6 +160,7 @@ def open_sources(
             append=engine.program.source_append[name],
             follow=follow and not bounded,
             taken={} if positions is None else Ahead(positions),
+            skip=skip,
             from_user=engine.intake_of(name),
         )
         # Each value of a signal is a tick of its own.

@@ -60,6 +60,7 @@ class Started:
         opened = open_sources(
             self._engine, sources, slots,
             tick_rows=options.tick_rows, follow=options.follow, closing=closing,
+            skip=frozenset() if state is None else state.skipped,
         )  # fmt: skip
         self._sinks = open_sinks(self._engine, sinks, state.folder if state else None, closing)
         for sink in self._sinks:
@@ -165,5 +166,7 @@ def _open_state(
         return None
     # Only runs with a checkpoint need its codec.
     from penstock.engine.checkpointed import open_checkpoint
+    from penstock.state.skipped import telling_ways_past
 
+    closing.enter_context(telling_ways_past(options.checkpoint))
     return closing.enter_context(open_checkpoint(graph, Path(options.checkpoint), sinks))

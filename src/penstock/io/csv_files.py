@@ -164,4 +164,4 @@ def field_parser(source: str, declared: Field) -> FromText:
 @open_source.register
 def _(source: CsvFiles, feed: Feed) -> Reader:
     refuse_untyped(feed.schema, f"source {feed.name!r}, CSV files")
-    return FilesReader(Listing(feed.name, source.path), CsvFormat(feed), feed, source)
+    return FilesReader(Listing(feed.name, source.path, feed.skip), CsvFormat(feed), feed, source)

@@ -132,4 +132,5 @@ def unreadable(source: str, path: Path, why: str, fix: str = "") -> UnreadableSo
         fix=fix or "replace the file, or move it out of the source's folder",
         source=source,
         path=str(path),
+        file=str(path),
     )

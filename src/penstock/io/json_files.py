@@ -131,4 +131,4 @@ def holds_decimal(data_type: DataType) -> bool:
 @open_source.register
 def _(source: JsonFiles, feed: Feed) -> Reader:
     refuse_untyped(feed.schema, f"source {feed.name!r}, JSON files")
-    return FilesReader(Listing(feed.name, source.path), JsonFormat(feed), feed, source)
+    return FilesReader(Listing(feed.name, source.path, feed.skip), JsonFormat(feed), feed, source)

@@ -20,10 +20,11 @@ from penstock.errors import UnreadableSource
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """source: the name of the flow's source, for errors."""
+    """source: the name of the flow's source, for errors. skip: files to leave out, as absolute paths."""
 
     source: str
     path: str
+    skip: frozenset[str] = frozenset()
 
     def files(self, *, may_be_none: bool) -> Iterator[tuple[str, Path]]:
         """Finished files as (name that is kept in positions, path), in name order.
@@ -33,6 +34,8 @@ class Listing:
         found = sorted(self._found())
         if not found and not may_be_none:
             raise self._error("has no file to read")
+        if self.skip:
+            found = [file for file in found if os.path.abspath(file[1]) not in self.skip]
         return iter(found)
 
     def _found(self) -> list[tuple[str, Path]]:

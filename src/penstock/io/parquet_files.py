@@ -42,4 +42,4 @@ class ParquetFormat(FileFormat):
 @open_source.register
 def _(source: ParquetFiles, feed: Feed) -> Reader:
     refuse_untyped(feed.schema, f"source {feed.name!r}, Parquet files")
-    return FilesReader(Listing(feed.name, source.path), ParquetFormat(feed), feed, source)
+    return FilesReader(Listing(feed.name, source.path, feed.skip), ParquetFormat(feed), feed, source)

@@ -100,6 +100,7 @@ class Feed:
     append:    rows only; else each row carries its weight, from the column `weight` or 1.
     follow:    go on looking for new input for ever.
     taken:     positions, see above; an empty dict to begin at the beginning.
+    skip:      files to leave out, as absolute paths.
     from_user: user rows to internal rows, for sources that hold Python objects.
     decode:    what makes rows of each record of a file, where a record is not a row: a list of them,
                weight last; None is a record that is null. It raises `Unfit`.
@@ -110,6 +111,7 @@ class Feed:
     append: bool = True
     follow: bool = False
     taken: MutableMapping[Any, Any] = field(default_factory=dict[Any, Any])
+    skip: frozenset[str] = frozenset()
     from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
 

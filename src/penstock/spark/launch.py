@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ from penstock.spark.placing.rounds import check_loops_run_in_rounds
 from penstock.spark.placing.stages import cut
 from penstock.spark.sources import change_frames, kafka, pulled
 from penstock.spark.sources import delta as delta_source
-from penstock.spark.sources.arrivals import arrived
+from penstock.spark.sources.arrivals import arrived, read_arrivals
 from penstock.spark.sources.names import source_names
 from penstock.spark.sources.opening import Opened, Opening, has_own_name, open_on_spark, sends_rows
 from penstock.spark.ticks.deaths import told_deaths
@@ -41,6 +41,7 @@ from penstock.spark.ticks.query import Query
 from penstock.spark.ticks.ticker import Ticker, Way
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import KEEP_TICKS
+from penstock.state.skipped import skipped_files, telling_ways_past
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +128,7 @@ def run(
         spark = _session(spark)
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
         ends = checkpoint is None if end is None else end
+        closing.enter_context(telling_ways_past(checkpoint))
         with told_deaths(spark, lambda: None):
             ticker, query = running.open(
                 sources, sinks or {}, shards, loops, follow, on_tick, way, ends, keep_ticks
@@ -198,7 +200,7 @@ class _Run:
         native = native_parts(combined(self._graph), frames)
         named = bool(checkpoint.manifest.layout.get("named"))
         with source_names(self._spark, named):
-            opened = self._open_sources(sources, checkpoint.manifest.layout["sources"], follow, native, named)
+            opened = self._open_sources(sources, checkpoint, follow, native, named)
         inputs = tuple(source.input for source in opened)
         ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
         letters = self._open_dead_letters(sources, checkpoint.tick)
@@ -241,18 +243,21 @@ class _Run:
     def _open_sources(
         self,
         sources: Mapping[str, Any],
-        order: Sequence[str],
+        checkpoint: Checkpoint,
         follow: bool,
         native: Mapping[str, Chain],
         named: bool,
     ) -> list[Opened]:
         opened: list[Opened] = []
-        for tag, name in enumerate(order):
+        counters = checkpoint.last.counters if checkpoint.last else {}
+        skip = skipped_files(self._folder)
+        for tag, name in enumerate(checkpoint.manifest.layout["sources"]):
             operator = cast("SourceOperator", self._graph.nodes[self._graph.sources[name]].operator)
             spool = arrived(self._folder, name)
             opening = Opening(
-                self._spark, self._engine, name, operator, tag, spool, follow, native.get(name, ()), named
-            )
+                self._spark, self._engine, name, operator, tag, spool, follow,
+                read_arrivals(counters, name), skip, native.get(name, ()), named,
+            )  # fmt: skip
             opened.append(open_on_spark(sources[name], opening))
         return opened
 

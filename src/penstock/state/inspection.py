@@ -18,6 +18,7 @@ from penstock.state.codec import decode, key_encoder
 from penstock.state.commit import Commit, CommitLog
 from penstock.state.files import check_file, read_entries
 from penstock.state.manifest import Manifest, as_it_is
+from penstock.state.skipped import skipped_files
 from penstock.state.slots import whole_values
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class CheckpointHeld:
     oldest:     the first tick that one can go back to. tick: the last.
     positions:  per source, or for all, how far they were read.
     watermarks: per operator.
+    skipped:    files that its runs leave out.
     files, bytes: that the last commit names.
     damage:     what cannot be read, a sentence per file.
     """
@@ -82,6 +84,7 @@ class CheckpointHeld:
     bytes: int
     slots: tuple[SlotHeld, ...]
     damage: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,7 @@ def _held(folder: Path, last: Commit) -> CheckpointHeld:
         folder, manifest.id, manifest.layout["on"], manifest.shards, last.oldest, last.tick,
         dict(sorted(positions.items())), dict(sorted(watermarks.items())),
         len(files), sum(files.values()), tuple(held), tuple(damage),
+        tuple(sorted(skipped_files(folder))),
     )  # fmt: skip
 
 

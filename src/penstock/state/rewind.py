@@ -9,11 +9,14 @@ being done is written down first, and a run refuses to begin in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from penstock.errors import BadInput, CheckpointDamaged
 from penstock.state.commit import Commit, CommitLog, read_checked, write_checked
@@ -27,11 +30,15 @@ _SPARKS_LOGS = ("offsets", "commits")
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """tick: the last one now. forgotten: how many came after it. sinks: that may hold these."""
+    """tick: the last one now. forgotten: how many came after it. sinks: that may hold these.
+
+    gone: files that these ticks had read and that are not there any more (Spark's runs note them).
+    """
 
     tick: int
     forgotten: int
     sinks: tuple[str, ...]
+    gone: tuple[str, ...] = ()
 
 
 def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
@@ -64,6 +71,7 @@ def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
         source, last_batch = folder / "source", _batch_of(to)
         _check_positions_are_kept(source, tick, last_batch)
         sinks = _sinks_of(folder, [log.read(later) for later in ticks if later > tick])
+        gone = tuple(_files_gone(folder, to, log.read(ticks[-1])))
         _mark(folder, tick)
         _cut_sparks_logs(source, last_batch)
         _forget_after(log, ticks, tick)
@@ -72,7 +80,7 @@ def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
         sync(folder)
     finally:
         lease.release()
-    return Rewound(tick, ticks[-1] - tick, sinks)
+    return Rewound(tick, ticks[-1] - tick, sinks, gone)
 
 
 def check_not_rewinding(folder: Path) -> None:
@@ -108,6 +116,19 @@ def _sinks_of(folder: Path, commits: Iterable[Commit]) -> tuple[str, ...]:
     """The names of the sinks that were written in some ticks."""
     manifests = (Manifest.read(folder, commit.manifest) for commit in commits)
     return tuple(dict.fromkeys(sink["name"] for manifest in manifests for sink in manifest.sinks or ()))
+
+
+def _files_gone(folder: Path, to: Commit, last: Commit) -> Iterator[str]:
+    """Files read between two commits that cannot be read again: a run would plan its ticks without them."""
+    for source in sorted(folder.glob("arrived/*/")):
+        name = unquote(source.name)
+        first, end = (commit.counters.get("arrivals", {}).get(name, 0) for commit in (to, last))
+        for number in range(first, end):
+            ticket = (source / f"{number:010d}").read_bytes()
+            # A ticket is JSON, [name, path]; rows that were given are encoded as arrays of MessagePack.
+            path = json.loads(ticket)[1] if ticket.startswith(b"[") else None
+            if isinstance(path, str) and not os.path.exists(path):
+                yield path
 
 
 def _batch_of(commit: Commit) -> int:

@@ -4,15 +4,21 @@ Spark takes files in the order of their times, which says nothing of files that
 came together. So the driver looks for them itself, in the order of their names
 as in-process, and files a *ticket* for each: a small file that holds the path.
 Tickets get ascending times. Python rows become numbered files in the same way.
-Which of them were taken is Spark's to remember, and the commit's.
+
+Spark remembers which numbers belong to a batch, and repeats a batch that failed with
+the same numbers. The commit says which numbers have been read. All others stand for
+nothing yet: each run decides anew what they mean, from what is there when it starts. So a
+file that failed a tick may be corrected, removed or skipped; a number that is left over means nothing.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +29,87 @@ _FIRST_TIME = 1_000_000_000_000
 """In milliseconds, which is as fine as Spark looks."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadArrivals:
+    """The numbers that committed ticks have read: all `below` a number, and some `ahead` of it.
+
+    Numbers are ahead where a batch was planned while files were being filed: a folder
+    is not listed in one step.
+    """
+
+    below: int = 0
+    ahead: frozenset[int] = frozenset()
+
+    def __contains__(self, number: int) -> bool:
+        return number < self.below or number in self.ahead
+
+    def __len__(self) -> int:
+        return self.below + len(self.ahead)
+
+    def and_also(self, numbers: Iterable[int]) -> ReadArrivals:
+        ahead = {*self.ahead, *(number for number in numbers if number >= self.below)}
+        below = self.below
+        while below in ahead:
+            ahead.remove(below)
+            below += 1
+        return ReadArrivals(below, frozenset(ahead))
+
+
+def read_arrivals(counters: Mapping[str, Any], source: str) -> ReadArrivals:
+    """What the ticks up to a commit have read of a source, from the counters of the commit."""
+    ahead = frozenset[int](counters.get("ahead", {}).get(source, ()))
+    return ReadArrivals(counters.get("arrivals", {}).get(source, 0) - len(ahead), ahead)
+
+
+def counters_of(read: Mapping[str, ReadArrivals]) -> dict[str, Any]:
+    """The counters of a commit from which `read_arrivals` reads."""
+    return {
+        "arrivals": {name: len(arrivals) for name, arrivals in read.items()},
+        "ahead": {name: sorted(arrivals.ahead) for name, arrivals in read.items() if arrivals.ahead},
+    }
+
+
 @dataclass(slots=True)
 class Tickets:
-    """The files of a source that were found so far. `look` finds more."""
+    """The files of a source that were found so far. `look` finds more.
+
+    read: the tickets whose meaning is settled.
+    """
 
     listing: Listing
     folder: Path
+    read: ReadArrivals
     _known: set[str] = field(default_factory=set[str], init=False)
+    _free: deque[int] = field(default_factory=deque[int], init=False)
+    _count: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        for ticket in self.folder.iterdir():
-            if finished(ticket.name):
-                self._known.add(json.loads(ticket.read_text())[0])
+        numbers = sorted(int(ticket.name) for ticket in self.folder.iterdir() if finished(ticket.name))
+        self._count = numbers[-1] + 1 if numbers else 0
+        for number in numbers:
+            if number in self.read:
+                self._known.add(json.loads(numbered(self.folder, number).read_text())[0])
+            else:
+                self._free.append(number)
 
     def look(self, *, may_be_none: bool) -> None:
         """File a ticket for each new file. Raises `UnreadableSource` as `Listing.files` does."""
         for name, path in self.listing.files(may_be_none=may_be_none):
             if name not in self._known:
-                number = len(self._known)
-                place(self.folder, number, json.dumps([name, str(path.absolute())]).encode())
+                self._file(name, str(path.absolute()))
                 self._known.add(name)
+        while self._free:
+            place(self.folder, self._free.popleft(), _ticket(None, None))
+
+    def _file(self, name: str, path: str) -> None:
+        number = self._free.popleft() if self._free else self._count
+        self._count = max(self._count, number + 1)
+        place(self.folder, number, _ticket(name, path))
+
+
+def _ticket(name: str | None, path: str | None) -> bytes:
+    return json.dumps([name, path]).encode()
 
 
 def arrived(checkpoint: Path, source: str) -> Path:
@@ -51,20 +117,47 @@ def arrived(checkpoint: Path, source: str) -> Path:
     return folder_called(checkpoint / "arrived", source)
 
 
-def path_of(ticket: Path) -> Path:
-    """The file that a ticket stands for."""
-    return Path(json.loads(ticket.read_text())[1])
+def path_of(ticket: Path) -> Path | None:
+    """The file that a ticket stands for; None where its file is left out."""
+    path = json.loads(ticket.read_text())[1]
+    return None if path is None else Path(path)
 
 
-def spool_batches(batches: Iterable[list[tuple[Any, ...]]], folder: Path) -> None:
-    """Write each batch of internal rows to a file of its own; those that are there are left as they are."""
+def spool_batches(batches: Iterable[list[tuple[Any, ...]]], folder: Path, read: ReadArrivals) -> None:
+    """Write each batch of internal rows to a file of its own; those that were read are left as they are.
+
+    A number that stands for no batch any more holds None. Once it is read it does so for ever:
+    the batches behind it have later numbers.
+    """
     from penstock.state.codec import value_encoder
 
     folder.mkdir(parents=True, exist_ok=True)
     encode = value_encoder()
-    for number, rows in enumerate(batches):
-        if not numbered(folder, number).exists():
+    nothing = encode(None)
+    left = {int(file.name) for file in folder.iterdir() if finished(file.name)}
+
+    def means_nothing(number: int) -> bool:
+        if number not in left or number not in read:
+            return False
+        file = numbered(folder, number)
+        return file.stat().st_size == len(nothing) and file.read_bytes() == nothing
+
+    numbers = (number for number in count() if not means_nothing(number))
+    # In this order: a number that no batch came for is not drawn.
+    for rows, number in zip(batches, numbers):
+        if number not in read or number not in left:
             place(folder, number, encode(rows))
+        left.discard(number)
+    for number in left:
+        if number not in read:
+            place(folder, number, nothing)
+
+
+def spooled_batch(file: Path) -> list[tuple[Any, ...]]:
+    """The rows of a file that `spool_batches` wrote."""
+    from penstock.state.codec import decode
+
+    return list(decode(file.read_bytes()) or ())
 
 
 def numbered(folder: Path, number: int) -> Path:

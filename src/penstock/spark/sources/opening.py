@@ -6,6 +6,7 @@ DataFrame; what is there in the first tick, whole, is a static one.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ from penstock.io.listing import Listing, finished
 from penstock.io.source import WEIGHT
 from penstock.spark.lowering.nested_nulls import null_within
 from penstock.spark.placing.native import Chain, computed, grouping_behind
-from penstock.spark.sources.arrivals import Tickets, spool_batches
+from penstock.spark.sources.arrivals import ReadArrivals, Tickets, spool_batches
 from penstock.spark.sources.names import spark_name
 from penstock.spark.ticks.intake import ENDED, NOTHING, Spooled, Ticketed
 from penstock.spark.ticks.plan import Input
@@ -75,6 +76,8 @@ class Opening:
     """What a source is opened with.
 
     spool:  the folder of the source's arrivals.
+    read:   which of these arrivals committed ticks have read.
+    skip:   files that are left out, as absolute paths.
     native: for a DataFrame, the source's node and those behind it that Spark does.
     named:  streaming sources of this checkpoint have names.
     """
@@ -86,6 +89,8 @@ class Opening:
     tag: int
     spool: Path
     follow: bool
+    read: ReadArrivals = dataclasses.field(default_factory=ReadArrivals)
+    skip: frozenset[str] = frozenset()
     native: Chain = ()
     named: bool = False
 
@@ -173,11 +178,11 @@ def _(source: ChangeData, opening: Opening) -> Opened:
 
 
 def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> Opened:
-    listing = Listing(opening.name, os.path.abspath(files.path))
+    listing = Listing(opening.name, os.path.abspath(files.path), opening.skip)
     if opening.operator.bounded:
         found = [str(path) for _, path in listing.files(may_be_none=False)]
         return Opened(opening.input(reading), static_paths(opening, found), static=True)
-    tickets = Tickets(listing, opening.spool)
+    tickets = Tickets(listing, opening.spool, opening.read)
     tickets.look(may_be_none=opening.follow)
     return arriving(opening, Ticketed(reading), tickets, files.files_per_tick)
 
@@ -200,7 +205,7 @@ def _(source: Iterable[Any], opening: Opening) -> Opened:
 
 def _open_rows(batches: Iterable[Iterable[Any]], opening: Opening) -> Opened:
     inside = (opening.engine.internal_rows(opening.name, list(batch)) for batch in batches)
-    spool_batches(inside, opening.spool)
+    spool_batches(inside, opening.spool, opening.read)
     reading = Spooled()
     if opening.operator.bounded:
         files = sorted(str(path) for path in opening.spool.iterdir() if finished(path.name))

@@ -28,7 +28,7 @@ from penstock.io.arrow import table_to_rows
 from penstock.io.change_data import ChangeData
 from penstock.io.files import Files
 from penstock.io.source import BadRecord, Feed, open_source
-from penstock.spark.sources.arrivals import path_of
+from penstock.spark.sources.arrivals import path_of, spooled_batch
 from penstock.spark.ticks.plan import Input
 from penstock.state.codec import decode
 
@@ -58,10 +58,10 @@ class Ticketed:
 
 @dataclass(slots=True)
 class Taken:
-    """What a task has read so far: per source rows and arrivals (files, batches), and rows set aside."""
+    """What a task has read so far: per source rows and the numbers of arrivals, and rows set aside."""
 
     rows: dict[str, int] = field(default_factory=dict[str, int])
-    arrivals: dict[str, int] = field(default_factory=dict[str, int])
+    arrivals: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     bad: list[tuple[str, BadRecord]] = field(default_factory=list[tuple[str, BadRecord]])
 
 
@@ -88,8 +88,10 @@ def read_inputs(
                 yield Piece(path, 0, [(True,)])
             elif tag >= 0 and path is not None:
                 file = Path(path.removeprefix("file:"))
-                taken.arrivals[inputs[tag].name] = taken.arrivals.get(inputs[tag].name, 0) + 1
-                for at, rows in _placed(inputs[tag], file, place, taken):
+                # Tickets and spooled rows are files whose names are numbers.
+                number = int(file.name) if place is None else place
+                taken.arrivals.setdefault(inputs[tag].name, []).append(number)
+                for at, rows in _placed(inputs[tag], file, number, taken):
                     yield _counted(inputs[tag], at, rows, taken)
         for tag in sorted(set(tags)):
             if tag < 0 or inputs[tag].reading is not None:
@@ -113,13 +115,11 @@ def _grouped(source: Input, tables: list[pa.Table], taken: Taken) -> Piece:
     return Piece(source.name, 0, source.grouping.groups(whole))
 
 
-def _placed(source: Input, file: Path, place: int | None, taken: Taken) -> Iterator[tuple[int, Rows]]:
+def _placed(source: Input, file: Path, number: int, taken: Taken) -> Iterator[tuple[int, Rows]]:
     if isinstance(source.reading, SpooledTimes):
         yield from ((at, list(rows)) for at, rows in decode(file.read_bytes()))
         return
-    rows = read_file(source.reading, file, source, taken)
-    # Tickets and spooled rows are files whose names are numbers.
-    yield (int(file.name) if place is None else place), rows
+    yield number, read_file(source.reading, file, source, taken)
 
 
 def _counted(source: Input, place: int, rows: Rows, taken: Taken) -> Piece:
@@ -158,12 +158,13 @@ def _(reading: ChangeData, path: Path, source: Input, taken: Taken) -> Rows:
 
 @read_file.register
 def _(reading: Ticketed, path: Path, source: Input, taken: Taken) -> Rows:
-    return read_file(reading.files, path_of(path), source, taken)
+    file = path_of(path)
+    return [] if file is None else read_file(reading.files, file, source, taken)
 
 
 @read_file.register
 def _(reading: Spooled, path: Path, source: Input, taken: Taken) -> Rows:
-    return list(decode(path.read_bytes()))
+    return spooled_batch(path)
 
 
 def _frame_table(batch: pa.RecordBatch, tag: int, source: Input) -> pa.Table:

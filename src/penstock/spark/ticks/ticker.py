@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.engine.progress import Progress
+from penstock.spark.sources.arrivals import counters_of, read_arrivals
 from penstock.spark.ticks import progress, task
 from penstock.spark.ticks.errors import told_errors
 from penstock.spark.ticks.event_time import Ends, stand_of
@@ -114,7 +115,7 @@ class Ticker:
             counters={
                 "rows_in": rows_in,
                 "changes_out": changes_out,
-                "arrivals": self._arrivals(outcome),
+                **self._arrivals(outcome),
                 "pending": sorted(outcome.pending),
                 "waiting": sorted(outcome.waiting),
                 "sinks": sorted(self.outlets),
@@ -153,9 +154,12 @@ class Ticker:
         last = self.checkpoint.last
         return dict(last.counters.get("arrivals", {})) if last else {}
 
-    def _arrivals(self, outcome: Outcome) -> dict[str, int]:
-        before = self.arrived
-        return before | {name: before.get(name, 0) + count for name, count in outcome.arrivals.items()}
+    def _arrivals(self, outcome: Outcome) -> dict[str, Any]:
+        last = self.checkpoint.last
+        counters = last.counters if last else {}
+        read = {name: read_arrivals(counters, name) for name in {*self.arrived, *outcome.arrivals}}
+        read |= {name: read[name].and_also(numbers) for name, numbers in outcome.arrivals.items()}
+        return counters_of(read)
 
     def _clocks(self, outcome: Outcome) -> dict[str, dict[str, Any]]:
         last = self.checkpoint.last

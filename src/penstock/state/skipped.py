@@ -1,0 +1,99 @@
+"""Skipped files: input that the runs of a checkpoint leave out, by name.
+
+A file that cannot be read fails its tick, and the next run meets it again. It may be corrected or
+removed, because a tick that was not committed is planned anew; or be skipped where it must
+stay as it is. The list lies in the checkpoint, in a file of its own, and is read when a run starts.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+
+from penstock.errors import BadInput, BadRow, UnreadableSource
+from penstock.state.commit import read_checked, write_checked
+from penstock.state.files import sync
+from penstock.state.lease import Lease
+
+_LIST = "skipped.json"
+
+
+def skipped_files(checkpoint: Path) -> frozenset[str]:
+    """The absolute paths of the files that runs of a checkpoint leave out. Raises `CheckpointDamaged`."""
+    path = checkpoint / _LIST
+    return frozenset(read_checked(path)["files"]) if path.exists() else frozenset()
+
+
+def skip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
+    """Have the next runs leave out a file; its absolute path. Rows that were read of it before stay.
+
+    Raises `BadInput` for a folder that is no checkpoint and for a file that is not there;
+    `CheckpointInUse` while a run is at work.
+    """
+    path = Path(os.path.abspath(file))
+    if not path.is_file():
+        raise BadInput(
+            f"there is no file {os.fspath(file)} to skip",
+            why="A file that was removed is not read in any case.",
+            fix="give the path of the file as the error of the run tells it",
+            file=str(path),
+        )
+    _change(checkpoint, add={str(path)})
+    return path
+
+
+def unskip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
+    """Have the next runs read a file that was skipped; its absolute path. Raises `BadInput` if it was not."""
+    path = Path(os.path.abspath(file))
+    skipped = skipped_files(Path(checkpoint))
+    if str(path) not in skipped:
+        raise BadInput(
+            f"{os.fspath(file)} is not skipped",
+            fix=f"one of {', '.join(sorted(skipped))}" if skipped else "the checkpoint skips no file",
+            file=str(path),
+        )
+    _change(checkpoint, remove={str(path)})
+    return path
+
+
+def _change(checkpoint: str | PathLike[str], add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+    folder = Path(checkpoint).absolute()
+    if not (folder / "commit").is_dir():
+        raise BadInput(
+            f"{os.fspath(checkpoint)} is not the folder of a checkpoint",
+            fix="give the folder that the flow is run with: --checkpoint FOLDER",
+            checkpoint=str(folder),
+        )
+    lease = Lease.take(folder)
+    try:
+        files = sorted({*skipped_files(folder), *add} - {*remove})
+        aside = folder / f"{_LIST}.part"
+        write_checked(aside, {"files": files}, durable=True)
+        aside.rename(folder / _LIST)
+        sync(folder)
+    finally:
+        lease.release()
+
+
+@contextmanager
+def telling_ways_past(checkpoint: str | PathLike[str] | None) -> Iterator[None]:
+    """Where the sources of a run are read: an error about a file tells how a later run gets past it."""
+    try:
+        yield
+    except (BadRow, UnreadableSource) as error:
+        file = getattr(error, "file", None)
+        if checkpoint is None or file is None:
+            raise
+        command = shlex.join(["penstock", "skip", os.fspath(checkpoint), file])
+        error.advising(
+            "Nothing of the tick is committed: when the file is corrected or removed, run again. "
+            f"To leave the file out: {command}"
+        )
+        raise
+
+
+__all__ = ["skip", "skipped_files", "telling_ways_past", "unskip"]
