@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, ClassVar, Self
 
 _PACKAGE = os.path.dirname(__file__) + os.sep  # `pathlib` would be a twentieth of the time of the import
@@ -58,6 +59,18 @@ class Step:
         return f"{line}      <- {self.note}" if self.note else line
 
 
+class Origin(Enum):
+    """Where an error lies.
+
+    DATA:    in what was asked for, or in its rows: every process meets it again.
+    PROCESS: in the process that met it, or in what surrounds it: its memory, its disk, what it can reach.
+        Another process may succeed.
+    """
+
+    DATA = "data"
+    PROCESS = "process"
+
+
 class PenstockError(Exception):
     """Base of every error raised on purpose.
 
@@ -66,6 +79,7 @@ class PenstockError(Exception):
     """
 
     code: ClassVar[str] = "P000"
+    origin: ClassVar[Origin] = Origin.DATA
 
     def __init__(
         self,
@@ -257,6 +271,7 @@ class UnreadableSource(PenstockError):
     """A source cannot be opened or listed."""
 
     code = "P301"
+    origin = Origin.PROCESS
 
 
 class BadUri(PenstockError):
@@ -269,6 +284,7 @@ class UnwritableSink(PenstockError):
     """A sink cannot be opened, or refuses the changes of a tick."""
 
     code = "P303"
+    origin = Origin.PROCESS
 
 
 class FlowChanged(PenstockError):
@@ -281,12 +297,14 @@ class CheckpointDamaged(PenstockError):
     """A file that a commit names is missing, torn or altered."""
 
     code = "P311"
+    origin = Origin.PROCESS
 
 
 class CheckpointInUse(PenstockError):
     """Another live process holds the checkpoint."""
 
     code = "P312"
+    origin = Origin.PROCESS
 
 
 class NotPlainData(PenstockError, TypeError):
@@ -302,6 +320,7 @@ class SparkUnavailable(PenstockError):
     """PySpark or Java is missing or does not start."""
 
     code = "P401"
+    origin = Origin.PROCESS
 
 
 class NotOnSpark(PenstockError):
@@ -314,6 +333,7 @@ class SparkProcessDied(PenstockError):
     """The JVM, an executor or a Python worker of Spark died, and no repetition helped."""
 
     code = "P403"
+    origin = Origin.PROCESS
 
 
 # --- pull-streams: P5xx -----------------------------------------------------------------------
@@ -440,6 +460,7 @@ class UnwritableFile(PenstockError):
     """A file cannot be created or written."""
 
     code = "P652"
+    origin = Origin.PROCESS
 
 
 class LineTooLong(PenstockError):
@@ -458,18 +479,21 @@ class ConnectionFailed(PenstockError):
     """A connection cannot be made, or an address not be listened on."""
 
     code = "P655"
+    origin = Origin.PROCESS
 
 
 class ConnectionLost(PenstockError):
     """A connection broke before both sides had said that they were done."""
 
     code = "P656"
+    origin = Origin.PROCESS
 
 
 class ProcessFailed(PenstockError):
     """A process could not be started, or ended with an error."""
 
     code = "P657"
+    origin = Origin.PROCESS
 
 
 class NotLending(PenstockError):

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.errors import PenstockError
+from penstock.errors import Origin, PenstockError
 
 
 class ComputeError(PenstockError):
     """Base of the errors of the compute protocol and what surrounds it.
 
     retryable: whether the same request may succeed later without anybody changing it.
+    origin:    of a problem of which nothing is known, another replica may know better: so PROCESS, and
+        those that lie in what was asked for or in its rows say so.
     """
 
     code = "P700"
+    origin = Origin.PROCESS
     retryable: ClassVar[bool] = False
 
 
@@ -25,18 +28,21 @@ class ProtocolViolation(ComputeError):
     """A message that may not be sent at this point, or not with this content. Facts: `stage`, `message`."""
 
     code = "P701"
+    origin = Origin.DATA
 
 
 class BadMessage(ComputeError):
     """Bytes that are no message, or a message without what it must have. Facts: `field`."""
 
     code = "P702"
+    origin = Origin.DATA
 
 
 class MessageTooLarge(ComputeError):
     """A message, plan or row above the limit. Facts: `size`, `limit`."""
 
     code = "P703"
+    origin = Origin.DATA
 
 
 class StaleEpoch(ComputeError):
@@ -82,6 +88,7 @@ class BadPlan(ComputeError):
     """A plan that cannot be read, or is no flow that could have been written. Facts: `part`."""
 
     code = "P710"
+    origin = Origin.DATA
 
 
 class CallableRefused(ComputeError):
@@ -94,6 +101,7 @@ class NotServable(ComputeError):
     """A flow whose answers depend on more than the bag of its rows at a time. Facts: `operator`."""
 
     code = "P712"
+    origin = Origin.DATA
 
 
 class SinceViolation(ComputeError):
@@ -112,6 +120,7 @@ class AlreadyThere(ComputeError):
     """The name is taken by something else. Facts: `name`."""
 
     code = "P722"
+    origin = Origin.DATA
 
 
 class UpperMismatch(ComputeError):
@@ -125,12 +134,14 @@ class StillInUse(ComputeError):
     """It cannot be dropped while others read it. Facts: `name`, `readers`."""
 
     code = "P724"
+    origin = Origin.DATA
 
 
 class NotThere(ComputeError):
     """A row is taken back more often than it is there; nothing was written. Facts: `id`, `row`."""
 
     code = "P725"
+    origin = Origin.DATA
 
 
 class NotYet(ComputeError):
@@ -144,24 +155,28 @@ class NotWritable(ComputeError):
     """A collection that clients cannot write, or not so. Facts: `name`."""
 
     code = "P727"
+    origin = Origin.DATA
 
 
 class ResultTooLarge(ComputeError):
     """The rows of one answer are more bytes than allowed. Facts: `size`, `limit`."""
 
     code = "P730"
+    origin = Origin.DATA
 
 
 class TotalResultTooLarge(ComputeError):
     """The answers of several workers together are more bytes than allowed. Facts: `size`, `limit`."""
 
     code = "P731"
+    origin = Origin.DATA
 
 
 class PeekCanceled(ComputeError):
     """The peek was cancelled."""
 
     code = "P732"
+    origin = Origin.DATA
 
 
 class NegativeMultiplicity(ComputeError):
@@ -169,6 +184,7 @@ class NegativeMultiplicity(ComputeError):
     `row`, `count`."""
 
     code = "P733"
+    origin = Origin.DATA
 
 
 class TargetReplicaLost(ComputeError):
@@ -190,6 +206,22 @@ class DataflowFailed(ComputeError):
     `cause`."""
 
     code = "P736"
+    origin = Origin.DATA
+
+
+class DataflowBroken(DataflowFailed):
+    """A dataflow that one replica could not go on with: what failed lies around it, not in its rows. It is
+    built anew when the replica is connected again. Facts: as of `DataflowFailed`."""
+
+    code = "P747"
+    origin = Origin.PROCESS
+
+
+class OutOfMemory(ComputeError):
+    """A replica has not the memory for an answer."""
+
+    code = "P748"
+    retryable = True
 
 
 class ReplicaExpired(ComputeError):

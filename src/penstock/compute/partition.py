@@ -33,6 +33,7 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
+from penstock.errors import Origin
 
 
 def reading_worker(uuid: bytes, parts: int) -> int:
@@ -147,21 +148,24 @@ class Partitioned:
         return PeekResponse(uuid, Stashed(uuid, count, size, rows))
 
     def _worst(self, problems: list[Problem], size: int) -> Problem | None:
-        """Too much comes first, whoever finds it, so that the answer does not depend on who is how far."""
+        """Too much comes first, whoever finds it, then what every replica would say, so that the answer does
+        not depend on who is how far."""
         too_large = [p for p in problems if p.code in (ResultTooLarge.code, TotalResultTooLarge.code)]
         if too_large:
             return too_large[0]
         if self.max_result_size is not None and size > self.max_result_size:
             return problem_of(total_too_large(size, self.max_result_size))
-        return problems[0] if problems else None
+        return min(problems, key=_of_process, default=None)
 
     def _copied(self, id: Id) -> CopyToResponse:
         by_part = self._copies.pop(id)
         results = [by_part[part] for part in range(self.parts)]
-        for kind in (Dropped, Problem):
-            for result in results:
-                if isinstance(result, kind):
-                    return CopyToResponse(id, result)
+        for result in results:
+            if isinstance(result, Dropped):
+                return CopyToResponse(id, result)
+        problems = [result for result in results if isinstance(result, Problem)]
+        if problems:
+            return CopyToResponse(id, min(problems, key=_of_process))
         return CopyToResponse(id, RowCount(sum(r.rows for r in results if isinstance(r, RowCount))))
 
 
@@ -173,6 +177,10 @@ def total_too_large(size: int, limit: int) -> TotalResultTooLarge:
         size=size,
         limit=limit,
     )
+
+
+def _of_process(problem: Problem) -> bool:
+    return problem.origin is Origin.PROCESS
 
 
 def _rows(answer: Rows | Stashed | Problem | Canceled) -> tuple[Counted, ...]:

@@ -8,6 +8,7 @@ from penstock.compute.errors import TotalResultTooLarge
 from penstock.compute.frontier import END, START, Frontier, meet
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, Row, Update
+from penstock.errors import Origin
 
 
 class PartitionedSubscription:
@@ -51,10 +52,12 @@ class PartitionedSubscription:
                 return self._whole(meet(self._uppers))
 
     def _keep(self, updates: tuple[Update, ...] | Problem, limit: int | None) -> None:
-        if self._dropped or self._problem is not None:
+        if self._dropped or (self._problem is not None and not isinstance(updates, Problem)):
             return
         if isinstance(updates, Problem):
-            self._problem = updates
+            # What every replica would say counts more than how one of the workers is.
+            if self._problem is None or updates.origin is Origin.DATA is not self._problem.origin:
+                self._problem = updates
         else:
             self._waiting.extend(updates)
             self._waiting_size += sum(self._size(row) for row, _, _ in updates)

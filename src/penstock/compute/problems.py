@@ -13,7 +13,7 @@ from penstock.compute.errors import ComputeError
 from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Problem
-from penstock.errors import PenstockError
+from penstock.errors import Origin, PenstockError
 
 
 def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None = None) -> Problem:
@@ -36,7 +36,18 @@ def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None =
         time=time,
         facts=tuple((name, _plain(value)) for name, value in facts.items()),
         where=error.where,
+        origin=origin_of(error),
     )
+
+
+def origin_of(error: BaseException) -> Origin:
+    """Where an error lies. One that is nobody's on purpose, or comes of short memory, in the process."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError):
+            return Origin.PROCESS
+        cause = cause.__cause__
+    return error.origin if isinstance(error, PenstockError) else Origin.PROCESS
 
 
 def problem_of_any(error: BaseException) -> Problem:
@@ -48,6 +59,7 @@ def problem_of_any(error: BaseException) -> Problem:
         f"{type(error).__name__}: {error}",
         why="This is a mistake in Penstock.",
         fix="please report it, with the log of the process that met it",
+        origin=origin_of(error),
     )
 
 

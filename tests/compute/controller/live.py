@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.compute.collections.memory import MemoryCollections, Shared
+from penstock.compute.collections.store import Bounds
 from penstock.compute.controller import Controller, ReplicaConnection
-from penstock.compute.errors import ConnectionBroken
+from penstock.compute.errors import ConnectionBroken, StoreUnavailable
 from penstock.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
-from penstock.compute.protocol.dataflow import Dataflow
+from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Status
 from penstock.compute.replica.here import Here
 from penstock.compute.replica.replica import Replica
@@ -34,6 +35,7 @@ class LiveReplica:
 
     built: ids of exports, each time they were built.
     deaf_to: commands that do not reach it.
+    away:    whether it cannot reach the store.
     """
 
     def __init__(self, name: str, shared: Shared, clock: Callable[[], int]) -> None:
@@ -42,7 +44,8 @@ class LiveReplica:
         self.told: list[Command] = []
         self.connection: ReplicaConnection | None = None
         self.deaf_to: type[Any] | None = None
-        self._shared = shared
+        self.away = False
+        self.shared = shared
         self._clock = clock
         self.replica = Replica(self._runtime, clock=clock, wake=lambda: None, halt=self._halt)
 
@@ -74,11 +77,24 @@ class LiveReplica:
 
     def _runtime(self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]) -> Here:
         timer = itertools.count().__next__
-        collections = MemoryCollections(self._shared)
+        collections = Reaching(self)
         return Counting(self.built, config, wake, collections=collections, clock=self._clock, timer=timer)
 
     def _halt(self, error: Exception) -> None:
         raise AssertionError(f"{self.name} ends itself: {error}")
+
+
+class Reaching(MemoryCollections):
+    """The store as one replica reaches it."""
+
+    def __init__(self, replica: LiveReplica) -> None:
+        super().__init__(replica.shared)
+        self._replica = replica
+
+    def bounds(self, ids: Sequence[Id]) -> list[Bounds]:
+        if self._replica.away:
+            raise StoreUnavailable("the store cannot be reached")
+        return super().bounds(ids)
 
 
 class LiveWorld(World):

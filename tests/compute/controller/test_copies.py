@@ -10,7 +10,8 @@ from penstock.compute.errors import BadMessage, SinceViolation, TargetReplicaLos
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.commands import CreateDataflow
 from penstock.compute.protocol.dataflow import CopyToExport
-from penstock.compute.protocol.responses import CopyToResponse, Dropped, Frontiers, RowCount
+from penstock.compute.protocol.responses import CopyToResponse, Dropped, Frontiers, Problem, RowCount
+from penstock.errors import Origin
 from tests.compute.controller.world import World
 
 
@@ -76,3 +77,20 @@ def test_a_time_that_is_gone_cannot_be_copied(world: World) -> None:
     world.passes(1_000)
     with pytest.raises(SinceViolation):
         copy(world, at=time - 1)
+
+
+def test_a_replica_without_room_leaves_it_to_the_others(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    id, answers = copy(world)
+    full = Problem("P741", "no room on the disk", origin=Origin.PROCESS)
+    first.hear(), second.hear()
+    first.connection.absorb(CopyToResponse(id, full))
+    assert answers == []
+    second.connection.absorb(CopyToResponse(id, RowCount(7)))
+    assert answers == [RowCount(7)]
+    id, answers = copy(world)
+    first.hear(), second.hear()
+    first.connection.absorb(CopyToResponse(id, full))
+    second.connection.absorb(CopyToResponse(id, full))
+    assert answers == [full]

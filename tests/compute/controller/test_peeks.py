@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from penstock.compute.controller import PeekRequest, StashedAt
 from penstock.compute.errors import (
     BadMessage,
+    DataflowBroken,
     DataflowFailed,
     SinceViolation,
     TargetReplicaLost,
@@ -17,6 +20,7 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.dataflow import CollectionExport
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Problem, Rows, Stashed
+from penstock.errors import Origin
 from tests.compute.controller.live import LiveWorld
 from tests.compute.controller.world import World, all_bids, high_tops, shares
 
@@ -301,3 +305,106 @@ def test_peeks_that_nobody_answers_are_bounded(world: World, monkeypatch: pytest
     assert error.value.facts == {"limit": 2}
     world.controller.cancel_peek(uuid)
     world.peek()
+
+
+FULL = Problem("P741", "no room on the disk", retryable=True, origin=Origin.PROCESS)
+
+
+def test_a_problem_of_one_replica_is_no_answer_while_another_may_answer(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    uuid, answers = world.peek()
+    first.hear(), second.hear()
+    first.connection.absorb(PeekResponse(uuid, FULL))
+    assert answers == []
+    assert world.problems() == ["it cannot answer a peek of 'top': no room on the disk"]
+    second.answers(uuid, (1, 2))
+    assert answers == [Rows((((1, 2), 1),))]
+
+
+def test_a_problem_of_a_replica_is_the_answer_of_a_peek_for_that_replica(world: World) -> None:
+    world.view()
+    first = world.replica("r1")
+    world.replica("r2")
+    uuid, answers = world.peek(replica="r1")
+    first.hear()
+    first.connection.absorb(PeekResponse(uuid, FULL))
+    assert answers == [FULL]
+
+
+def test_a_replica_that_is_back_is_asked_again_what_it_could_not_answer(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    uuid, answers = world.peek()
+    first.hear(), second.hear()
+    first.connection.absorb(PeekResponse(uuid, FULL))
+    first.dies()
+    second.dies()
+    assert answers == []
+    again = world.replica("r1")
+    assert again.peeked() == [uuid]
+    again.answers(uuid, (1, 2))
+    assert answers == [Rows((((1, 2), 1),))]
+
+
+_NAMES = ("r1", "r2", "r3")
+_ANSWERS = {"rows": Rows((((1, 2), 1),)), "full": FULL, "data": Problem("P730", "too large")}
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(_NAMES), st.sampled_from([*_ANSWERS, "dies", "comes"])), max_size=12)
+)
+@example([("r1", "full"), ("r2", "dies"), ("r3", "dies")])
+def test_a_peek_has_the_first_answer_that_is_one(said: list[tuple[str, str]]) -> None:
+    """Catches: the health of a replica taken for the answer; a peek that waits though nobody is left."""
+    world = World()
+    world.view()
+    replicas = {name: world.replica(name) for name in _NAMES}
+    uuid, answers = world.peek()
+    may_answer = dict.fromkeys(_NAMES, True)
+    full = dict.fromkeys(_NAMES, False)
+    expected: list[object] = []
+    for name, what in said:
+        there = name in may_answer
+        if what == "comes" and not there:
+            replicas[name] = world.replica(name)
+            may_answer[name], full[name] = True, False
+        elif what == "dies" and there:
+            replicas[name].dies()
+            del may_answer[name]
+            full[name] = False
+        elif what in _ANSWERS and there and may_answer[name]:
+            replicas[name].hear()
+            if uuid in replicas[name].peeked() and not expected:
+                replicas[name].connection.absorb(PeekResponse(uuid, _ANSWERS[what]))
+                may_answer[name], full[name] = False, what == "full"
+                if what != "full":
+                    expected.append(_ANSWERS[what])
+        if not expected and any(full.values()) and not any(may_answer.values()):
+            expected.append(FULL)
+        assert answers == expected
+    world.controller.check()
+
+
+def test_a_view_that_one_replica_could_not_build_is_served_by_the_other() -> None:
+    world = LiveWorld()
+    world.view("all", all_bids())
+    sick = world.joins("r1")
+    sick.away = True
+    world.joins("r2")
+    _, subscribed = world.subscribe("all")
+    for _ in range(20):
+        sick.pump()
+    sick.away = False
+    world.write("bids", (1, 20))
+    assert world.rows("all") == [((1, 20), 1)]
+    (updates,) = [event.updates for event in subscribed if event.updates]
+    assert [(row, weight) for row, _, weight in updates] == [((1, 20), 1)]
+    _, answers = world.peek("all", replica="r1")
+    world.rest()
+    (answer,) = answers
+    assert (answer.code, answer.origin) == (DataflowBroken.code, Origin.PROCESS)
+    sick.cut()
+    sick.connect(world.controller)
+    assert world.rows("all", replica="r1") == [((1, 20), 1)]

@@ -19,6 +19,7 @@ from penstock.compute.protocol.responses import (
     Problem,
     SubscribeResponse,
 )
+from penstock.errors import Origin
 from tests.compute.controller.world import PaperReplica, World
 
 
@@ -229,3 +230,47 @@ def test_a_slow_reader_of_commands_is_told_of_nothing_that_is_over(world: World)
         id, _ = world.subscribe()
         world.controller.unsubscribe(id)
     assert replica.hear() == []
+
+
+UNWELL = Problem("P747", "its disk is full", origin=Origin.PROCESS)
+
+
+def tells_problem(replica: PaperReplica, id: str, lower: int, upper: int, problem: Problem) -> None:
+    replica.hear()
+    told = Batch(Frontier(lower), Frontier(upper), problem)
+    replica.connection.absorb(SubscribeResponse(id, told))
+
+
+def test_a_subscription_goes_on_with_the_replicas_that_are_well(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    id, events = world.subscribe(as_of=0)
+    a, b = (("a",), 3, 1), (("b",), 6, 1)
+    first.tells(id, 0, 5, a)
+    tells_problem(first, id, 5, 9, UNWELL)
+    second.tells(id, 0, 7, a, b)
+    assert events == [batch(0, 5, a), batch(5, 7, b)]
+    second.dies()
+    assert events[2:] == [Batch(Frontier(7), Frontier(7), UNWELL)]
+    assert world.status().subscriptions == ()
+
+
+def test_a_problem_of_a_replica_that_is_behind_the_others_keeps_nobody_waiting(world: World) -> None:
+    world.view()
+    first, second = world.replica("r1"), world.replica("r2")
+    id, events = world.subscribe(as_of=0)
+    second.tells(id, 0, 9)
+    tells_problem(first, id, 0, 5, UNWELL)
+    assert events == [batch(0, 9)]
+    second.dies()
+    assert events[1:] == [Batch(Frontier(9), Frontier(9), UNWELL)]
+
+
+def test_a_problem_in_the_data_ends_it_whoever_is_well(world: World) -> None:
+    world.view()
+    first = world.replica("r1")
+    world.replica("r2")
+    id, events = world.subscribe(as_of=0)
+    problem = Problem("P736", "it divides by zero")
+    tells_problem(first, id, 0, 5, problem)
+    assert events == [Batch(START, Frontier(5), problem)]

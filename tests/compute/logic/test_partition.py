@@ -34,6 +34,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
+from penstock.errors import Origin
 
 seeds = st.integers(0, 2**32).map(random.Random)
 WORKERS = 3
@@ -339,3 +340,18 @@ def test_a_durable_collection_is_read_by_one_worker_and_each_gets_its_share() ->
     readers = [reading_worker(number.to_bytes(16, "big"), 4) for number in range(1000)]
     assert readers == [reading_worker(number.to_bytes(16, "big"), 4) for number in range(1000)]
     assert min(Counter(readers).values()) > 150
+
+
+def test_what_every_replica_would_say_comes_before_how_a_worker_is_in_every_order() -> None:
+    data = Problem("P733", "a row less than zero times")
+    unwell = Problem("P741", "no room on the disk", origin=Origin.PROCESS)
+    for problems in itertools.permutations((data, unwell, unwell)):
+        peeks: list[tuple[int, Response]] = [(n, PeekResponse(UUID, p)) for n, p in enumerate(problems)]
+        assert absorbed(partitioned(), peeks) == [PeekResponse(UUID, data)]
+        copies: list[tuple[int, Response]] = [(n, CopyToResponse("t1", p)) for n, p in enumerate(problems)]
+        assert absorbed(partitioned(), copies) == [CopyToResponse("t1", data)]
+        batches: list[tuple[int, Response]] = [
+            (n, SubscribeResponse("t1", Batch(START, Frontier(5), p))) for n, p in enumerate(problems)
+        ]
+        (told,) = events(absorbed(partitioned(), batches))
+        assert told.updates == data

@@ -9,13 +9,20 @@ from pathlib import Path
 import pytest
 
 from penstock.compute import errors as compute_errors
-from penstock.compute.errors import ComputeError, SinceViolation, StaleEpoch
+from penstock.compute.errors import (
+    BadPlan,
+    ComputeError,
+    ResultTooLarge,
+    SinceViolation,
+    StaleEpoch,
+    StoreUnavailable,
+)
 from penstock.compute.frontier import Frontier
 from penstock.compute.problems import error_of, problem_of, problem_of_any
 from penstock.compute.protocol import wire
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Problem
-from penstock.errors import PenstockError, Place, Step, UserFunctionFailed
+from penstock.errors import Origin, PenstockError, Place, Step, UserFunctionFailed
 
 
 def _classes(base: type[PenstockError]) -> Iterator[type[PenstockError]]:
@@ -94,3 +101,25 @@ def test_text_that_is_no_unicode_is_shown_escaped() -> None:
 def test_a_problem_tells_whether_it_may_be_tried_again() -> None:
     assert problem_of(compute_errors.UpperMismatch("late")).retryable
     assert not problem_of(StaleEpoch("late")).retryable
+
+
+@pytest.mark.parametrize("kind", list(_classes(PenstockError)), ids=lambda kind: kind.__name__)
+def test_where_an_error_lies_travels_with_it(kind: type[PenstockError]) -> None:
+    problem = problem_of(kind("what"))
+    assert problem.origin is kind.origin
+    assert wire.problem_from_bytes(wire.problem_to_bytes(problem)).origin is kind.origin
+
+
+def test_what_every_replica_would_say_is_told_from_how_one_replica_is() -> None:
+    of_data = (BadPlan("bad"), UserFunctionFailed("it raised"), ResultTooLarge("too large"))
+    assert {problem_of_any(error).origin for error in of_data} == {Origin.DATA}
+    out_of_memory = UserFunctionFailed("it raised")
+    out_of_memory.__cause__ = MemoryError()
+    of_process = (StoreUnavailable("full"), OSError("full"), MemoryError(), KeyError(7), out_of_memory)
+    assert {problem_of_any(error).origin for error in of_process} == {Origin.PROCESS}
+
+
+def test_of_an_origin_that_this_version_does_not_know_others_are_asked() -> None:
+    message = pb.Problem(code="P999", message="new")
+    message.origin = 7  # type: ignore
+    assert wire.problem_from_bytes(message.SerializeToString()).origin is Origin.PROCESS

@@ -14,6 +14,7 @@ from penstock.compute.errors import (
     BadMessage,
     BadPlan,
     NegativeMultiplicity,
+    OutOfMemory,
     ResultGone,
     ResultTooLarge,
     SinceViolation,
@@ -30,8 +31,9 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
-from penstock.compute.replica import stash
+from penstock.compute.replica import peek_run, stash
 from penstock.compute.replica.finishing import RUN, finish_of
+from penstock.errors import Origin
 from tests.compute.replica.flows import BID, all_bids
 from tests.compute.replica.rig import Bag, Rig, bag, problem
 
@@ -346,3 +348,29 @@ def test_a_collection_is_read_from_its_store() -> None:
     rig.run()
     problem(rig.peek("s1", 9), SinceViolation)
     problem(rig.peek("s9", 9), UnknownName)
+
+
+def test_a_replica_without_the_memory_for_an_answer_says_so_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = bids(*MANY)
+
+    def too_little(_: object) -> int:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(peek_run, "rows_size", too_little)
+        found = problem(rig.peek("u1", 7), OutOfMemory)
+    assert found.origin is Origin.PROCESS
+    assert rig.rows("u1", 7) == Bag({row: 1 for row, _, _ in MANY})
+
+
+def test_a_large_result_that_cannot_be_read_is_gone(tmp_path: Path) -> None:
+    rig = bids(*MANY, folder=tmp_path)
+    rig.tell(limits(peek_stash_size=5000))
+    answer = rig.peek("u1", 7)
+    (file,) = tmp_path.rglob("*.rows")
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(ResultGone, match="cannot be read"):
+        list(rig.replica.fetch(answer.token))

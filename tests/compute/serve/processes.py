@@ -74,8 +74,9 @@ class Cluster:
 
     def kill(self, name: str) -> None:
         """As a power cut ends it."""
-        self.processes[name].send_signal(signal.SIGKILL)
-        self.processes[name].communicate()
+        process = self.processes.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
 
     def end(self) -> None:
         for process in self.processes.values():

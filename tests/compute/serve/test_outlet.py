@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END
-from penstock.compute.protocol.responses import Batch, DroppedAt
+from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 from penstock.compute.serve import outlet as outlets
 from penstock.compute.serve.outlet import Outlet
 from penstock.expr.rows import schema_of
@@ -145,3 +146,27 @@ def test_a_closed_outlet_has_no_subscription() -> None:
         assert not source.subscribers
 
     asyncio.run(test())
+
+
+def test_a_problem_without_any_times_is_told() -> None:
+    """As where the only replica that may tell it is lost: the client would wait for ever."""
+
+    async def test() -> None:
+        for seen in (False, True):
+            source = controller(2)
+            reader = outlet(source)
+            if seen:
+                await read_all(reader, 2)
+            (subscriber,) = source.subscribers.values()
+            problem = Problem("P734", "replica 'r1' is not connected")
+            subscriber.deliver(Batch(subscriber.upper, subscriber.upper, problem))
+            events = [event async for event in all_of(reader)]
+            assert isinstance(events[-1], Batch)
+            assert events[-1].updates == problem
+
+    asyncio.run(test())
+
+
+async def all_of(reader: Outlet) -> AsyncIterator[Batch | DroppedAt]:
+    while (event := await reader.next()) is not None:
+        yield event

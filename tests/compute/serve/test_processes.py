@@ -25,6 +25,7 @@ from penstock.compute import Batch, Client
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.controller import Controller, ControllerState
 from penstock.compute.controller.status import ControllerStatus, ReplicaState
+from penstock.compute.errors import StoreUnavailable
 from penstock.compute.plans import encode
 
 
@@ -240,3 +241,28 @@ def test_a_subscriber_to_a_view_that_was_quiet_goes_on_after_an_outage_of_the_co
                 following = next(subscription)
     changes = {(tuple(row), weight) for row, at, weight in following.updates if at == began}
     assert changes == {(("a", 1, 1), -1), (("a", 3, 2), 1)}
+
+
+def test_a_replica_that_cannot_keep_large_answers_leaves_them_to_the_other(tmp_path: Path) -> None:
+    (tmp_path / "r1").mkdir()
+    (tmp_path / "r1" / "stash").write_text("a file where the folder should be")
+    with cluster(tmp_path) as started:
+        started.replicas("r1", "r2")
+        started.controller()
+        with Client(started.addresses["controller"], patience="60s") as client:
+            client.create_view("totals", totals(), key="shop")
+            # More than a replica sends at once.
+            shops = [str(n).zfill(20_000) for n in range(300)]
+            client.insert("sales", [Sale(shop, 1) for shop in shops])
+            wait_for(client, whole)
+            for _ in range(3):
+                assert sorted(row.shop for row in client.peek("totals")) == shops
+            found = client.status()
+            assert any(p.replica == "r1" and "cannot be kept" in p.text for p in found.problems)
+            with pytest.raises(StoreUnavailable, match="cannot be kept"):
+                client.peek("totals", replica="r1")
+            started.kill("r2")
+            wait_for(client, lambda status: not all_connected(status))
+            with pytest.raises(StoreUnavailable, match="cannot be kept"):
+                client.peek("totals")
+            assert client.peek("totals", key=shops[7]) == [(shops[7], 1, 1)]

@@ -137,6 +137,7 @@ class Controller:
             TransientIds(state, self.epoch),
             clock=clock,
             random=random,
+            note=self._note,
         )
         self._maintenance = Maintenance(
             self._names,

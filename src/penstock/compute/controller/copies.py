@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.targets import lost_target
+from penstock.compute.controller.unable import Unable
 from penstock.compute.errors import BadMessage
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import CopyToResponse, Dropped, Problem, RowCount
@@ -24,6 +25,7 @@ class Copy:
     view: str
     target: str | None
     answer: Callable[[CopyAnswer], None]
+    unable: Unable
 
 
 def check_file(file: str) -> None:
@@ -51,7 +53,11 @@ class Copies:
         copy = self._pending.get(response.id)
         if copy is None or copy.target not in (None, replica) or isinstance(response.result, Dropped):
             return
-        self._finish(copy, response.result)
+        result: CopyAnswer | None = response.result
+        if isinstance(result, Problem) and copy.target is None:
+            result = copy.unable.hear(replica, result)
+        if result is not None:
+            self._finish(copy, result)
 
     def cancel(self, id: Id) -> bool:
         """Answer `Dropped` at once; False where nothing of that id waits."""
@@ -68,8 +74,10 @@ class Copies:
 
     def lost(self, replica: str) -> None:
         """A replica is gone: what only it could write is answered with that."""
-        for copy in [c for c in self._pending.values() if c.target == replica]:
-            self._finish(copy, lost_target(replica))
+        for copy in list(self._pending.values()):
+            problem = lost_target(replica) if copy.target == replica else copy.unable.lost(replica)
+            if problem is not None:
+                self._finish(copy, problem)
 
     def _finish(self, copy: Copy, answer: CopyAnswer) -> None:
         del self._pending[copy.id]

@@ -1,4 +1,5 @@
-"""Peeks that wait for an answer. The first answer of any replica is the answer, an error too.
+"""Peeks that wait for an answer. The first answer of any replica is the answer, an error in the data too; an
+error of the replica itself only where no other is left.
 
 Then all replicas are told to cancel it, and only then its hold is released: a replica that still works on it
 has what it reads until it has been told to stop.
@@ -13,11 +14,12 @@ from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.requests import PeekAnswer, StashedAt
 from penstock.compute.controller.targets import lost_target
+from penstock.compute.controller.unable import Unable
 from penstock.compute.errors import TooManyPeeks, UnknownName
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.commands import CancelPeek, Peek
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Canceled, PeekResponse, Stashed
+from penstock.compute.protocol.responses import Canceled, PeekResponse, Problem, Stashed
 
 MOST_PENDING = 10_000
 """Peeks that wait, of all clients: a replica takes no more either."""
@@ -38,6 +40,7 @@ class PendingPeek:
     since: int
     hold: ReadHold
     answer: Callable[[PeekAnswer], None]
+    unable: Unable
 
 
 class Peeks:
@@ -71,13 +74,19 @@ class Peeks:
         self._instance.send(pending.peek)
 
     def answered(self, replica: str, response: PeekResponse) -> None:
-        """A replica has answered. Only the first answer to a peek counts, and `Canceled` is none."""
+        """A replica has answered. Only the first answer to a peek counts; `Canceled` is none, a problem of
+        the replica's own is one only where no other replica is left."""
         pending = self._pending.get(response.uuid)
         if pending is None or pending.target not in (None, replica) or isinstance(response.answer, Canceled):
             return
         answer = response.answer
         if isinstance(answer, Stashed):
             answer = StashedAt(answer.token, answer.rows, answer.size, answer.inline, replica)
+        elif isinstance(answer, Problem) and pending.target is None:
+            verdict = pending.unable.hear(replica, answer)
+            if verdict is None:
+                return
+            answer = verdict
         self._finish(pending, answer)
 
     def cancel(self, uuid: bytes) -> bool:
@@ -90,8 +99,10 @@ class Peeks:
 
     def lost(self, replica: str) -> None:
         """A replica is gone: what only it could answer is answered with that."""
-        for pending in [p for p in self._pending.values() if p.target == replica]:
-            self._finish(pending, lost_target(replica))
+        for pending in list(self._pending.values()):
+            problem = lost_target(replica) if pending.target == replica else pending.unable.lost(replica)
+            if problem is not None:
+                self._finish(pending, problem)
 
     def dropped(self, id: Id) -> None:
         """A collection is written no more: who waits for a later time of it would wait for ever.

@@ -16,6 +16,7 @@ from penstock.compute.controller.requests import PeekAnswer, PeekRequest
 from penstock.compute.controller.subscriptions import Deliver, Subscription, Subscriptions
 from penstock.compute.controller.targets import target_lost
 from penstock.compute.controller.transient import TransientIds
+from penstock.compute.controller.unable import Unable
 from penstock.compute.protocol.commands import Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Rows
@@ -37,6 +38,7 @@ class Reads:
         *,
         clock: Callable[[], int],
         random: random.Random,
+        note: Callable[[str, str], None],
     ) -> None:
         self._catalog = catalog
         self._reading = reading
@@ -49,6 +51,7 @@ class Reads:
         self._passing = Passing()
         self._clock = clock
         self._random = random
+        self._note = note
 
     def peek(self, request: PeekRequest, answer: Callable[[PeekAnswer], None]) -> bytes:
         """See `Controller.peek`."""
@@ -64,7 +67,8 @@ class Reads:
         peek = Peek(uuid, target_of(entry), time, keys, request.predicate, request.finishing)
         self._peeks.check_room()
         hold = self._reading.hold(entry.id, time)
-        self._peeks.ask(PendingPeek(peek, request.view, request.replica, self._clock(), hold, answer))
+        unable = self._unable(f"peek of {request.view!r}")
+        self._peeks.ask(PendingPeek(peek, request.view, request.replica, self._clock(), hold, answer, unable))
         return uuid
 
     def subscribe(
@@ -74,7 +78,8 @@ class Reads:
         entry, time = self._entry_at(view, as_of, replica)
         id = self._ids.next()
         dataflow = self._passing.subscription(id, entry, time, snapshot)
-        subscription = Subscription(id, view, entry.id, dataflow.as_of, replica, deliver)
+        unable = self._unable(f"subscription to {view!r}")
+        subscription = Subscription(id, view, entry.id, dataflow.as_of, replica, deliver, unable)
         self._subscriptions.start(dataflow, subscription)
         return id
 
@@ -90,7 +95,8 @@ class Reads:
         check_file(file)
         entry, time = self._entry_at(view, at, replica)
         id = self._ids.next()
-        self._copies.start(self._passing.copy(id, entry, time, file), Copy(id, view, replica, answer))
+        copy = Copy(id, view, replica, answer, self._unable(f"copy of {view!r}"))
+        self._copies.start(self._passing.copy(id, entry, time, file), copy)
         return id
 
     def end_reading(self, name: str, id: Id) -> None:
@@ -106,6 +112,9 @@ class Reads:
         self._peeks.lost(replica)
         self._subscriptions.lost(replica)
         self._copies.lost(replica)
+
+    def _unable(self, what: str) -> Unable:
+        return Unable(what, self._replicas.connected_names, self._note)
 
     def _entry_at(self, name: str, time: int | None, replica: str | None) -> tuple[Entry, int]:
         entry = self._catalog.named(name)

@@ -111,6 +111,9 @@ class Replicas:
     def connections(self) -> list[ReplicaConnection]:
         return [r.connection for r in self._replicas.values() if r.connection is not None]
 
+    def connected_names(self) -> list[str]:
+        return [r.name for r in self._replicas.values() if r.connection is not None]
+
     def connected(self, name: str) -> ReplicaConnection | None:
         """The connection of a replica, if it is there."""
         replica = self._replicas.get(name)

@@ -13,10 +13,12 @@ from typing import TypeAlias
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases
 from penstock.compute.controller.targets import lost_target
+from penstock.compute.controller.unable import Unable
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, SubscribeResponse
 from penstock.compute.subscription import undelivered
+from penstock.errors import Origin
 
 Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
 
@@ -35,6 +37,7 @@ class Subscription:
     as_of: Frontier
     target: str | None
     deliver: Deliver
+    unable: Unable
     upper: Frontier = START
 
     @property
@@ -72,6 +75,13 @@ class Subscriptions:
         if isinstance(response.event, DroppedAt):
             self._note(replica, f"it dropped {response.id}, which it was not told to")
             return
+        updates = response.event.updates
+        if isinstance(updates, Problem) and updates.origin is Origin.PROCESS and not subscription.target:
+            # Also where the others are farther than that: this replica says nothing more of it.
+            problem = subscription.unable.hear(replica, updates)
+            if problem is not None:
+                self._fail(subscription, problem)
+            return
         batch = undelivered(subscription.upper, response.event)
         if batch is not None:
             self._deliver(subscription, batch)
@@ -90,10 +100,11 @@ class Subscriptions:
             self.stop(id)
 
     def lost(self, replica: str) -> None:
-        """A replica is gone: what only it could tell ends with that."""
-        for subscription in [s for s in self._there.values() if s.target == replica]:
-            upper = subscription.upper
-            self._finish(subscription, Batch(upper, upper, lost_target(replica)))
+        """A replica is gone: what only it could tell ends, with that."""
+        for one in list(self._there.values()):
+            problem = lost_target(replica) if one.target == replica else one.unable.lost(replica)
+            if problem is not None:
+                self._fail(one, problem)
 
     def maintain(self) -> None:
         """What was delivered need not be told again by replicas that come later; who was told it may not
@@ -115,6 +126,9 @@ class Subscriptions:
         subscription.upper = batch.upper
         self._instance.reported(subscription.id, batch.upper)
         subscription.deliver(batch)
+
+    def _fail(self, subscription: Subscription, problem: Problem) -> None:
+        self._finish(subscription, Batch(subscription.upper, subscription.upper, problem))
 
     def _finish(self, subscription: Subscription, last: Batch | DroppedAt) -> None:
         del self._there[subscription.id]

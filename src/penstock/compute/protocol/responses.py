@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
-from penstock.errors import Step
+from penstock.errors import Origin, Step
 
 Row: TypeAlias = tuple[Any, ...]
 Counted: TypeAlias = tuple[Row, int]
@@ -25,6 +25,10 @@ Update: TypeAlias = tuple[Row, int, int]
 class Problem:
     """What went wrong, for programs: no text has to be parsed.
 
+    As an answer it counts by its origin. DATA: every replica would say the same, so it is the answer.
+    PROCESS: it tells of the health of the replica; others may answer, and the problem is the answer only
+    where no other replica is left that could.
+
     code:      of the error class (`penstock.compute.errors`).
     message:   one sentence.
     retryable: whether the same request may succeed later.
@@ -32,6 +36,7 @@ class Problem:
     id, time:  what it is about, where that is known.
     facts:     the other facts of the error, by name, as plain values.
     where:     the lines of the user's that caused it.
+    origin:    where it lies.
     """
 
     code: str
@@ -43,6 +48,7 @@ class Problem:
     time: int | None = None
     facts: tuple[tuple[str, Any], ...] = ()
     where: tuple[Step, ...] = ()
+    origin: Origin = Origin.DATA
 
 
 @dataclass(frozen=True, slots=True)

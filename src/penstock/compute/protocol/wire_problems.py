@@ -7,7 +7,7 @@ from penstock.compute.protocol import rows
 from penstock.compute.protocol import wire_fields as fields
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Problem
-from penstock.errors import Place, Step
+from penstock.errors import Origin, Place, Step
 
 
 def to_message(problem: Problem) -> pb.Problem:
@@ -29,6 +29,7 @@ def to_message(problem: Problem) -> pb.Problem:
             )
             for step in problem.where
         ],
+        origin=pb.PROCESS if problem.origin is Origin.PROCESS else pb.DATA,
     )
 
 
@@ -44,6 +45,8 @@ def from_message(message: pb.Problem) -> Problem:
         time=fields.time(message.time, "Problem.time") if message.HasField("time") else None,
         facts=tuple(facts.items()),
         where=tuple(Step(Place(elsewhere(p.file), p.line, p.function), p.note) for p in message.where),
+        # Of an origin that this version does not know, another replica may be free.
+        origin=Origin.DATA if message.origin == pb.DATA else Origin.PROCESS,
     )
 
 

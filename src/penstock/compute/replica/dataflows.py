@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from penstock.compute.errors import ComputeError, StoreUnavailable
+from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import END, Frontier, meet
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
@@ -24,7 +24,7 @@ from penstock.compute.replica.pace import Pace
 from penstock.compute.replica.sharing import NOTHING_SHARED, Sharing
 from penstock.compute.replica.ticking import MakeTicking, Ticking
 from penstock.compute.replica.writing import CollectionOutlet
-from penstock.errors import BadInput, PenstockError
+from penstock.errors import BadInput
 from penstock.flow.flow import Flow
 
 SLICE = 0.004
@@ -144,9 +144,8 @@ class RunningDataflow:
 
     def fail(self, cause: Exception) -> None:
         """From its upper on, its answer is an error."""
-        lasting = isinstance(cause, PenstockError) and not isinstance(cause, ComputeError)
         first = min(export.id for export in self.dataflow.exports)
-        self._fail(failed(first, self.dataflow.name, self._next_time(), cause, lasting=lasting))
+        self._fail(failed(first, self.dataflow.name, self._next_time(), cause))
 
     def _next_time(self) -> int:
         return self.as_of if self.upper.time is None else self.upper.time
@@ -193,7 +192,7 @@ class RunningDataflow:
     def _pass_on(self, failure: Failed) -> Iterator[None]:
         first = min(export.id for export in self.dataflow.exports)
         time = max(failure.time, self.as_of)
-        self._fail(failed(first, self.dataflow.name, time, failure.error, lasting=failure.lasting))
+        self._fail(failed(first, self.dataflow.name, time, failure.error))
         yield
 
     def _has_news(self) -> bool:

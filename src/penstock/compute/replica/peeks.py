@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from penstock.compute.errors import UnknownName
+from penstock.compute.errors import OutOfMemory, UnknownName
 from penstock.compute.frontier import Frontier
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.commands import CollectionTarget, Finishing, IndexTarget, Parameters, Peek
@@ -207,6 +207,10 @@ class Peeks:
         except PenstockError as error:
             self._end(pending, error)
             return
+        except MemoryError as error:
+            # The peek only reads: what it took is given back, and everything else is as it was.
+            self._end(pending, _no_memory(error))
+            return
         answer = run.answer
         assert answer is not None
         self._pending.pop(pending.peek.uuid)
@@ -238,6 +242,14 @@ class Peeks:
 def _failed_before(pending: _Pending) -> bool:
     failed = pending.target.failed
     return failed is not None and pending.peek.time >= failed.time
+
+
+def _no_memory(error: MemoryError) -> OutOfMemory:
+    return OutOfMemory(
+        "the replica has not the memory for the answer",
+        why=str(error),
+        fix="ask for fewer rows or columns, or give the replica more memory",
+    )
 
 
 def _dropped(id: Id) -> UnknownName:

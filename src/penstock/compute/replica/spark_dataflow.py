@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import ComputeError, StoreUnavailable
+from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.replica.failed import Failed, failed
@@ -21,7 +21,7 @@ from penstock.compute.replica.spark_inputs import Inputs, by_time
 from penstock.compute.replica.spark_state import State
 from penstock.compute.replica.spark_versions import Versions
 from penstock.compute.replica.writing import CollectionOutlet
-from penstock.errors import PenstockError, SparkProcessDied
+from penstock.errors import SparkProcessDied
 from penstock.spark.driven import Given, Session
 
 MOST_TIMES = 4096
@@ -232,9 +232,8 @@ class SparkDataflow:
 
     def fail(self, cause: Exception) -> None:
         """From its upper on, its answer is an error."""
-        lasting = isinstance(cause, PenstockError) and not isinstance(cause, ComputeError)
         time = self.as_of if self.upper.time is None else self.upper.time
-        self._fail(failed(self._first_id, self.dataflow.name, time, cause, lasting=lasting))
+        self._fail(failed(self._first_id, self.dataflow.name, time, cause))
 
     @property
     def _first_id(self) -> str:
@@ -242,7 +241,7 @@ class SparkDataflow:
 
     def _pass_on(self, failure: Failed) -> bool:
         time = max(failure.time, self.as_of)
-        self._fail(failed(self._first_id, self.dataflow.name, time, failure.error, lasting=failure.lasting))
+        self._fail(failed(self._first_id, self.dataflow.name, time, failure.error))
         return False
 
     def _fail(self, failure: Failed) -> None:

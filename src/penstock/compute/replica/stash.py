@@ -57,7 +57,8 @@ class Stash:
         self._until[token] = self._clock() + KEPT
 
     def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        """The rows of a result, in parts; then it is gone. Raises `ResultGone` where it is not there."""
+        """The rows of a result, in parts; then it is gone. Raises `ResultGone` where it is not there, or
+        cannot be read."""
         if self._until.pop(token, None) is None:
             raise ResultGone(
                 "the rows of this result are not here any more",
@@ -71,13 +72,23 @@ class Stash:
             with path.open("rb") as file:
                 while length := file.read(_LENGTH):
                     yield list(encoded.decode_counted(file.read(int.from_bytes(length, "big"))))
+        except OSError as error:
+            raise ResultGone(
+                "the rows of this result cannot be read",
+                why=error.strerror or str(error),
+                fix="ask again, and see to the disk of the replica",
+            ) from error
         finally:
-            path.unlink(missing_ok=True)
+            self._remove(path)
 
     def forget(self, token: bytes) -> None:
         """Nobody will fetch it."""
         self._until.pop(token, None)
-        self.path(token).unlink(missing_ok=True)
+        self._remove(self.path(token))
+
+    def _remove(self, path: Path) -> None:
+        with suppress(OSError):  # on a disk that takes no changes it stays
+            path.unlink(missing_ok=True)
 
     def expire(self) -> None:
         """Forget what nobody has fetched in time."""

@@ -62,7 +62,7 @@ class Outlet:
         else:
             if self._upper.passed(0):
                 event = Batch(max(event.lower, self._upper), event.upper, event.updates)
-            if event.lower >= event.upper:
+            if event.lower >= event.upper and not isinstance(event.updates, Problem):
                 return
             self._upper = event.upper
             self._updates += 0 if isinstance(event.updates, Problem) else len(event.updates)

@@ -1,10 +1,18 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class Origin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DATA: _ClassVar[Origin]
+    PROCESS: _ClassVar[Origin]
+DATA: Origin
+PROCESS: Origin
 
 class Commands(_message.Message):
     __slots__ = ("commands",)
@@ -269,7 +277,7 @@ class Place(_message.Message):
     def __init__(self, file: _Optional[str] = ..., line: _Optional[int] = ..., function: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
 
 class Problem(_message.Message):
-    __slots__ = ("code", "message", "retryable", "why", "fix", "id", "time", "facts", "where")
+    __slots__ = ("code", "message", "retryable", "why", "fix", "id", "time", "facts", "where", "origin")
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRYABLE_FIELD_NUMBER: _ClassVar[int]
@@ -279,6 +287,7 @@ class Problem(_message.Message):
     TIME_FIELD_NUMBER: _ClassVar[int]
     FACTS_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
     code: str
     message: str
     retryable: bool
@@ -288,7 +297,8 @@ class Problem(_message.Message):
     time: int
     facts: bytes
     where: _containers.RepeatedCompositeFieldContainer[Place]
-    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., why: _Optional[str] = ..., fix: _Optional[str] = ..., id: _Optional[str] = ..., time: _Optional[int] = ..., facts: _Optional[bytes] = ..., where: _Optional[_Iterable[_Union[Place, _Mapping]]] = ...) -> None: ...
+    origin: Origin
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., why: _Optional[str] = ..., fix: _Optional[str] = ..., id: _Optional[str] = ..., time: _Optional[int] = ..., facts: _Optional[bytes] = ..., where: _Optional[_Iterable[_Union[Place, _Mapping]]] = ..., origin: _Optional[_Union[Origin, str]] = ...) -> None: ...
 
 class Frontiers(_message.Message):
     __slots__ = ("id", "write", "input", "output")
