@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import FrameType
 from typing import Any, ClassVar, Self
 
 _PACKAGE = os.path.dirname(__file__) + os.sep  # `pathlib` would be a twentieth of the time of the import
@@ -41,9 +42,17 @@ class Place:
     def of_caller(cls) -> Place:
         """The nearest frame outside the package: the user's line that called us."""
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, _DISPATCH)):
+        while frame.f_back is not None and _is_ours(frame):
             frame = frame.f_back
         return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Whether a frame is of the package, or of code that `dataclass` has written for it."""
+    file = frame.f_code.co_filename
+    if file == "<string>":
+        return str(frame.f_globals.get("__name__")).startswith(f"{__package__}.")
+    return file.startswith((_PACKAGE, _DISPATCH))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import ProtocolBroken
+from penstock.errors import Place, ProtocolBroken, WrongValue
 from penstock.pull.protocol import AnswerTo, End
 
 if TYPE_CHECKING:
@@ -44,12 +44,25 @@ class Watch(Protocol):
         """The module upstream broke a rule; what it returns fails that module."""
 
 
-def not_an_answer(module: Module, what: str) -> ProtocolBroken:
+def not_an_answer(
+    module: Module, what: str, fix: str = "answer(None, value), answer(True) or answer(error)"
+) -> ProtocolBroken:
     """The error of a module whose answer cannot be put right."""
     return ProtocolBroken(
         f"{module.name!r} answered {what}",
         where=[module.place],
-        fix="answer(None, value), answer(True) or answer(error)",
+        why="A request is answered by a value, by done or by an error.",
+        fix=fix,
         module=module.name,
         rule="B1",
+    )
+
+
+def not_a_request(module: Module | None, what: object, fix: str) -> WrongValue:
+    """The error of a module that requests what is no request."""
+    return WrongValue(
+        f"{'a module' if module is None else repr(module.name)} made the request {what!r}",
+        where=[Place.of_caller() if module is None else module.place],
+        why="A request asks for a value, aborts the stream, or fails it with an exception.",
+        fix=fix,
     )

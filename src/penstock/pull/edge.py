@@ -26,7 +26,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.pull.call import FLUSHED, HELD, OPEN, SETTLED, Call, Watch, not_an_answer
+from penstock.pull.call import FLUSHED, HELD, OPEN, SETTLED, Call, Watch, not_a_request, not_an_answer
 from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach, failure
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class Edge:
         if call.abort is False:  # pyright: ignore[reportUnnecessaryComparison]  # as the original writes it
             call.abort = None
         elif call.abort is not True and not isinstance(call.abort, Exception):
-            raise TypeError(f"a request is None, True or an exception, not {call.abort!r}")
+            raise not_a_request(
+                self.lower, call.abort, "read(None, answer), read(True, answer) or read(error, answer)"
+            )
         else:
             self._stopped_below = True
 

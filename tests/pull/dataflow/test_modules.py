@@ -7,15 +7,23 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import NotComposable
+from penstock.errors import NotComposable, ProtocolBroken, WrongValue
 from penstock.pull import Recorder, Run, dataflow
 from penstock.pull import values as callback_values
 from penstock.pull.dataflow import (
     DONE,
+    Abort,
     Ask,
+    Done,
+    Edge,
+    Fail,
+    Failed,
+    FailIndication,
     Module,
     Requests,
+    Sink,
     Source,
+    Transformer,
     Value,
     cat,
     collect,
@@ -39,6 +47,7 @@ from penstock.pull.dataflow import (
     take,
     unique,
     values,
+    working,
 )
 
 
@@ -195,6 +204,101 @@ def test_an_abort_of_merge_is_confirmed_by_all_its_sources() -> None:
     assert all(recorder.events[-1].index == recorder.events[-2].index for recorder in recorders)
     traces = [str(recorder.trace()) for recorder in recorders]
     assert all("abort" in trace and trace.count("ask") <= 3 for trace in traces)
+
+
+# --- what says nothing is refused and never taken for an abort -------------------------------------
+
+
+def stopping(cause: Any) -> Sink:
+    """A sink that stops the stream for this reason at once; its result is the answer."""
+
+    async def thread(module: Module, upstream: Edge) -> None:
+        module.done(await upstream.stop(cause))
+
+    return Sink.of("stopping", thread)
+
+
+def stopped_by(cause: Any) -> tuple[str, Any]:
+    recorder = Recorder()
+    found = pull(values([1]), probe(recorder), stopping(cause)).run()
+    return str(recorder.trace()), found
+
+
+def test_a_stream_may_be_stopped_by_an_exception() -> None:
+    error = ValueError("no more")
+    for cause in (error, Failed(error)):
+        assert stopped_by(cause) == ("D:error1(no more) U:ans1=error(no more)", Failed(error))
+    for cause in (True, DONE, Done()):
+        assert stopped_by(cause) == ("D:abort1 U:ans1=done", DONE)
+
+
+@pytest.mark.parametrize(
+    "cause", ["no more", None, False, ValueError, Done, Ask(), Value(1), KeyboardInterrupt()]
+)
+def test_a_stream_cannot_be_stopped_by_what_is_no_reason(cause: Any) -> None:
+    with pytest.raises(WrongValue, match="stop"):
+        stopped_by(cause)
+
+
+def test_all_inputs_may_be_stopped_by_an_exception() -> None:
+    recorder = Recorder()
+
+    def thread(module: Module, requests: Requests, upstream: Edge) -> Any:
+        async def work(asks: Any) -> None:
+            ask = await asks.next()
+            ask.answer.bind(await module.stop_inputs(ValueError("no more")))
+
+        return working(module, requests, work)
+
+    with pytest.raises(ValueError, match="no more"):
+        pull(values([1]), probe(recorder), Transformer.of("stopping", thread), collect()).run()
+    assert str(recorder.trace()) == "D:error1(no more) U:ans1=error(no more)"
+
+
+@pytest.mark.parametrize("request_", [ValueError("no more"), True, None, Ask, Done, Value(1), "ask"])
+def test_what_is_no_request_cannot_be_sent(request_: Any) -> None:
+    async def thread(_module: Module, upstream: Edge) -> None:
+        upstream.send(request_)
+
+    with pytest.raises(WrongValue, match="'sending'"):
+        pull(values([1]), Sink.of("sending", thread)).run()
+
+
+@pytest.mark.parametrize("answer", [7, None, True, ValueError("lost"), Value, Done, Ask()])
+def test_what_is_no_answer_ends_no_stream(answer: Any) -> None:
+    def naughty(to: type[Any]) -> Source:
+        async def thread(_module: Module, requests: Requests) -> None:
+            async for request in requests:
+                request.answer.bind(answer if isinstance(request, to) else Value(0))
+
+        return Source.of("naughty", thread)
+
+    with pytest.raises(ProtocolBroken, match="'naughty' answered") as raised:
+        pull(naughty(Ask), collect()).run()
+    assert raised.value.facts["module"] == "naughty"
+    with pytest.raises(ProtocolBroken, match="'naughty' answered"):
+        pull(naughty(Abort), take(1), collect()).run()
+    with pytest.raises(ZeroDivisionError) as failed:
+        pull(naughty(Fail), find(lambda _value: 1 / 0)).run()
+    assert "'naughty' answered" in failed.value.__notes__[0]
+
+
+@pytest.mark.parametrize("kind", [Failed, Fail, FailIndication, error])
+@pytest.mark.parametrize("odd", ["text", None, True, ValueError, KeyboardInterrupt()])
+def test_only_exceptions_are_failures(kind: Any, odd: Any) -> None:
+    with pytest.raises(WrongValue, match="exception"):
+        kind(odd)
+
+
+def test_a_sink_may_fail_with_the_end_that_it_met() -> None:
+    async def thread(module: Module, upstream: Edge) -> None:
+        end = await upstream.ask()
+        module.fail(end, "nothing")  # type: ignore[arg-type]
+
+    run = pull(error(ValueError("lost")), Sink.of("failing", thread)).start()
+    with pytest.raises(ValueError, match="lost"):
+        run.wait()
+    assert run.partial == "nothing"
 
 
 def test_a_transformer_is_recorded_at_both_its_edges() -> None:

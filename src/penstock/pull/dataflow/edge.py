@@ -16,6 +16,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
+from penstock.pull.call import not_a_request, not_an_answer
 from penstock.pull.dataflow.messages import (
     DONE,
     Abort,
@@ -29,6 +30,7 @@ from penstock.pull.dataflow.messages import (
     Request,
     Value,
     end_of,
+    ending,
     stop_for,
 )
 from penstock.pull.dataflow.stream import Port, Stream
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
     from penstock.pull.edge import Edge as CallbackEdge
 
 UpperRequest = Ask | Abort | Fail
+_REQUESTS = (Ask, Abort, Fail, Done, FailIndication)
+_ANSWERS = (Value, Done, Failed)
+_ANSWER = "bind answers to Value(value), DONE or Failed(error)"
+
 Requests = Stream[UpperRequest]
 """What the module upstream reads."""
 
@@ -127,7 +133,9 @@ class Edge:
     # -- downstream -----------------------------------------------------------------------------
 
     def send(self, request: Request) -> None:
-        """Append a request to the stream."""
+        """Append a request to the stream. Raises `WrongValue` for what is none."""
+        if not isinstance(request, _REQUESTS):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise not_a_request(self.lower, request, "send Ask(), Abort(), Fail(error), or an indication")
         self._count += 1
         pending = _Pending(self._count, request)
         if not isinstance(request, Ask):
@@ -142,13 +150,16 @@ class Edge:
         self.send(request)
         return request.answer
 
-    def stop(self, cause: Ending = DONE) -> Variable[Answer]:
+    def stop(self, cause: Ending | End = DONE) -> Variable[Answer]:
         """Abort the stream, or fail it; the variable of the confirmation.
+
+        cause: DONE to abort; `Failed(error)`, or the exception itself, to fail. Else it raises `WrongValue`.
 
         Stopped again, for whatever reason, it is the same variable, and nothing is sent.
         """
+        reason = ending(cause)
         if self._confirmed is None:
-            request = stop_for(cause)
+            request = stop_for(reason)
             self._confirmed = request.answer
             self.send(request)
         return self._confirmed
@@ -193,6 +204,9 @@ class Edge:
         """The module upstream has bound the variable of a request."""
         if self.upper.failure is not None:
             return  # its streams end with its failure, when what it reads from has confirmed
+        if not isinstance(answer, _ANSWERS):  # pyright: ignore[reportUnnecessaryIsInstance]
+            self.upper.crash(not_an_answer(self.upper, f"{answer!r:.60}", _ANSWER))
+            return
         if pending.answered:
             self._too_late(pending, answer)
             return

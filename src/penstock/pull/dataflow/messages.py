@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, final
 
+from penstock.errors import Place, WrongValue
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End
 
@@ -44,9 +45,12 @@ DONE: Final = Done()
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The stream has failed, with this error."""
+    """The stream has failed, with this error. Raises `WrongValue` where it is no exception."""
 
     error: Exception
+
+    def __post_init__(self) -> None:
+        _check_exception(self)
 
 
 Ending = Done | Failed
@@ -81,6 +85,9 @@ class Fail:
     error: Exception
     answer: Variable[Answer] = field(default_factory=_unbound)
 
+    def __post_init__(self) -> None:
+        _check_exception(self)
+
     @property
     def cause(self) -> Ending:
         return Failed(self.error)
@@ -92,9 +99,22 @@ class FailIndication:
 
     error: Exception
 
+    def __post_init__(self) -> None:
+        _check_exception(self)
+
 
 Stop = Abort | Fail
 Request = Ask | Abort | Fail | Done | FailIndication
+
+
+def _check_exception(of: Failed | Fail | FailIndication) -> None:
+    if not isinstance(of.error, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise WrongValue(
+            f"{type(of).__name__}({of.error!r}) carries no exception",
+            where=[Place.of_caller()],
+            why="A stream fails with an exception, which is raised where the pipeline is waited for.",
+            fix='give an instance, such as ValueError("why"); to abort: DONE, Abort()',
+        )
 
 
 # --- the same in the callback form ---------------------------------------------------------
@@ -108,6 +128,20 @@ def end_of(ending: Ending) -> End:
 def ending_of(end: End) -> Ending:
     """The answer that says how a stream ended."""
     return Failed(end) if isinstance(end, Exception) else DONE
+
+
+def ending(cause: Ending | End) -> Ending:
+    """The reason to stop a stream: an exception is a failure, True is done. Raises `WrongValue`."""
+    if isinstance(cause, Done | Failed):
+        return cause
+    if cause is True or isinstance(cause, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return ending_of(cause)
+    raise WrongValue(
+        f"a stream cannot be stopped for {cause!r}",
+        where=[Place.of_caller()],
+        why="Anything but an abort or a failure says nothing.",
+        fix="stop() aborts it; stop(Failed(error)) or stop(error) fails it",
+    )
 
 
 def stop_for(cause: Ending) -> Stop:

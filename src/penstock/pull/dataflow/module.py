@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from penstock.pull import module
 from penstock.pull.dataflow.edge import Edge
-from penstock.pull.dataflow.messages import DONE, Answer, Ending, Failed
+from penstock.pull.dataflow.messages import DONE, Answer, Ending, Failed, ending
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.thread import Thread
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.protocol import attach
+from penstock.pull.protocol import End, attach
 
 if TYPE_CHECKING:
     from penstock.pull.dataflow.pieces import Source
@@ -80,9 +80,9 @@ class Module(module.Module):
         self.connect(edge)
         return edge
 
-    async def stop_inputs(self, cause: Ending) -> Ending:
+    async def stop_inputs(self, cause: Ending | End) -> Ending:
         """Stop all inputs at once. How they ended, when all have confirmed: by the first error, if any."""
-        first = cause
+        first = ending(cause)
         port: Port[Answer] = Port()
         answers = Stream(port.tail)
         stopped = [edge.stop(cause) for edge in self.reading]
@@ -113,8 +113,9 @@ class Module(module.Module):
 
         self._stop_inputs(DONE, confirmed)
 
-    def fail(self, error: Exception, partial: Any = None) -> None:
+    def fail(self, error: Exception | Failed, partial: Any = None) -> None:
         """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first."""
+        error = error.error if isinstance(error, Failed) else error
         self.failure = self.failure or error
         self.cancel()
         self._stop_inputs(Failed(error), lambda _end: self._settle(error, partial))

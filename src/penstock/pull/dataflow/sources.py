@@ -45,10 +45,11 @@ def empty() -> Source:
 
 def error(cause: Exception) -> Source:
     """No value: every request is answered by this error, an abort too."""
+    failed = Failed(cause)
 
     async def thread(_module: Module, requests: Requests) -> None:
         async for request in requests:
-            request.answer.bind(Failed(cause))
+            request.answer.bind(failed)
 
     return Source.of("error", thread)
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.pull.dataflow.edge import Requests
-from penstock.pull.dataflow.messages import Answer, Ask, Ending, Failed, Value
+from penstock.pull.dataflow.messages import Answer, Ask, Ending, Failed, Value, ending
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Running
 from penstock.pull.dataflow.stream import Port, Stream
-from penstock.pull.protocol import attach
+from penstock.pull.protocol import End, attach
 
 Asks = Stream[Ask]
 
@@ -30,13 +30,13 @@ async def working(module: Module, requests: Requests, work: Callable[[Asks], Run
             request.answer.bind(await stop_all(module, request.cause))
 
 
-async def stop_all(module: Module, cause: Ending) -> Ending:
+async def stop_all(module: Module, cause: Ending | End) -> Ending:
     """Stop all inputs one after the other, last opened first. How they ended: by the first error, if any."""
-    first: Ending = cause
+    first = ending(cause)
     for edge in reversed(module.reading):
-        ending: Any = await edge.stop(cause)
-        if isinstance(ending, Failed):
-            first = Failed(attach(first.error, ending.error)) if isinstance(first, Failed) else ending
+        answer: Any = await edge.stop(cause)
+        if isinstance(answer, Failed):
+            first = Failed(attach(first.error, answer.error)) if isinstance(first, Failed) else answer
     return first
 
 

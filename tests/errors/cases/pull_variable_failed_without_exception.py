@@ -1,0 +1,3 @@
+from penstock.pull.dataflow import error
+
+error("the line is dead")
