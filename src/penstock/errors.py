@@ -284,7 +284,7 @@ class UnreadableSource(PenstockError):
 
 
 class BadUri(PenstockError):
-    """A source or sink is named in a way that no adapter knows."""
+    """A source, a sink or a place is named in a way that nothing here knows, or by an unsupported scheme."""
 
     code = "P302"
 

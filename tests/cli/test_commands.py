@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
@@ -32,6 +33,55 @@ def test_draw_writes_text_for_two_tools(penstock: Run, folder: Path) -> None:
     assert "flowchart LR" in penstock("draw", "flows:flow").stdout
     assert penstock("draw", "flows:flow", "--format", "dot", "--out", "flow.dot").stdout == ""
     assert (folder / "flow.dot").read_text().startswith("digraph")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "flows:flow", "--source", "sales=json:in", "--checkpoint", "s3://b/t"),
+        ("run", "flows:flow", "--source", "sales=json:s3://b/t"),
+        ("run", "flows:flow", "--source", "sales=json:in", "--sink", "totals=changelog:s3://b/t"),
+        (
+            "package",
+            "flows:flow",
+            "--source",
+            "sales=json:/in",
+            "--sink",
+            "totals=changelog:/out",
+            "--checkpoint",
+            "s3://b/t",
+        ),
+        (
+            "package",
+            "flows:flow",
+            "--source",
+            "sales=json:/in",
+            "--sink",
+            "totals=changelog:/out",
+            "--out",
+            "s3://b/t",
+        ),
+        ("draw", "flows:flow", "--out", "s3://b/t"),
+        ("state", "s3://b/t"),
+        ("rewind", "s3://b/t", "1"),
+        ("reshard", "s3://b/t", "2", "flows:flow"),
+        ("doctor", "--master", "local[1]", "--checkpoint", "s3://b/t"),
+        ("controller", "--state", "s3://b/t"),
+        ("controller", "--state", "state", "--listen", "127.0.0.1:0", "--collections", "sqlite:s3://b/t"),
+        ("replica", "--listen", "127.0.0.1:0", "--state", "s3://b/t"),
+    ],
+    ids=lambda command: " ".join(command[:1] + command[-2:]),
+)
+@pytest.mark.usefixtures("here")
+def test_a_place_of_an_unsupported_scheme_is_refused_and_no_folder_is_made(
+    command: tuple[str, ...], folder: Path
+) -> None:
+    before = set(folder.iterdir())
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2, done.output
+    assert "P302 BadUri" in done.stderr
+    assert "the scheme 's3' of 's3://b/t' is not supported\n\nIt must be a path" in done.stderr
+    assert {each.name for each in set(folder.iterdir()) - before} <= {"state", "__pycache__"}
 
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+import penstock as ps
+import penstock.spark
+from penstock.compute.collections.opening import open_collections
 from penstock.errors import BadInput, BadUri
 from penstock.io import (
     Changelog,
@@ -19,6 +23,7 @@ from penstock.io import (
     JsonFiles,
     Kafka,
     KafkaTopic,
+    Memory,
     Operations,
     ParquetFiles,
     PostgresChangelog,
@@ -28,6 +33,11 @@ from penstock.io import (
     parse_sink,
     parse_source,
 )
+from penstock.paths import local_path
+from penstock.pull import from_file, from_lines, to_file, to_lines
+from penstock.spark.checkpoints.reshard import reshard
+from penstock.state import inspection
+from penstock.state.rewind import rewind
 
 
 @pytest.mark.parametrize(
@@ -114,6 +124,11 @@ def test_sinks(uri: str, sink: object) -> None:
         (parse_source, "json:a?b=1&c", "its options are not name=value&name=value"),
         (parse_sink, "out", "P302 BadUri: 'out' names no sink"),
         (parse_sink, "changelog:", "names no path"),
+        (
+            parse_sink,
+            "changelog:hdfs://u:s3cret/x@h/d",
+            "the scheme 'hdfs' of 'hdfs://***@h/d' is not supported",
+        ),
         (parse_sink, "table:a?buckets=many", "buckets is a number from 1, not 'many'"),
         (parse_sink, "print:a", "print: takes no path"),
     ],
@@ -123,6 +138,76 @@ def test_what_is_wrong_is_said(parse: Callable[[str], Any], uri: str, text: str)
         parse(uri)
     assert text in str(raised.value)
     assert "s3cret" not in repr((str(raised.value), raised.value.facts, raised.value.__cause__))
+
+
+class Row(NamedTuple):
+    value: int
+
+
+FLOW = ps.Flow("rows")
+FLOW.sink("out", FLOW.table("rows", Row))
+ONE = {"rows": [Row(1)]}
+PLACES: dict[str, Callable[[Any], Any]] = {
+    "source": JsonFiles,
+    "source on the command line": lambda place: parse_source(f"csv:{place}"),
+    "change data on the command line": lambda place: parse_source(f"debezium+json:{place}"),
+    "dead letters": lambda place: ParquetFiles("in", dead_letter=place),
+    "changelog": Changelog,
+    "changelog on the command line": lambda place: parse_sink(f"changelog:{place}"),
+    "table": TableFiles,
+    "table on the command line": lambda place: parse_sink(f"table:{place}?key=a"),
+    "checkpoint": lambda place: ps.run(FLOW, ONE, {"out": Memory()}, checkpoint=place),
+    "checkpoint on Spark": lambda place: penstock.spark.run(FLOW, sources=ONE, follow=True, checkpoint=place),
+    "checkpoint to look at": lambda place: inspection.inspect(place),
+    "checkpoint to look a key up in": lambda place: inspection.rows_of_key(place, "1", 1),
+    "checkpoint to go back in": lambda place: rewind(place, 1),
+    "checkpoint to divide": lambda place: reshard(place, 2, FLOW),
+    "collections": lambda place: open_collections(str(place)),
+    "collections in SQLite": lambda place: open_collections(f"sqlite:{place}"),
+    "lines": from_lines,
+    "bytes": from_file,
+    "lines to write": to_lines,
+    "bytes to write": to_file,
+}
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/t", "hdfs:/t", "dbfs:t", Path("gs://bucket/t")], ids=str)
+@pytest.mark.parametrize("use", PLACES)
+def test_a_scheme_that_is_not_supported_is_refused_by_name_and_nothing_is_made(
+    use: str, place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadUri) as raised:
+        PLACES[use](place)
+    assert raised.value.code == "P302"
+    assert str(place).partition(":")[0] in raised.value.what
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["file://{}", "file:{}", "FILE://localhost{}", "{}"])
+def test_a_file_url_is_a_path(form: str, tmp_path: Path) -> None:
+    folder = tmp_path / "with space"
+    place = form.format(str(folder).replace(" ", "%20") if form != "{}" else folder)
+    ps.run(FLOW, ONE, {"out": Changelog(f"{place}/out")}, checkpoint=f"{place}/state")
+    assert {each.name for each in folder.iterdir()} == {"out", "state"}
+    assert inspection.inspect(f"{place}/state").tick == 1
+    assert parse_source(f"json:{place}/in") == JsonFiles(str(folder / "in"))
+
+
+@pytest.mark.parametrize(
+    "given", ["in", "./a:b", "/a:b", "../a:b", "in/*.json", "a b:c", "1a:b", r"C:\a", "", "a/b:c"]
+)
+def test_a_path_is_left_as_it_is(given: str) -> None:
+    assert local_path(given, "it") == given
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}"])
+def test_a_delta_table_may_be_a_url_that_the_package_knows(form: str, tmp_path: Path) -> None:
+    place = form.format(tmp_path / "t")
+    ps.run(FLOW, ONE, {"out": DeltaTable(place, "value")})
+    found = Memory()
+    ps.run(FLOW, {"rows": DeltaRows(place)}, {"out": found})
+    assert found.rows() == [Row(1)]
 
 
 def test_further_options_of_kafka_are_passed_on_and_not_shown() -> None:

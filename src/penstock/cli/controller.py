@@ -12,7 +12,7 @@ from penstock.cli.where import Where
 
 
 def controller(
-    state: Annotated[Path, typer.Option(help="A folder for the catalog; with SQLite also for the rows.")],
+    state: Annotated[str, typer.Option(help="A folder for the catalog; with SQLite also for the rows.")],
     listen: Annotated[str, typer.Option(help="HOST:PORT for clients; port 0: any.")] = DEFAULT_ADDRESS,
     replica: Annotated[
         list[str] | None,
@@ -44,11 +44,12 @@ def controller(
     from penstock.compute.protocol.commands import Parameters, TimelyConfig
     from penstock.compute.serve.process import PARAMETERS, Options, run_controller
     from penstock.compute.transport.limits import MEGABYTE
+    from penstock.paths import local_path
 
     security = security_of(ca, certificate, key, token_file)
     options = Options(
         listen=listen,
-        state=state,
+        state=Path(local_path(state, "--state")),
         collections=collections,
         replicas=named("replica", replica or ()),
         timely=TimelyConfig(runtime.value, workers),

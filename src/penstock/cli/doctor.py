@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.exit_codes import FAILED
 from penstock.errors import BadInput, PenstockError, SparkUnavailable
+from penstock.paths import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def doctor(
         typer.Option(metavar="KEY=VALUE", help="A setting of the session; several may be given."),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="With --master: a folder that all workers must see.")
+        str | None, typer.Option(help="With --master: a folder that all workers must see.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object instead of lines.")] = False,
 ) -> None:
@@ -49,6 +49,8 @@ def doctor(
     settings = settings_of(spark_conf or ())
     if checkpoint is not None and master is None:
         raise BadInput("--checkpoint is looked at by workers", fix="add --master URL")
+    if checkpoint is not None:
+        checkpoint = local_path(checkpoint, "--checkpoint")
     found = examine(settings=settings if master is None and settings else None)
     if master is not None and not found.broken:
         spark = _connected(master, settings)
@@ -109,7 +111,7 @@ def _connected(master: str, settings: dict[str, str]) -> SparkSession:
         ) from error
 
 
-def examine_running(spark: SparkSession, checkpoint: Path | None) -> Sequence[Finding]:
+def examine_running(spark: SparkSession, checkpoint: str | None) -> Sequence[Finding]:
     from penstock.spark.examination.session import examine_session
 
     return list(examine_session(spark, checkpoint))

@@ -17,10 +17,11 @@ class Format(Enum):
 def draw(
     flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
     format: Annotated[Format, typer.Option(help="What to draw with.")] = Format.MERMAID,
-    out: Annotated[Path | None, typer.Option(help="A file to write; else standard output.")] = None,
+    out: Annotated[str | None, typer.Option(help="A file to write; else standard output.")] = None,
 ) -> None:
     """Draw a flow with its strata: for GitHub and notebooks (mermaid), or Graphviz (dot)."""
     from penstock.cli.load import load_flow
+    from penstock.paths import local_path
     from penstock.view import picture_of, to_dot, to_mermaid
 
     drawing = {Format.MERMAID: to_mermaid, Format.DOT: to_dot}[format]
@@ -28,4 +29,4 @@ def draw(
     if out is None:
         typer.echo(text, nl=False)
     else:
-        out.write_text(text, encoding="utf-8")
+        Path(local_path(out, "--out")).write_text(text, encoding="utf-8")

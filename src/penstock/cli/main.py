@@ -50,8 +50,13 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            # Who calls from a shell has no line that could be at fault.
-            typer.echo(str(error.blaming(os.path.dirname(typer.__file__), None)), err=True)
+            # Who calls from a shell has no line that could be at fault: what calls us is Typer, or a loop.
+            for caller in (
+                os.path.dirname(typer.__file__),
+                os.path.join(os.path.dirname(os.__file__), "asyncio"),
+            ):
+                error.blaming(caller, None)
+            typer.echo(str(error), err=True)
             raise typer.Exit(exit_code(error)) from error
         except BrokenPipeError:
             raise  # the reader of our output has seen enough; Typer ends quietly

@@ -56,7 +56,7 @@ _MASTERS = {
 
 def package(
     flow: Annotated[str, typer.Argument(help="module:flow or path/to/file.py:flow")],
-    out: Annotated[Path, typer.Option(help="A folder for what is made.")] = Path("package"),
+    out: Annotated[str, typer.Option(help="A folder for what is made.")] = "package",
     source: Annotated[
         list[str] | None, typer.Option(metavar="NAME=URI", help="As for `penstock run`.")
     ] = None,
@@ -94,6 +94,7 @@ def package(
     from penstock.engine.ends import check_names
     from penstock.io import parse_sink, parse_source
     from penstock.io.postgres_server import without_password
+    from penstock.paths import local_path
     from penstock.private_files import make_private_file
 
     loaded = load_flow(flow)
@@ -107,16 +108,19 @@ def package(
         )
     if follow and checkpoint is None:
         raise BadInput("a run that follows needs a checkpoint to go on from", fix="add --checkpoint PATH")
-    refuse_to_overwrite(out)
-    out.mkdir(parents=True, exist_ok=True)
-    modules = pack_code(out / "code.zip")
+    if checkpoint is not None:
+        checkpoint = local_path(checkpoint, "--checkpoint")
+    folder = Path(local_path(out, "--out"))
+    refuse_to_overwrite(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    modules = pack_code(folder / "code.zip")
     without = {name.lower() for name in exclude or ()}
     packages = [name for name in (*NEEDED, *(include or ())) if name.lower() not in without]
-    shipped = pack_environment(out / "env", out / "env.tar.gz", packages)
+    shipped = pack_environment(folder / "env", folder / "env.tar.gz", packages)
     if any(without_password(uri) != uri for uri in (*sources.values(), *sinks.values())):
-        (out / "main.py").unlink(missing_ok=True)
-        make_private_file(out / "main.py")
-    (out / "main.py").write_text(
+        (folder / "main.py").unlink(missing_ok=True)
+        make_private_file(folder / "main.py")
+    (folder / "main.py").write_text(
         _MAIN.format(
             flow=shipped_name(flow),
             sources=_literal(sources),
@@ -127,10 +131,10 @@ def package(
             shards=shards,
         )
     )
-    typer.echo(f"{out / 'main.py'}     runs {loaded.graph().name!r}")
-    typer.echo(f"{out / 'code.zip'}    penstock, {', '.join(modules)}")
-    typer.echo(f"{out / 'env.tar.gz'}  {', '.join(shipped)}; for Python {python_version()}")
-    for line in _lines(out, cluster, python_version()):
+    typer.echo(f"{folder / 'main.py'}     runs {loaded.graph().name!r}")
+    typer.echo(f"{folder / 'code.zip'}    penstock, {', '.join(modules)}")
+    typer.echo(f"{folder / 'env.tar.gz'}  {', '.join(shipped)}; for Python {python_version()}")
+    for line in _lines(folder, cluster, python_version()):
         typer.echo(line)
     for said in told_of_ends([*sources.items(), *sinks.items()], checkpoint):
         typer.echo(said, err=True)
@@ -184,6 +188,7 @@ def told_of_ends(named: Iterable[tuple[str, str]], checkpoint: str | None) -> It
     """A word on paths that mean another folder on each host, and on passwords that can be read."""
     from penstock.io.postgres_server import without_password
     from penstock.io.uri_parts import Uri
+    from penstock.paths import scheme_of
 
     paths: list[tuple[str, str]] = []
     for name, text in named:
@@ -193,5 +198,5 @@ def told_of_ends(named: Iterable[tuple[str, str]], checkpoint: str | None) -> It
         if without_password(text) != text:
             yield f"{name}: its password stands in main.py; better leave it out, and set PGPASSWORD"
     for name, path in (*paths, ("checkpoint", checkpoint or "")):
-        if path and not path.startswith("/") and "://" not in path:
+        if path and not path.startswith("/") and not scheme_of(path):
             yield f"{name}: {path} is relative: each host would take a folder of its own"

@@ -12,9 +12,7 @@ from penstock.cli.serving import Ca, Certificate, Collections, Key, TokenFile
 
 def replica(
     listen: Annotated[str, typer.Option(help="HOST:PORT for its controller; port 0: any.")],
-    state: Annotated[
-        Path, typer.Option(help="A folder of this replica alone, for copies and large results.")
-    ],
+    state: Annotated[str, typer.Option(help="A folder of this replica alone, for copies and large results.")],
     name: Annotated[
         str | None, typer.Option(help="Refuse a controller that means a replica of another name.")
     ] = None,
@@ -34,10 +32,11 @@ def replica(
     """
     from penstock.cli.serving import security_of, serve_until_signalled
     from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
+    from penstock.paths import local_path
 
     options = ReplicaOptions(
         listen=listen,
-        state=state,
+        state=Path(local_path(state, "--state")),
         name=name,
         collections=collections,
         security=security_of(ca, certificate, key, token_file),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
 def reshard(
-    folder: Annotated[Path, typer.Argument(help="The folder of a checkpoint of Spark.")],
+    folder: Annotated[str, typer.Argument(help="The folder of a checkpoint of Spark.")],
     shards: Annotated[int, typer.Argument(min=1, help="The new number of shards.")],
     flow: Annotated[str, typer.Argument(help="Its flow: module:flow or path/to/file.py:flow")],
 ) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
 def rewind(
-    folder: Annotated[Path, typer.Argument(help="The folder of a checkpoint.")],
+    folder: Annotated[str, typer.Argument(help="The folder of a checkpoint.")],
     tick: Annotated[
         int, typer.Argument(help="The tick to go back to; `penstock state` tells which there are.")
     ],

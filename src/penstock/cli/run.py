@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 class Options:
     """What the command was told beside the ends; `tick_rows` and `shards` None where nothing was said."""
 
-    checkpoint: Path | None
+    checkpoint: str | None
     follow: bool
     on_tick: Callable[[Any], None]
     tick_rows: int | dict[str, int] | None
@@ -53,7 +52,7 @@ def run(
         ),
     ] = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A folder for state and positions: the next run goes on from there.")
+        str | None, typer.Option(help="A folder for state and positions: the next run goes on from there.")
     ] = None,
     follow: Annotated[
         bool,
@@ -202,7 +201,7 @@ def _run_on_spark(flow: Flow, sources: Mapping[str, Any], sinks: Mapping[str, An
 _RUNS = {Where.HERE: _run_here, Where.SPARK: _run_on_spark}
 
 
-def report(result: Any, checkpoint: Path | None) -> None:
+def report(result: Any, checkpoint: str | None) -> None:
     """Say what a user must know at the end; the exit code of a signal if one ended the run."""
     from penstock.cli.exit_codes import signal_code
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ from penstock.errors import BadInput
 if TYPE_CHECKING:
     from penstock.state.inspection import CheckpointHeld, Found
 
-Folder = Annotated[Path, typer.Argument(help="The folder of a checkpoint.")]
+Folder = Annotated[str, typer.Argument(help="The folder of a checkpoint.")]
 
 
 def state(

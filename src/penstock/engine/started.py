@@ -21,6 +21,7 @@ from penstock.engine.inlet import Inlet, Outlet, readers_of
 from penstock.engine.progress import RunResult
 from penstock.engine.running import Running
 from penstock.errors import CallCancelled, Place
+from penstock.paths import local_path
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.run import Run
@@ -168,5 +169,6 @@ def _open_state(
     from penstock.engine.checkpointed import open_checkpoint
     from penstock.state.skipped import telling_ways_past
 
+    folder = Path(local_path(options.checkpoint, "checkpoint"))
     closing.enter_context(telling_ways_past(options.checkpoint))
-    return closing.enter_context(open_checkpoint(graph, Path(options.checkpoint), sinks))
+    return closing.enter_context(open_checkpoint(graph, folder, sinks))

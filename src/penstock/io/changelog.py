@@ -37,6 +37,7 @@ from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync
 from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 from penstock.io.source import WEIGHT
 from penstock.io.untyped import refuse_untyped
+from penstock.paths import local_path
 
 TICK = "tick"
 
@@ -52,7 +53,7 @@ class Changelog(SinkTarget):
     path: str
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        object.__setattr__(self, "path", os.fspath(path))
+        object.__setattr__(self, "path", local_path(path, type(self).__name__))
 
     @property
     def place(self) -> Hashable:

@@ -21,6 +21,7 @@ from penstock.io.outbox import Delivered, DeliveryWriter
 from penstock.io.sink import Drain, Writer, open_sink
 from penstock.io.source import Feed, Reader, Source, open_source
 from penstock.io.untyped import refuse_untyped
+from penstock.paths import scheme_of, unsupported
 
 _GUARANTEE = Guarantee(
     "exactly once", "a version of the table holds the rows of a tick together with its number"
@@ -37,6 +38,28 @@ def need_deltalake(what: str) -> None:
             why=str(error),
             fix="pip install 'penstock[delta]'",
         ) from error
+
+
+def check_place(path: str, options: Mapping[str, str], what: str) -> None:
+    """Raises `BadUri` for a scheme that `deltalake` does not know, before the first tick would fail."""
+    if not scheme_of(path):
+        return
+    from deltalake.exceptions import DeltaError
+    from deltalake.fs import DeltaStorageHandler
+
+    try:
+        DeltaStorageHandler(path, dict(options))
+    except DeltaError as error:
+        if not str(error).startswith(("Unknown scheme", "Generic error: Unable to recognise URL")):
+            return  # as of an option that is missing: whoever reads or writes the table says so
+        raise unsupported(
+            path,
+            what,
+            why=f"The deltalake package says: {str(error).partition('. Known')[0]}.",
+            fix="give a folder, or a URL that it knows, such as s3://BUCKET/TABLE, gs://... or abfss://...",
+        ) from error
+    except OSError:
+        return
 
 
 def _options(given: Mapping[str, str] | None) -> dict[str, str]:
@@ -145,6 +168,16 @@ class DeltaRows(Source):
         object.__setattr__(self, "options", _options(options))
 
 
+def check_delta(end: DeltaTable | DeltaChangelog | DeltaRows, what: str, schema: Schema) -> None:
+    """Check what a Delta table at either end needs: the package, the place, the types of rows.
+
+    Raises `BadInput`, `BadUri`.
+    """
+    need_deltalake(what)
+    check_place(end.path, end.options, what)
+    refuse_untyped(schema, f"{what}, a Delta table")
+
+
 def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
     for f in schema.fields:
         if f.name in key and isinstance(f.type, Float64Type | ListType | StructType):
@@ -159,8 +192,7 @@ def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, .
 
 @open_sink.register
 def _(sink: DeltaTable, drain: Drain) -> Writer:
-    need_deltalake(f"sink {drain.name!r}")
-    refuse_untyped(drain.schema, f"sink {drain.name!r}, a Delta table")
+    check_delta(sink, f"sink {drain.name!r}", drain.schema)
     key = _comparable(drain.name, drain.schema, sink.key)
     from penstock.io.delta_delivery import TableDelivery
 
@@ -170,8 +202,7 @@ def _(sink: DeltaTable, drain: Drain) -> Writer:
 
 @open_sink.register
 def _(sink: DeltaChangelog, drain: Drain) -> Writer:
-    need_deltalake(f"sink {drain.name!r}")
-    refuse_untyped(drain.schema, f"sink {drain.name!r}, a Delta table")
+    check_delta(sink, f"sink {drain.name!r}", drain.schema)
     check_columns(drain.name, drain.schema)
     from penstock.io.delta_delivery import ChangelogDelivery
 
@@ -182,8 +213,7 @@ def _(sink: DeltaChangelog, drain: Drain) -> Writer:
 
 @open_source.register
 def _(source: DeltaRows, feed: Feed) -> Reader:
-    need_deltalake(f"source {feed.name!r}")
-    refuse_untyped(feed.schema, f"source {feed.name!r}, a Delta table")
+    check_delta(source, f"source {feed.name!r}", feed.schema)
     from penstock.io.delta_reader import DeltaReader
 
     return DeltaReader(source, feed)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.errors import BadInput
 from penstock.io.source import Source, dead_letter_folder
+from penstock.paths import local_path
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,10 @@ class Files(Source):
     ) -> None:
         if files_per_tick is not None and files_per_tick < 1:
             raise BadInput(f"files_per_tick is {files_per_tick}", fix="give 1 or more, or leave it out")
-        object.__setattr__(self, "path", os.fspath(path))
-        object.__setattr__(self, "dead_letter", None if dead_letter is None else os.fspath(dead_letter))
+        what = type(self).__name__
+        letters = None if dead_letter is None else local_path(dead_letter, f"dead_letter of {what}")
+        object.__setattr__(self, "path", local_path(path, what))
+        object.__setattr__(self, "dead_letter", letters)
         object.__setattr__(self, "files_per_tick", files_per_tick)
 
 

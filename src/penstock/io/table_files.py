@@ -38,6 +38,7 @@ from penstock.io.guarantee import Guarantee
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
 from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
 from penstock.io.untyped import refuse_untyped
+from penstock.paths import local_path
 
 VERSIONS = "versions"
 CURRENT = "current"
@@ -66,7 +67,7 @@ class TableFiles(SinkTarget):
         if buckets < 1:
             raise BadInput(f"a table has {buckets} buckets", fix="give 1 or more, or leave it out")
         columns = (key,) if isinstance(key, str) else key
-        object.__setattr__(self, "path", os.fspath(path))
+        object.__setattr__(self, "path", local_path(path, type(self).__name__))
         object.__setattr__(self, "key", None if columns is None else tuple(columns))
         object.__setattr__(self, "buckets", buckets)
 

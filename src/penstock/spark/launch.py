@@ -20,6 +20,7 @@ from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
+from penstock.paths import local_path
 from penstock.spark.checkpoints.going_on import GoingOnSpark, Loops
 from penstock.spark.local.reach import is_local, is_remote, tasks_at_a_time
 from penstock.spark.placing.combining import combined
@@ -159,7 +160,7 @@ def _session(spark: SparkSession | None) -> SparkSession:
 
 def _checkpoint_folder(checkpoint: str | PathLike[str] | None, closing: ExitStack) -> Path:
     if checkpoint is not None:
-        return Path(checkpoint).absolute()
+        return Path(local_path(checkpoint, "checkpoint")).absolute()
     folder = Path(tempfile.mkdtemp(prefix="penstock-checkpoint-"))
     closing.callback(shutil.rmtree, folder, ignore_errors=True)
     return folder

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from penstock.errors import BadInput, CheckpointDamaged
+from penstock.paths import local_path
 from penstock.state.chain import Chain, merge
 from penstock.state.codec import decode, key_encoder
 from penstock.state.commit import Commit, CommitLog
@@ -103,7 +104,7 @@ def inspect(folder: str | Path) -> CheckpointHeld:
 
     Raises `CheckpointDamaged` where commit or manifest cannot be read, `FlowChanged` where there is neither.
     """
-    return _steadily(Path(folder), _held)
+    return _steadily(folder, _held)
 
 
 def rows_of_key(folder: str | Path, operator: str, key: Any) -> list[Found]:
@@ -114,10 +115,11 @@ def rows_of_key(folder: str | Path, operator: str, key: Any) -> list[Found]:
 
     Raises `CheckpointDamaged`; `BadInput` for an operator that has no state.
     """
-    return _steadily(Path(folder), lambda path, last: _rows(path, last, operator, key))
+    return _steadily(folder, lambda path, last: _rows(path, last, operator, key))
 
 
-def _steadily(folder: Path, read: Callable[[Path, Commit], T]) -> T:
+def _steadily(given: str | Path, read: Callable[[Path, Commit], T]) -> T:
+    folder = Path(local_path(given, "checkpoint"))
     log = CommitLog(folder)
     for _ in range(_ATTEMPTS):
         before, last = log.ticks(), None

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from penstock.errors import BadInput, CheckpointDamaged
+from penstock.paths import local_path
 from penstock.state.commit import Commit, CommitLog, read_checked, write_checked
 from penstock.state.files import sync
 from penstock.state.lease import Lease
@@ -48,7 +49,7 @@ def rewind(checkpoint: str | PathLike[str], tick: int) -> Rewound:
     `CheckpointInUse`, `CheckpointDamaged`; `FlowChanged` where there is no checkpoint. Broken off, it is
     to be called again, for the same tick or an earlier one.
     """
-    folder = Path(checkpoint).absolute()
+    folder = Path(local_path(checkpoint, "checkpoint")).absolute()
     log = CommitLog(folder)
     if not log.ticks():
         as_it_is(folder, None, 0)

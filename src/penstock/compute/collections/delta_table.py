@@ -27,6 +27,7 @@ from penstock.compute.collections.rows import damaged
 from penstock.compute.collections.untyped_arrow import ArrowBatch, ArrowTable, file_systems, pa, parquet
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import Frontier
+from penstock.paths import scheme_of
 
 LAYOUT = "collections of Penstock, layout 1"
 SCHEMA: Any = pa.schema(
@@ -219,7 +220,7 @@ class Table:
 
     def next_is_there(self) -> bool:
         """Whether there is a version after this one. Cheap for a folder of this machine."""
-        if "://" in self.path:
+        if scheme_of(self.path):
             seen = self.version
             self.refresh()
             return self.version != seen

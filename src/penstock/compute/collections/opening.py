@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 
 from penstock.compute.collections.store import Collections
 from penstock.errors import BadInput, BadUri
-from penstock.io.delta import need_deltalake
+from penstock.io.delta import check_place, need_deltalake
 from penstock.io.postgres_server import without_password
+from penstock.paths import local_path
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
@@ -40,7 +41,7 @@ def open_collections(uri: str) -> Collections:
 def _sqlite(path: str) -> Collections:
     from penstock.compute.collections.sqlite import SqliteCollections
 
-    return SqliteCollections(path)
+    return SqliteCollections(local_path(path, "collections in SQLite"))
 
 
 def _memory(name: str) -> Collections:
@@ -63,6 +64,7 @@ def _postgresql(url: str) -> Collections:
 
 def _delta(path: str) -> Collections:
     need_deltalake("a store of collections")
+    check_place(path, {}, "collections in Delta Lake")
     from penstock.compute.collections.delta import DeltaCollections
 
     return DeltaCollections(path)

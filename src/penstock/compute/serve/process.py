@@ -23,6 +23,7 @@ from penstock.compute.serve.writing import Writing
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import MEGABYTE, Limits
+from penstock.paths import local_path
 from penstock.private_files import make_private_folder
 
 GRACE = 0.5
@@ -68,6 +69,7 @@ async def run_controller(options: Options, ready: Callable[[str], object]) -> No
     `StoreDamaged`, `StoreUnavailable`; `ConnectionBroken` where the address is taken, and what a wrong one
     raises: then nothing was touched. The same for the `BadOption` of an expired certificate.
     """
+    local_path(options.state, "state of the controller")
     options.clients.check_certificate()
     server = channels.make_server(options.clients, options.limits)
     # Before the state is opened: who cannot listen must not supersede the one who does.

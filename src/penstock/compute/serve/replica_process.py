@@ -14,6 +14,7 @@ from penstock.compute.transport.bell import Bell
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.server import serve
+from penstock.paths import local_path
 from penstock.private_files import make_private_folder
 
 
@@ -43,6 +44,7 @@ async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -
     ready: told the address once it listens. Raises what the replica halts with (`IncompatibleInstance`,
     `ReplicaExpired`, ...), and what keeps it from listening: `BadOption` for an expired certificate, too.
     """
+    local_path(options.state, "state of the replica")
     options.security.check_certificate()
     make_private_folder(options.state)
     bell = Bell()

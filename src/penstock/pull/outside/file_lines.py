@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.paths import local_path
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
@@ -30,7 +31,8 @@ def from_lines(path: FilePath, encoding: str = "utf-8", *, longest: int = LONGES
     ['ann', 'bob']
     """
     divide = lines(encoding, longest=longest)
-    return pull(Source.of("from_lines", reading(path, CHUNK, unzipped), linear=True), divide)
+    file = local_path(path, "from_lines")
+    return pull(Source.of("from_lines", reading(file, CHUNK, unzipped), linear=True), divide)
 
 
 def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, atomic: bool = True) -> Sink:
@@ -41,8 +43,10 @@ def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, a
     """
     check_encoding("to_lines", encoding)
 
+    file = local_path(path, "to_lines")
+
     def open(module: Module, edge: Edge) -> None:
-        target = Target(module, path, append=append, atomic=atomic, zipped=str(path).endswith(".gz"))
+        target = Target(module, file, append=append, atomic=atomic, zipped=file.endswith(".gz"))
         writing(module, edge, target, encoder("to_lines", module.place, encoding, "\n"), per_value=True)
 
     return Sink.of("to_lines", open)

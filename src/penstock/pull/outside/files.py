@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from penstock.paths import local_path
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
@@ -31,7 +32,7 @@ def from_file(path: FilePath, *, chunk: int = CHUNK) -> Source:
     [b'abc', b'd']
     """
     whole("from_file", "chunk", chunk, least=1)
-    return Source.of("from_file", reading(path, chunk, plain), linear=True)
+    return Source.of("from_file", reading(local_path(path, "from_file"), chunk, plain), linear=True)
 
 
 def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sink:
@@ -48,8 +49,10 @@ def to_file(path: FilePath, *, append: bool = False, atomic: bool = True) -> Sin
     A device or a named pipe is always written in place.
     """
 
+    file = local_path(path, "to_file")
+
     def open(module: Module, edge: Edge) -> None:
-        target = Target(module, path, append=append, atomic=atomic)
+        target = Target(module, file, append=append, atomic=atomic)
         writing(module, edge, target, partial(octets, module), per_value=False)
 
     return Sink.of("to_file", open)

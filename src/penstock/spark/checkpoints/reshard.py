@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.going_on import GoingOn, names_of
 from penstock.errors import BadInput, FlowChanged
+from penstock.paths import local_path
 from penstock.spark.checkpoints.going_on import ON_SPARK, Loops, keeps, layout, loops_of, stateful
 from penstock.spark.checkpoints.homes import Homes
 from penstock.spark.checkpoints.moving import (
@@ -64,7 +65,7 @@ def reshard(checkpoint: str | PathLike[str], shards: int, flow: Flow) -> Reshard
     """
     if shards < 1:
         raise BadInput(f"{shards} shards", why="state is in one part at least.", fix="1 or more")
-    folder = Path(checkpoint)
+    folder = Path(local_path(checkpoint, "checkpoint"))
     if not (folder / "commit").is_dir():
         as_it_is(folder, None, 0)
     binding = _Binding(flow.graph(), shards)

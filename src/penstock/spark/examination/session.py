@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.paths import local_path
 from penstock.spark.examination.finding import Finding, Level, ok
 from penstock.spark.local.reach import is_remote
 
@@ -150,7 +151,8 @@ def examine_session(spark: SparkSession, checkpoint: str | Path | None = None) -
     """
     yield session_kind(spark)
     yield from examine_settings(lambda key, default: _setting(spark, key, default), spark.conf.isModifiable)
-    yield from _examine_workers(spark, None if checkpoint is None else Path(checkpoint))
+    folder = None if checkpoint is None else Path(local_path(checkpoint, "checkpoint"))
+    yield from _examine_workers(spark, folder)
 
 
 def session_kind(spark: SparkSession) -> Finding:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.io.delta import DeltaRows, need_deltalake
+from penstock.io.delta import DeltaRows, check_delta
 from penstock.io.listing import finished
 from penstock.io.source import Feed
 from penstock.spark.sources.arrivals import place
@@ -57,10 +57,7 @@ class VersionTickets:
 
 @open_on_spark.register
 def _(source: DeltaRows, opening: Opening) -> Opened:
-    from penstock.io.untyped import refuse_untyped
-
-    need_deltalake(f"source {opening.name!r}")
-    refuse_untyped(opening.operator.schema, f"source {opening.name!r}, a Delta table")
+    check_delta(source, f"source {opening.name!r}", opening.operator.schema)
     from penstock.io.delta_reader import DeltaVersions
 
     feed = Feed(opening.name, opening.operator.schema, append=opening.append)
