@@ -199,3 +199,16 @@ def submit(package: Path, empty: Path) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=200,
     )
+
+
+def test_a_main_that_holds_a_password_is_of_its_owner_alone(penstock: Run, project: Path) -> None:
+    main = project / "package" / "main.py"
+    before = os.umask(0o022)
+    try:
+        for sink, mode in (("changelog:/out", 0o644), ("postgresql://me:s3cret@h/d?table=t", 0o600)):
+            ends = ("--source", "sales=json:/in", "--sink", f"found={sink}")
+            done = penstock("package", "where.py:flow", *ends, *LIGHT)
+            assert done.returncode == 0, done.stderr
+            assert (sink in main.read_text(), main.stat().st_mode & 0o777) == (True, mode)
+    finally:
+        os.umask(before)

@@ -351,9 +351,10 @@ def test_a_process_does_not_start_with_an_expired_certificate_and_warns_of_its_e
     assert caplog.messages == []
     side.check_certificate((end - timedelta(days=14) + timedelta(seconds=1)).timestamp)
     side.check_certificate((end - timedelta(hours=30)).timestamp)
-    again = "a new one is read when this process is started again"
     assert caplog.messages == [
-        f"the certificate expires in {left}; {again}" for left in ("13 days", "30 hours")
+        f"warning: the certificate expires on 2030-01-30 00:00:00 UTC, in {left}; "
+        "a new one is read at the next start"
+        for left in ("13 days", "30 hours")
     ]
     with pytest.raises(BadOption, match="the certificate expired on"):
         side.check_certificate((end + timedelta(seconds=1)).timestamp)

@@ -45,8 +45,8 @@ def validities(pem: bytes) -> list[Validity]:
         ) from error
 
 
-def check_chain(pem: bytes, now: datetime, path: str | Path | None = None) -> timedelta:
-    """How long our own certificate, and what signed it, are valid yet.
+def check_chain(pem: bytes, now: datetime, path: str | Path | None = None) -> datetime:
+    """Until when our own certificate, and what signed it, are all valid.
 
     Raises `BadOption` for one that has expired or is not valid yet.
     """
@@ -54,7 +54,7 @@ def check_chain(pem: bytes, now: datetime, path: str | Path | None = None) -> ti
     named = "the certificate" if path is None else f"the certificate {path}"
     for number, each in enumerate(found):
         _check(each, now, named if not number else f"an issuer in {named} (number {number})", "certificate")
-    return min((each.end for each in found), default=_NEVER) - now
+    return min((each.end for each in found), default=_NEVER)
 
 
 def check_authorities(pem: bytes, now: datetime, path: str | Path) -> None:
@@ -68,12 +68,12 @@ def _check(validity: Validity, now: datetime, named: str, option: str) -> None:
     if validity.start <= now <= validity.end:
         return
     if now > validity.end:
-        what = f"{named} expired on {_shown(validity.end)}"
+        what = f"{named} expired on {shown(validity.end)}"
     else:
-        what = f"{named} is not valid before {_shown(validity.start)}"
+        what = f"{named} is not valid before {shown(validity.start)}"
     raise BadOption(
         what,
-        why=f"It is {_shown(now)} by the clock of this machine. No other side would trust it.",
+        why=f"It is {shown(now)} by the clock of this machine. No other side would trust it.",
         fix="have a new one issued, or set the clock right",
         option=option,
         start=validity.start,
@@ -81,7 +81,8 @@ def _check(validity: Validity, now: datetime, named: str, option: str) -> None:
     )
 
 
-def _shown(moment: datetime) -> str:
+def shown(moment: datetime) -> str:
+    """A moment as people read it."""
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

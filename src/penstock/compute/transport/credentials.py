@@ -19,7 +19,7 @@ from pathlib import Path
 
 from penstock.compute.errors import InsecureAddress, NotAuthorized
 from penstock.compute.transport.addresses import host_of, is_loopback, loopback_target
-from penstock.compute.transport.certificates import SOON, check_authorities, check_chain
+from penstock.compute.transport.certificates import SOON, check_authorities, check_chain, shown
 from penstock.errors import BadOption
 from penstock.private_files import is_private
 
@@ -101,10 +101,13 @@ class Security:
         """
         if self.certificate is None:
             return
-        left = check_chain(self.certificate, datetime.fromtimestamp(clock(), UTC))
+        now = datetime.fromtimestamp(clock(), UTC)
+        end = check_chain(self.certificate, now)
+        left = end - now
         if left < SOON:
             log.warning(
-                "the certificate expires in %s; a new one is read when this process is started again",
+                "warning: the certificate expires on %s, in %s; a new one is read at the next start",
+                shown(end),
                 f"{left.days} days" if left.days > 1 else f"{left // timedelta(hours=1)} hours",
             )
 
