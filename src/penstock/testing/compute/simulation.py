@@ -332,7 +332,8 @@ class Simulation:
                 self.work(process)
         for link in self.links:
             self.send(link, down=False)
-            while link.up and link.controller_side_open:
+            # A connection that has fallen behind meanwhile is over: what is under way reaches nobody.
+            while link.up and link.controller_side_open and not link.connection.over:
                 self.deliver(link, down=False)
         self.forget_closed_links()
         self.check()
