@@ -273,10 +273,10 @@ class Users:
             assert left.seen.time is not None
             self.subscriptions.remove(left)
             watch = SubscriptionWatch(left.view, max(left.seen.time - 1, left.as_of), snapshot=False)
+            self.note(f"  to {watch.view} from {watch.as_of}")
+            deliver = self._watched(f"a subscription to {watch.view}", watch.delivered)
             try:
-                watch.id = controller.subscribe(
-                    watch.view, partial(watch.delivered, self.truth), as_of=watch.as_of, snapshot=False
-                )
+                watch.id = controller.subscribe(watch.view, deliver, as_of=watch.as_of, snapshot=False)
             except SinceViolation as error:
                 raise Violation(f"a subscription to {watch.view} cannot go on: {error}") from error
             self.subscriptions.append(watch)
