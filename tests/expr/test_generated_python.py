@@ -237,6 +237,16 @@ def test_guards_stand_only_where_a_type_allows_null() -> None:
     assert twice.count("m is None") == 1
 
 
+def test_python_has_nothing_to_warn_of_where_constants_are_compared_with_null() -> None:
+    text = ps.coalesce("a", col.s)
+    assert value((text + ps.coalesce("b", col.s)).is_not_null()) is True
+    assert value((lit("a") + "b").is_null()) is False
+    assert value((lit(1) + 2).is_null()) is False
+    assert value(ps.coalesce("a", col.s + col.s).is_not_null()) is True
+    with pytest.raises(EvaluationError):
+        value((lit(1) // (col.n - col.n)).is_null())
+
+
 def test_what_raises_on_the_left_is_evaluated_before_a_null_on_the_right() -> None:
     with pytest.raises(EvaluationError):
         value((col.n // 0) + col.m)
