@@ -393,6 +393,12 @@ class NotFinished(PenstockError):
     code = "P606"
 
 
+class NotAModule(PenstockError, TypeError):
+    """A function that opens a module of a pipeline returned something that is none."""
+
+    code = "P607"
+
+
 class BadOption(PenstockError):
     """A piece of a pipeline was given an option that it cannot work with."""
 
@@ -415,6 +421,12 @@ class CallCancelled(PenstockError):
     """A call that a module waited for was cancelled by somebody else."""
 
     code = "P613"
+
+
+class NotAwaited(PenstockError, TypeError):
+    """A coroutine function was given where functions are called and not awaited."""
+
+    code = "P614"
 
 
 class AlreadyUsed(PenstockError):

@@ -183,9 +183,11 @@ class Edge:
         abort = True if call.abort is not None and self._layer == 2 else call.abort
         try:
             if self._batches:
-                self._read(abort, partial(self._answered, call), call.most or 1)
+                returned = self._read(abort, partial(self._answered, call), call.most or 1)
             else:
-                self._read(abort, partial(self._answered, call))
+                returned = self._read(abort, partial(self._answered, call))
+            if returned is not None:
+                self.upper.drop(returned)
         except Exception as error:
             self.upper.crash(error)
 
@@ -331,7 +333,9 @@ class Edge:
         if self.seen_below is not None:
             self.seen_below.answer(call, end, value)
         try:
-            call.answer(end, value)
+            returned = call.answer(end, value)
+            if returned is not None and self.lower is not None:
+                self.lower.drop(returned)
         except Exception as error:
             if self.lower is None:
                 raise

@@ -21,7 +21,7 @@ def open_kernels(run: Run, edge: Edge, parts: Sequence[KernelPart]) -> Edge:
     # A failing function is most often in the last line of the user's; the names say which kernels it may be.
     module = Module(run, "+".join(part.name for part in parts), parts[-1].place)
     module.connect(edge)
-    read = opened(lambda: _Fused(edge, [part.kernel() for part in parts]).read)
+    read = opened(module, lambda: _Fused(edge, [part.kernel() for part in parts]).read)
     return Edge(module, read, batches=True, depth=edge.depth)
 
 

@@ -9,6 +9,7 @@ from penstock.errors import Place
 from penstock.pull.edge import Edge, when_all
 from penstock.pull.protocol import End, attach
 from penstock.pull.runtime import Cancellable
+from penstock.pull.synchronous import SPAWN, Synchronous, is_unawaited
 
 if TYPE_CHECKING:
     from penstock.pull.pieces import Source
@@ -78,9 +79,16 @@ class Module:
         """Call a function of the module from outside; what it raises fails the module."""
         if self.failure is None:
             try:
-                call(*args)
+                returned = call(*args)
+                if returned is not None:
+                    self.drop(returned)
             except Exception as error:
                 self.crash(error)
+
+    def drop(self, returned: object) -> None:
+        """Do nothing with what one of its functions returned. Raises `NotAwaited` for a coroutine."""
+        if is_unawaited(returned):
+            Synchronous(f"a function of {self.name!r}", SPAWN, self.place)(returned)
 
     def from_thread(self) -> Callable[..., None]:
         """A function `resume(call, *args)` for another thread to use, once; see `Runtime.expect`."""
@@ -176,16 +184,19 @@ class Module:
 
         def closed(later: Exception | None = None) -> None:
             cause = later if error is None else error if later is None else attach(error, later)
-            self.run.settled(self, cause, result)
+            self._settled(cause, result)
 
         if self._close is None:
             closed()
             return
         self.run.stopping(self)
         try:
-            self._close(error, closed)
+            self.drop(self._close(error, closed))
         except Exception as failure:
             closed(failure)
+
+    def _settled(self, error: Exception | None, result: Any) -> None:
+        self.run.settled(self, error, result)
 
     def _open_inputs(self) -> list[Edge]:
         # Also one that has failed and has not said so yet: that is no error to be lost.

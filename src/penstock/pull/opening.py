@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from penstock.errors import NotAModule
 from penstock.pull.protocol import BatchRead, Read
 
+if TYPE_CHECKING:
+    from penstock.pull.module import Module
 
-def opened(open: Callable[..., Read | BatchRead], *of: Any) -> Read | BatchRead:
+
+def opened(module: Module, open: Callable[..., Read | BatchRead], *of: Any) -> Read | BatchRead:
     """The `read` of a new module; of one that cannot be opened, one that fails as the opening did."""
     try:
-        return open(*of)
+        found = open(*of)
+        if callable(found):  # pyright: ignore[reportUnnecessaryComparison]
+            return found
+        module.drop(found)
+        raise NotAModule(
+            f"{module.name!r} was opened and has no read: its function returned {type(found).__name__}",
+            where=[module.place],
+            why="A source or a transformer is what answers read(abort, answer).",
+            fix="return the function read(abort, answer)",
+        )
     except Exception as error:
         failure = error
 

@@ -16,10 +16,13 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.opening import opened
 from penstock.pull.protocol import BatchRead, Layer, Read
+from penstock.pull.synchronous import SPAWN, refuse_async
 
 if TYPE_CHECKING:
     from penstock.pull.pipeline import Pipeline
     from penstock.pull.run import Run
+
+_FIX = f"a plain function; {SPAWN}. Threads: Source.of and the like of penstock.pull.dataflow"
 
 Kernel = Callable[[Iterable[Any]], Iterable[Any]]
 """From the values of a batch to those that go on, lazily and in order; may keep state from batch to batch."""
@@ -110,6 +113,7 @@ class Source:
         layer: Layer = 3,
     ) -> Source:
         """A primitive source, named at the caller's line. Parameters: see `SourcePart`."""
+        refuse_async("Source.of", open, fix=_FIX)
         return cls(SourcePart(name, Place.of_caller(), open, batches, linear, width, layer))
 
     def open_in(self, run: Run) -> Edge:
@@ -117,7 +121,7 @@ class Source:
         for pipeline in self.beside:
             pipeline.open_in(run)
         module = Module(run, self.part.name, self.part.place)
-        read = opened(self.part.open, module)
+        read = opened(module, self.part.open, module)
         behind = max((edge.depth for edge in module.inputs), default=0)
         edge = Edge(
             module,
@@ -149,6 +153,7 @@ class Transformer:
         layer: Layer = 3,
     ) -> Transformer:
         """A primitive transformer, named at the caller's line. Parameters: see `SourcePart`."""
+        refuse_async("Transformer.of", open, fix=_FIX)
         return cls((TransformerPart(name, Place.of_caller(), open, batches, linear, width, layer),))
 
     @classmethod
@@ -173,6 +178,7 @@ class Sink:
     @classmethod
     def of(cls, name: str, open: Callable[[Module, Edge], object]) -> Sink:
         """A primitive sink, named at the caller's line. See `SinkPart`."""
+        refuse_async("Sink.of", open, fix=_FIX)
         return cls(SinkPart(name, Place.of_caller(), open))
 
     def open_in(self, run: Run, edge: Edge) -> Module:
@@ -225,7 +231,7 @@ def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
     module.connect(edge)
     return Edge(
         module,
-        opened(part.open, module, edge),
+        opened(module, part.open, module, edge),
         batches=part.batches,
         linear=part.linear,
         layer=part.layer,

@@ -9,6 +9,9 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink, Source, Transformer
 from penstock.pull.protocol import AnswerTo, End, Layer, Read
+from penstock.pull.synchronous import SPAWN, refuse_async, synchronous
+
+_FIX = f"a plain function, or Source.of and the like; {SPAWN}"
 
 
 def source(read: Read, *, name: str = "", linear: bool = True, layer: Layer = 3) -> Source:
@@ -20,6 +23,7 @@ def source(read: Read, *, name: str = "", linear: bool = True, layer: Layer = 3)
 
     The function is used as it is in every run: `Source.of` is for sources that open anew.
     """
+    refuse_async("source", read, fix=_FIX)
     return Source.of(name or _name(read), lambda _module: read, linear=linear, layer=layer)
 
 
@@ -30,6 +34,7 @@ def transformer(
 
     linear, layer: see `source`. For a transformer of layer 1 the edge stops what is upstream of it.
     """
+    refuse_async("transformer", connect, fix=_FIX)
     return Transformer.of(
         name or _name(connect), lambda _module, edge: connect(edge), linear=linear, layer=layer
     )
@@ -40,6 +45,7 @@ def sink(connect: Callable[[Read], Any], *, name: str = "") -> Sink:
 
     Its result is what the function returned, once the stream has ended; it fails as the stream did.
     """
+    checked = synchronous("sink", connect, fix=_FIX)
 
     def open(module: Module, edge: Edge) -> None:
         result: Any = None
@@ -59,7 +65,7 @@ def sink(connect: Callable[[Read], Any], *, name: str = "") -> Sink:
             else:
                 module.fail(end, result)
 
-        result = connect(read)
+        result = checked(connect(read))
 
     return Sink.of(name or _name(connect), open)
 

@@ -16,6 +16,7 @@ from penstock.pull.options import positive, whole
 from penstock.pull.pieces import Source
 from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.runtime import Cancellable
+from penstock.pull.synchronous import refuse_async
 
 Wait = Callable[[int], float]
 """From the number of failures in a row, from 1, to the seconds until the next attempt."""
@@ -33,6 +34,7 @@ def back_off(first: float = 0.1, most: float = 30.0, *, jitter: Callable[[], flo
     """
     positive("back_off", "first", first)
     positive("back_off", "most", most)
+    refuse_async("back_off", jitter, fix="give a function that returns the number")
 
     def wait(failures: int) -> float:
         longest = min(first * 2.0 ** min(failures - 1, 1000), most)
@@ -76,6 +78,8 @@ def reconnect(
         whole("reconnect", "attempts", attempts, least=1)
     if wait is not None and not callable(wait):
         positive("reconnect", "wait", wait)
+    for function in (make, wait, position):
+        refuse_async("reconnect", function, fix="return at once: the source itself may wait")
     waits: Wait = back_off() if wait is None else wait if callable(wait) else _always(wait)
     opens = _told(make, position)
 

@@ -10,6 +10,7 @@ from penstock.pull.module import Module
 from penstock.pull.protocol import attach
 from penstock.pull.runtime import Cancellable, Runtime
 from penstock.pull.stuck import never_answered, not_confirmed, not_finished
+from penstock.pull.synchronous import refuse_async
 
 if TYPE_CHECKING:
     import asyncio
@@ -157,6 +158,7 @@ class Run:
 
     def when_finished(self, listener: Callable[[Run], object]) -> None:
         """Have `listener(run)` called when the run is finished; now, if it is."""
+        refuse_async("when_finished", listener, fix="await the run")
         if self.finished:
             listener(self)
         else:

@@ -14,7 +14,7 @@ from penstock import pull as callback
 from penstock.pull import dataflow
 from penstock.testing.pull import RandomRuntime, VirtualRuntime
 from tests.pull.dataflow.both_forms import Made, Recipe, Wrong
-from tests.pull.dataflow.recipes import merged, relays, scripts, sinks
+from tests.pull.dataflow.recipes import endless, merged, relays, scripts, sinks, sources
 from tests.pull.dataflow.test_equivalence import assert_same, in_form
 
 
@@ -53,6 +53,62 @@ def test_calls_make_the_same_events_in_any_order(recipe: Recipe, seed: int | Non
         return VirtualRuntime() if seed is None else RandomRuntime(seed)
 
     assert_same(in_form(callback, recipe, runtime()), in_form(dataflow, recipe, runtime()))
+
+
+def _stores(delays: list[int], failing: int | None) -> Callable[[int], object]:
+    """A function that answers at once or is awaited, by its value."""
+    calls = _calls([delay - 1 for delay in delays], failing)
+    return lambda value: None if delays[value % len(delays)] == 0 else calls(value)
+
+
+for_eachs = st.builds(
+    lambda delays, failing: Made(
+        f"for_each({delays}, fails at {failing})", lambda form: form.for_each(_stores(delays, failing))
+    ),
+    st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    st.none() | st.integers(0, 4),
+)
+stored = st.builds(
+    Recipe, sources | merges, st.lists(relays | calling, max_size=2).map(tuple), for_eachs
+).filter(lambda recipe: not endless(recipe))
+
+
+@given(stored, st.integers(0, 10_000) | st.none(), st.integers(1, 4) | st.none())
+def test_a_sink_that_awaits_calls_meets_the_same_events_in_any_order(
+    recipe: Recipe, seed: int | None, window: int | None
+) -> None:
+    def runtime() -> VirtualRuntime:
+        return VirtualRuntime() if seed is None else RandomRuntime(seed)
+
+    one = in_form(callback, recipe, runtime(), window)
+    assert_same(one, in_form(dataflow, recipe, runtime(), window))
+
+
+@pytest.mark.parametrize("bridged", [False, True])
+def test_a_run_that_is_stopped_waits_for_the_call_of_a_sink(bridged: bool) -> None:
+    over: list[str] = []
+
+    async def store(value: str) -> None:
+        await asyncio.sleep(5)
+        over.append(value)
+
+    values = callback.pushable()
+    sink = dataflow.for_each(store)
+    piece = (
+        callback.pull(values, dataflow.as_callback(sink))
+        if bridged
+        else dataflow.pull(dataflow.as_dataflow(values), sink)
+    )
+    with VirtualRuntime(passing=False) as runtime:
+        run = piece.start(runtime)
+        values.push("a")
+        values.push("b")
+        run.stop()
+        assert not run.finished
+        runtime.advance(5.0)
+        assert run.finished
+        assert run.result() is None
+    assert over == ["a"]
 
 
 def test_as_many_calls_are_under_way_as_there_are_places_in_the_pipeline() -> None:

@@ -6,6 +6,7 @@ same happens. An indication is a request with an answer beyond it, as beyond eve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
@@ -138,10 +139,30 @@ def _open_transformer(piece: Transformer, module: callback_module.Module, edge: 
 
 
 def _open_sink(piece: Sink, module: callback_module.Module, edge: callback_edge.Edge) -> None:
+    over = False
+    stopped: Callable[..., object] | None = None
+
     def told(error: Exception | None, result: Any) -> None:
-        if error is None:
+        nonlocal over
+        over = True
+        if stopped is not None:
+            stopped(error)
+        elif error is None:
             module.done(result)
         else:
             module.fail(error, result)
 
-    piece.open_in(module.run, _serving(edge, piece.name, module.place), told)
+    def close(error: Exception | None, closed: Callable[..., object]) -> None:
+        """A run that is stopped stops the sink, which may have to close something."""
+        nonlocal stopped
+        if over:
+            closed()
+            return
+        stopped = closed
+        if error is None:
+            inner.done()
+        else:
+            inner.fail(error)
+
+    inner = piece.open_in(module.run, _serving(edge, piece.name, module.place), told)
+    module.closing(close)

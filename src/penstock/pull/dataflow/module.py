@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from penstock.errors import NotAModule
 from penstock.pull import module
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import DONE, Answer, Ending, Failed, ending
@@ -40,7 +41,14 @@ class Module(module.Module):
         self.guard(lambda: self.thread(thread(*of)))
 
     def thread(self, coroutine: Coroutine[Variable[Any], Any, Any]) -> Thread:
-        """Start a dataflow thread."""
+        """Start a dataflow thread. Raises `NotAModule` for anything but a coroutine."""
+        if not isinstance(coroutine, Coroutine):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise NotAModule(
+                f"{self.name!r} was given {type(coroutine).__name__} for a dataflow thread",
+                where=[self.place],
+                why="A dataflow thread is a coroutine: what a coroutine function returns.",
+                fix="async def; or return what one returns, such as working(module, requests, work)",
+            )
         thread = Thread(coroutine, self.crash, self._waits.discard)
         self.hold(thread)
         thread.start()
@@ -129,8 +137,8 @@ class Module(module.Module):
         self.cancel()
         self._stop_inputs(Failed(error), lambda _end: self._give_up(error))
 
-    def _settle(self, error: Exception | None, result: Any) -> None:
-        super()._settle(error, result)
+    def _settled(self, error: Exception | None, result: Any) -> None:
+        super()._settled(error, result)
         if self.told is not None:
             told, self.told = self.told, None
             told(error, result)

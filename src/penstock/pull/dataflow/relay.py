@@ -14,6 +14,7 @@ from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.messages import Answer, Ask, Ending, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Transformer
+from penstock.pull.synchronous import AWAIT_BEFORE, refuse_async, synchronous
 
 
 def map(function: Callable[[Any], Any]) -> Transformer:
@@ -23,11 +24,13 @@ def map(function: Callable[[Any], Any]) -> Transformer:
     >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
     [1, 4, 9]
     """
+    refuse_async("map", function, fix="async_map(function) awaits it", passes_on=True)
     return _relaying("map", lambda: lambda value: (function(value),))
 
 
 def filter(keep: Callable[[Any], object]) -> Transformer:
     """The values for which `keep(value)` is true."""
+    keep = synchronous("filter", keep, fix=AWAIT_BEFORE).calling(keep)
     return _relaying("filter", lambda: lambda value: (value,) if keep(value) else ())
 
 
@@ -43,6 +46,7 @@ def skip(count: int) -> Transformer:
 
 def unique(key: Callable[[Any], Hashable] = lambda value: value) -> Transformer:
     """Of the values with equal keys, the first."""
+    key = synchronous("unique", key, fix=AWAIT_BEFORE).calling(key)
 
     def begin() -> Callable[[Any], Iterable[Any]]:
         seen: set[Hashable] = set()

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
 
+from penstock.errors import Place
 from penstock.pull.dataflow.edge import Edge
-from penstock.pull.dataflow.messages import DONE, Ending, Failed, Value
+from penstock.pull.dataflow.messages import DONE, Answer, Done, Ending, Failed, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Sink
+from penstock.pull.dataflow.stream import Port, Stream
+from penstock.pull.dataflow.variable import Variable
+from penstock.pull.sinks.for_each import ASYNC_FOR, Call
+from penstock.pull.synchronous import AWAIT_BEFORE, Synchronous, synchronous
 
 
 class Values:
@@ -37,6 +43,8 @@ class Values:
 
 def drain(each: Callable[[Any], object] | None = None) -> Sink:
     """Reads to the end. each: called with each value; what it returns False for is the last that is read."""
+    if each is not None:
+        each = synchronous("drain", each, fix="for_each(function) awaits it").calling(each)
 
     async def thread(module: Module, upstream: Edge) -> None:
         coming = Values(upstream)
@@ -49,19 +57,85 @@ def drain(each: Callable[[Any], object] | None = None) -> Sink:
 
 
 def for_each(function: Callable[[Any], object]) -> Sink:
-    """`function(value)` for each value."""
+    """`function(value)` for each value, one after the other. What it returns is awaited, where it can be.
+
+    What a call raises fails upstream and is the result. Where the stream fails or is stopped meanwhile, the
+    call goes on, and the end is told when it is over.
+
+    >>> from penstock.pull.dataflow import pull, values
+    >>> async def store(row):
+    ...     print("stored", row)
+    >>> pull(values([1, 2]), for_each(store)).run()
+    stored 1
+    stored 2
+    """
+    check = Synchronous("a function given to for_each()", ASYNC_FOR, Place.of_caller())
 
     async def thread(module: Module, upstream: Edge) -> None:
-        coming = Values(upstream)
-        async for value in coming:
-            function(value)
-        _finish(module, coming.end, None)
+        await _ForEach(module, upstream, function, check).work()
 
     return Sink.of("for_each", thread)
 
 
+class _ForEach:
+    """A thread reads and one works: so an end is heard while a call is under way.
+
+    over: bound, to what the call failed with, when no call is under way.
+    """
+
+    def __init__(
+        self, module: Module, upstream: Edge, function: Callable[[Any], object], check: Synchronous
+    ) -> None:
+        self._module = module
+        self._upstream = upstream
+        self._function = function
+        self._check = check
+        self._asked: Port[Variable[Answer]] = Port()
+        self._came: Port[Value | Done] = Port()
+        self._ended = False
+        self._over: Variable[Exception | None] = Variable()
+        self._over.bind(None)
+        module.closing(lambda _error, closed: self._over.when_bound(closed))
+
+    def _ask(self) -> None:
+        self._asked.send(self._upstream.ask())
+
+    async def _read(self, asked: Stream[Variable[Answer]]) -> None:
+        async for reply in asked:
+            answer = await reply
+            if isinstance(answer, Failed):
+                self._module.fail(answer.error)
+                return
+            self._ended = not isinstance(answer, Value)
+            self._came.send(answer)
+            if self._ended:
+                return
+
+    async def work(self) -> None:
+        came = Stream(self._came.tail)
+        self._module.thread(self._read(Stream(self._asked.tail)))
+        for _ in range(self._upstream.window):
+            self._ask()
+        while isinstance(answer := await came.next(), Value):
+            await self._call(self._function(answer.value))
+            if not self._ended:
+                self._ask()
+        self._module.done()
+
+    async def _call(self, returned: object) -> None:
+        if isawaitable(returned):
+            self._over = Variable()
+            Call(self._module, returned, self._over.bind)
+            failure = await self._over
+            if failure is not None:
+                raise failure
+        elif returned is not None:
+            self._check(returned)
+
+
 def reduce(function: Callable[[Any, Any], Any], start: Any) -> Sink:
     """`function(so_far, value)` over all values, from `start`; that of a failed stream is `Run.partial`."""
+    function = synchronous("reduce", function, fix=AWAIT_BEFORE).calling(function)
 
     async def thread(module: Module, upstream: Edge) -> None:
         coming, so_far = Values(upstream), start
@@ -90,6 +164,7 @@ def collect() -> Sink:
 
 def find(wanted: Callable[[Any], object], default: Any = None) -> Sink:
     """The first value for which `wanted(value)` is true; upstream is aborted then. Without one, `default`."""
+    wanted = synchronous("find", wanted, fix=AWAIT_BEFORE).calling(wanted)
 
     async def thread(module: Module, upstream: Edge) -> None:
         coming = Values(upstream)

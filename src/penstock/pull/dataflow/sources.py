@@ -11,6 +11,7 @@ from penstock.pull.dataflow.messages import DONE, Ask, Failed, Value
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Source
 from penstock.pull.sources.drawn import begin_of, close_generator
+from penstock.pull.synchronous import refuse_async
 
 
 def values(items: Iterable[Any] = ()) -> Source:
@@ -30,6 +31,7 @@ def count(last: int | None = None) -> Source:
 
 def infinite(make: Callable[[], Any]) -> Source:
     """`make()` for each ask, without end."""
+    refuse_async("infinite", make, fix="as_dataflow(iterate(asynchronous_generator()))", passes_on=True)
     return _iterating("infinite", lambda: (make() for _ in _integers()))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from penstock.errors import AlreadyBound, NotBound, Place
+from penstock.pull.synchronous import Synchronous, is_unawaited
 
 T = TypeVar("T")
 
@@ -98,10 +99,10 @@ class Variable(Generic[T]):
     ) -> None:
         """Have `then(value)` called when it is bound, or `failed(error)` when it fails; now, if it has."""
         if self._value is not _UNBOUND:
-            then(self._value)
+            _drop(then(self._value))
         elif self._failure is not None:
             if failed is not None:
-                failed(self._failure)
+                _drop(failed(self._failure))
         elif self._waiting is None:
             self._waiting = [(then, failed)]
         else:
@@ -144,11 +145,11 @@ class _Waking(threading.local):
             return
         self._depth += 1
         try:
-            call(value)
+            _drop(call(value))
             while self._depth == 1 and self._late:
                 late, value = self._late[0]
                 try:
-                    late(value)
+                    _drop(late(value))
                 finally:
                     self._late.popleft()
         finally:
@@ -156,6 +157,13 @@ class _Waking(threading.local):
 
 
 _WAKING = _Waking()
+
+
+def _drop(returned: object) -> None:
+    """Do nothing with what a function that waited returned. Raises `NotAwaited` for a coroutine."""
+    if returned is not None and is_unawaited(returned):
+        fix = "await the variable in a dataflow thread: module.thread(coroutine)"
+        Synchronous("a function given to when_bound()", fix, Place.of_caller())(returned)
 
 
 def _equal(one: Any, other: Any) -> bool:

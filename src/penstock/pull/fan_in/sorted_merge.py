@@ -14,6 +14,7 @@ from penstock.pull.kinds import only
 from penstock.pull.module import Module
 from penstock.pull.pieces import Source
 from penstock.pull.protocol import AnswerTo, End
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 Equal = Literal["both", "left", "right"]
 Key = Callable[[Any], Any]
@@ -48,8 +49,9 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
             piece="sorted_merge",
             option="equal",
         )
+    key_of = _same if key is None else synchronous("sorted_merge", key, fix=AWAIT_BEFORE).calling(key)
     return Source.of(
-        "sorted_merge", lambda module: _Sorted(module, sources, key or _same, equal, place).read, batches=True
+        "sorted_merge", lambda module: _Sorted(module, sources, key_of, equal, place).read, batches=True
     )
 
 

@@ -10,6 +10,7 @@ from penstock.pull.fan_out.hub import branches
 from penstock.pull.kinds import only
 from penstock.pull.options import whole
 from penstock.pull.pieces import Source
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 
 def fork(
@@ -39,6 +40,7 @@ def fork(
     only(Source, "fork", [source])
     if ahead is not None:
         whole("fork", "ahead", ahead, least=0)
+    classify = synchronous("fork", classify, fix=AWAIT_BEFORE).calling(classify)
     numbers = {key: number for number, key in enumerate(keys)}
     if len(numbers) != len(keys) or not keys:
         raise BadOption(

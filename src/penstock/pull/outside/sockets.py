@@ -15,6 +15,7 @@ from penstock.pull.outside.listener import Listener
 from penstock.pull.outside.reading import reading
 from penstock.pull.outside.writing import writing
 from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart
+from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -104,6 +105,8 @@ def listen(
     whole("listen", "pending", pending, least=1)
     whole("listen", "chunk", chunk, least=1)
     place = Place.of_caller()
+    if ready is not None:
+        ready = synchronous("listen", ready, fix=IN_A_TASK).calling(ready)
 
     def accepted(link: Link) -> Duplex:
         def source(_module: Module) -> SourceHalf:

@@ -13,6 +13,7 @@ from penstock.pull.module import Module
 from penstock.pull.pieces import Sink, SinkPart
 from penstock.pull.protocol import End
 from penstock.pull.sinks.whole import drop
+from penstock.pull.synchronous import Synchronous, synchronous
 
 
 def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) -> Drain:
@@ -31,9 +32,10 @@ def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) ->
     ['a', 'b', 'c']
     """
     aborts = Aborts()
+    checked = synchronous("drain", function, fix="for_each(function) awaits it")
 
     def open(module: Module, edge: Edge) -> None:
-        _Draining(module, edge, function, batch, aborts).start()
+        _Draining(module, edge, function, batch, aborts, checked).start()
 
     return Drain(SinkPart("drain", Place.of_caller(), open), aborts=aborts)
 
@@ -77,10 +79,12 @@ class _Draining:
         function: Callable[[Any], object] | None,
         batch: int,
         aborts: Aborts,
+        checked: Synchronous,
     ) -> None:
         self._module = module
         self._function = function
         self._aborts = aborts
+        self._checked = checked
         self._asking = Asking(edge, self._take if function is not None else drop, self._over, batch=batch)
         self._aborted = False
 
@@ -102,7 +106,10 @@ class _Draining:
         function = self._function
         assert function is not None
         for value in values:
-            enough = function(value) is False
+            returned = function(value)
+            enough = returned is False
+            if returned is not None and not enough:
+                self._checked(returned)
             if self._aborted:
                 return
             if enough:

@@ -10,6 +10,7 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink
 from penstock.pull.protocol import End
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 
 def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: int = 1) -> Sink:
@@ -24,11 +25,12 @@ def find(test: Callable[[Any], object] = bool, *, default: Any = None, batch: in
     >>> pull(values([1, 7, 9]), find(lambda value: value > 5)).run()
     7
     """
+    checked = synchronous("find", test, fix=AWAIT_BEFORE)
 
     def open(module: Module, edge: Edge) -> None:
         def take(values: list[Any]) -> None:
             for value in values:
-                if test(value):
+                if checked(test(value)):
                     asking.stop()
                     module.done(value)
                     return

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable, iscoroutine
 from typing import Any
 
-from penstock.errors import CallCancelled
+from penstock.errors import CallCancelled, Place
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
@@ -14,6 +14,9 @@ from penstock.pull.pieces import Sink
 from penstock.pull.protocol import End, attach
 from penstock.pull.runtime import Cancellable
 from penstock.pull.sinks.working import Working
+from penstock.pull.synchronous import Synchronous
+
+ASYNC_FOR = "a coroutine function, in which `async for` has the generator run"
 
 
 def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool = False) -> Sink:
@@ -39,9 +42,10 @@ def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool 
     stored 2
     """
     whole("for_each", "width", width, least=1)
+    check = Synchronous("a function given to for_each()", ASYNC_FOR, Place.of_caller())
 
     def open(module: Module, edge: Edge) -> None:
-        _Calling(module, edge, function, width, cancel).start()
+        _Calling(module, edge, function, width, cancel, check).start()
 
     return Sink.of("for_each", open)
 
@@ -50,12 +54,19 @@ class _Calling:
     """One run of a `for_each`."""
 
     def __init__(
-        self, module: Module, edge: Edge, function: Callable[[Any], object], width: int, cancel: bool
+        self,
+        module: Module,
+        edge: Edge,
+        function: Callable[[Any], object],
+        width: int,
+        cancel: bool,
+        check: Synchronous,
     ) -> None:
         self._module = module
+        self._check = check
         self._function = function
         self._working = Working(edge, self._call, self._over, width=width)
-        self._calls: set[_Call] = set()
+        self._calls: set[Call] = set()
         self._cancel = cancel
         self._closed: Callable[..., object] | None = None
         self._failure: Exception | None = None
@@ -67,6 +78,7 @@ class _Calling:
     def _call(self, value: Any, finished: Callable[[], None]) -> None:
         answer = self._function(value)
         if not isawaitable(answer):
+            self._check(answer)
             finished()
             return
 
@@ -78,7 +90,7 @@ class _Calling:
                 self._module.guard(finished)
             self._look()
 
-        call = _Call(self._module, answer, done)
+        call = Call(self._module, answer, done)
         self._calls.add(call)
 
     def _failed(self, error: Exception) -> None:
@@ -112,7 +124,7 @@ class _Calling:
             closed(self._failure)
 
 
-class _Call:
+class Call:
     """A task that is waited for also where it was cancelled, and after the module has failed."""
 
     def __init__(

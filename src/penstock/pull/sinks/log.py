@@ -8,6 +8,7 @@ from typing import Any
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink
 from penstock.pull.sinks.whole import Taking, nothing, whole
+from penstock.pull.synchronous import synchronous
 
 
 def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1) -> Sink:
@@ -22,11 +23,12 @@ def log(label: str = "", *, to: Callable[[str], object] = print, batch: int = 1)
     in: 'b'
     """
     before = f"{label}: " if label else ""
+    write = synchronous("log", to, fix="for_each() of a function that writes what it is given").calling(to)
 
     def begin(_module: Module) -> Taking:
         def take(values: list[Any]) -> None:
             for value in values:
-                to(f"{before}{value!r}")
+                write(f"{before}{value!r}")
 
         return take, nothing
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink
 from penstock.pull.sinks.whole import Taking, drop, nothing, whole
+from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 
 def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) -> Sink:
@@ -20,10 +21,11 @@ def on_end(function: Callable[[Exception | None], object], *, batch: int = 1) ->
     >>> pull(values([1, 2]), on_end(lambda error: print("over:", error))).run()
     over: None
     """
+    call = synchronous("on_end", function, fix=IN_A_TASK).calling(function)
 
     def begin(module: Module) -> Taking:
         def close(error: Exception | None, closed: Callable[[], object]) -> None:
-            function(error)
+            call(error)
             closed()
 
         module.closing(close)

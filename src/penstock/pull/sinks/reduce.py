@@ -11,6 +11,7 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Sink
 from penstock.pull.protocol import End
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 _NOTHING: Any = object()
 
@@ -28,6 +29,7 @@ def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batc
     >>> pull(values([1, 2, 3]), reduce(lambda total, value: total + value, 10)).run()
     16
     """
+    checked = synchronous("reduce", function, fix=AWAIT_BEFORE)
 
     def open(module: Module, edge: Edge) -> None:
         so_far = initial
@@ -36,6 +38,7 @@ def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batc
             nonlocal so_far
             for value in values:
                 so_far = value if so_far is _NOTHING else function(so_far, value)
+            checked(so_far)
 
         def over(end: End) -> None:
             if end is not True:

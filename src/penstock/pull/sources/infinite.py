@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.pull.pieces import Source
 from penstock.pull.sources.drawn import drawn
+from penstock.pull.synchronous import refuse_async
 
 
 def infinite(make: Callable[[], Any]) -> Source:
@@ -18,6 +19,8 @@ def infinite(make: Callable[[], Any]) -> Source:
     >>> pull(infinite(itertools.count(5).__next__), take(3), collect()).run()
     [5, 6, 7]
     """
+
+    refuse_async("infinite", make, fix="iterate() of an asynchronous generator", passes_on=True)
 
     # Not map(make, repeat(None)): a StopIteration out of `make` would end the stream as if it were done.
     def made() -> Iterator[Any]:

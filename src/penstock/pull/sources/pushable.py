@@ -14,6 +14,7 @@ from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Source, SourcePart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
+from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 OnClose = Callable[[Exception | None], object]
 
@@ -41,6 +42,8 @@ def pushable(
     place = Place.of_caller()
     if bound is not None:
         whole("pushable", "bound", bound, least=1)
+    if on_close is not None:
+        on_close = synchronous("pushable", on_close, fix=IN_A_TASK).calling(on_close)
     gate = _Gate(Feed(bound), place, on_close, thread_safe)
     return Pushable(SourcePart("pushable", place, gate.open, batches=True), gate)
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from penstock.pull.pieces import Source
 from penstock.pull.sources.drawn import begin_of, drawn
+from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 
 def values(
@@ -26,6 +27,8 @@ def values(
     >>> pull(values({"a": 1, "b": 2}), collect()).run()
     [1, 2]
     """
+    if on_stop is not None:
+        on_stop = synchronous("values", on_stop, fix=IN_A_TASK).calling(on_stop)
     found: Iterable[Any] = () if items is None else items
     if isinstance(items, Mapping):
         found = cast("Mapping[Any, Any]", items).values()

@@ -12,6 +12,7 @@ from penstock.pull.module import Module
 from penstock.pull.pieces import Transformer, TransformerPart
 from penstock.pull.protocol import AnswerTo, BatchRead, End
 from penstock.pull.stop_once import StopOnce
+from penstock.pull.synchronous import IN_A_TASK, synchronous
 from penstock.pull.transformers.through import OnEnd, Over
 
 
@@ -49,6 +50,8 @@ def abortable(on_end: OnEnd | None = None) -> Abortable:
     [1, 2]
     """
     handle = _Handle()
+    if on_end is not None:
+        on_end = synchronous("abortable", on_end, fix=IN_A_TASK).calling(on_end)
 
     def open(module: Module, edge: Edge) -> BatchRead:
         return _Abortable(module, edge, handle, Over(on_end)).read

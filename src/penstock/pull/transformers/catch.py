@@ -8,6 +8,7 @@ from typing import Any
 from penstock.pull.edge import Edge
 from penstock.pull.pieces import Transformer
 from penstock.pull.protocol import AnswerTo, End
+from penstock.pull.synchronous import IN_A_TASK, synchronous
 
 
 def catch(handler: Callable[[Exception], Any] | None = None) -> Transformer:
@@ -26,6 +27,8 @@ def catch(handler: Callable[[Exception], Any] | None = None) -> Transformer:
     >>> pull(values("12x4"), map(int), catch(lambda error: -1), collect()).run()
     [1, 2, -1]
     """
+    if handler is not None:
+        handler = synchronous("catch", handler, fix=IN_A_TASK).calling(handler)
     return Transformer.of("catch", lambda _module, edge: _Catch(edge, handler).read, batches=True)
 
 

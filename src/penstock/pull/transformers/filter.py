@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.pull.pieces import Transformer
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 
 def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
@@ -20,8 +21,12 @@ def filter(test: Callable[[Any], Any] | None = None) -> Transformer:
     [1, 3, 5]
     """
     keep = bool if test is None else test
+    checked = synchronous("filter", keep, fix=AWAIT_BEFORE)
     # Not the builtin: a StopIteration of the test would pass for the end of a batch.
-    return Transformer.of_kernel("filter", lambda: lambda items: (item for item in items if keep(item)))
+    return Transformer.of_kernel(
+        "filter",
+        lambda: lambda items: (i for i in items if (kept := keep(i)) is True or (kept and checked(kept))),
+    )
 
 
 def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
@@ -32,4 +37,12 @@ def filter_not(test: Callable[[Any], Any] | None = None) -> Transformer:
     [0, 2, 4]
     """
     drop = bool if test is None else test
-    return Transformer.of_kernel("filter_not", lambda: lambda items: (i for i in items if not drop(i)))
+    checked = synchronous("filter_not", drop, fix=AWAIT_BEFORE)
+    return Transformer.of_kernel(
+        "filter_not",
+        lambda: (
+            lambda items: (
+                i for i in items if (dropped := drop(i)) is not True and not (dropped and checked(dropped))
+            )
+        ),
+    )

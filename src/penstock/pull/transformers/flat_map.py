@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.pull.options import whole
 from penstock.pull.pieces import Transformer
+from penstock.pull.synchronous import synchronous
 from penstock.pull.transformers.flatten import open_flat
 
 
@@ -22,6 +23,8 @@ def flat_map(function: Callable[[Any], Any], *, width: int = 0) -> Transformer:
     ['a', 'b', 'c']
     """
     whole("flat_map", "width", width, least=0)
+    fix = "async_map(function), then flatten(); iterate(generator) is a source of an asynchronous generator"
+    checked = synchronous("flat_map", function, fix=fix).calling(function)
     return Transformer.of(
-        "flat_map", lambda module, edge: open_flat(module, edge, function), batches=True, width=width
+        "flat_map", lambda module, edge: open_flat(module, edge, checked), batches=True, width=width
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.pull.pieces import Transformer
+from penstock.pull.synchronous import refuse_async
 
 
 def map(function: Callable[[Any], Any]) -> Transformer:
@@ -17,5 +18,6 @@ def map(function: Callable[[Any], Any]) -> Transformer:
     >>> pull(values([1, 2, 3]), map(lambda x: x * x), collect()).run()
     [1, 4, 9]
     """
+    refuse_async("map", function, fix="async_map(function) awaits it", passes_on=True)
     # Not the builtin: a StopIteration of the function would pass for the end of a batch.
     return Transformer.of_kernel("map", lambda: lambda items: (function(item) for item in items))

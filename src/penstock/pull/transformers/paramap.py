@@ -11,6 +11,7 @@ from penstock.pull.options import whole
 from penstock.pull.pieces import Transformer
 from penstock.pull.protocol import Read
 from penstock.pull.runtime import Cancellable
+from penstock.pull.synchronous import refuse_async
 from penstock.pull.transformers.calls import Calls
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def paramap(
     ['B', 'A']
     """
     whole("paramap", "width", width, least=1)
+    refuse_async("paramap", function, fix="async_map(function, width) awaits it", passes_on=True)
 
     def open(module: Module, edge: Edge) -> Read:
         pool = _Pool(module, function, width, executor)

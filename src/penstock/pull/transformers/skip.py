@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.pull.options import whole
 from penstock.pull.pieces import Kernel, Transformer
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 
 def skip(count: int) -> Transformer:
@@ -48,6 +49,7 @@ def skip_while(test: Callable[[Any], Any]) -> Transformer:
     >>> pull(values([1, 2, 9, 1]), skip_while(lambda x: x < 5), collect()).run()
     [9, 1]
     """
+    checked = synchronous("skip_while", test, fix=AWAIT_BEFORE)
 
     def make() -> Kernel:
         begun = False
@@ -55,7 +57,7 @@ def skip_while(test: Callable[[Any], Any]) -> Transformer:
         def dropping(items: Iterable[Any]) -> Iterator[Any]:
             nonlocal begun
             for item in items:
-                begun = begun or not test(item)
+                begun = begun or not checked(test(item))
                 if begun:
                     yield item
 

@@ -10,6 +10,7 @@ from penstock.pull.edge import Edge
 from penstock.pull.pieces import Transformer
 from penstock.pull.protocol import AnswerTo, End
 from penstock.pull.stop_once import StopOnce
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 
 def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer:
@@ -28,7 +29,10 @@ def take_while(test: Callable[[Any], Any], *, last: bool = False) -> Transformer
     >>> pull(values([1, 2, 9, 1]), take_while(lambda x: x < 5, last=True), collect()).run()
     [1, 2, 9]
     """
-    return Transformer.of("take_while", lambda _module, edge: _TakeWhile(edge, test, last).read, batches=True)
+    checked = synchronous("take_while", test, fix=AWAIT_BEFORE).calling(test)
+    return Transformer.of(
+        "take_while", lambda _module, edge: _TakeWhile(edge, checked, last).read, batches=True
+    )
 
 
 class _TakeWhile:

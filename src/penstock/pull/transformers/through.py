@@ -10,6 +10,9 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Transformer
 from penstock.pull.protocol import AnswerTo, BatchRead, End, attach
+from penstock.pull.synchronous import IN_A_TASK, refuse_async, synchronous
+
+_AWAIT = "async_map() of a function that awaits it and returns the value"
 
 OnEnd = Callable[[Exception | None], object]
 """Called once when a stream is over: with None after done or an abort, else with the error."""
@@ -26,9 +29,13 @@ def tap(on_value: Callable[[Any], object]) -> Transformer:
     (['a', 'b'], ['a', 'b'])
     """
 
+    checked = synchronous("tap", on_value, fix=_AWAIT)
+
     def kernel(items: Iterable[Any]) -> Iterator[Any]:
         for item in items:
-            on_value(item)
+            returned = on_value(item)
+            if returned is not None:
+                checked(returned)
             yield item
 
     return Transformer.of_kernel("tap", lambda: kernel)
@@ -46,9 +53,12 @@ def through(on_value: Callable[[Any], object] | None = None, on_end: OnEnd | Non
     >>> pull(values("abc"), through(on_end=ended.append), take(1), collect()).run(), ended
     (['a'], [None])
     """
-    parts = [tap(on_value)] if on_value is not None else []
+    parts: list[Transformer] = []
+    if on_value is not None:
+        refuse_async("through", on_value, fix=_AWAIT)
+        parts.append(tap(on_value))
     if on_end is not None:
-        parts.append(_at_end(on_end))
+        parts.append(_at_end(synchronous("through", on_end, fix=IN_A_TASK).calling(on_end)))
     return pull(Transformer(()), *parts)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.errors import NotHashable, Place
 from penstock.pull.pieces import Kernel, Transformer
+from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 
 def unique(key: Callable[[Any], Any] | None = None) -> Transformer:
@@ -37,6 +38,7 @@ def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
 
 def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> Callable[[], Kernel]:
     place = Place.of_caller()
+    checked = synchronous(name, key, fix=AWAIT_BEFORE)
 
     def make() -> Kernel:
         seen: set[Any] = set()
@@ -49,6 +51,8 @@ def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> 
                     seen.add(found)
                 except TypeError as error:
                     raise _explained(name, found, place, error) from error
+                if not known:
+                    checked(found)  # a coroutine is equal to no other
                 if known == repeated:
                     yield item
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.pull.options import whole
 from penstock.pull.pieces import Kernel, Transformer
+from penstock.pull.synchronous import refuse_async
 from penstock.pull.transformers.batch import batches
 
 
@@ -25,6 +26,7 @@ def sliding(size: int, reduce: Callable[[list[Any]], Any] | None = None) -> Tran
     [6, 9]
     """
     whole("sliding", "size", size, least=1)
+    refuse_async("sliding", reduce, fix="sliding(size), async_map(function)", passes_on=True)
 
     def make() -> Kernel:
         held: deque[Any] = deque(maxlen=size)

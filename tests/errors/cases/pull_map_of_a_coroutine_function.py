@@ -1,0 +1,8 @@
+from penstock.pull import collect, map, pull, values
+
+
+async def fetch(key: str) -> str:
+    return key.upper()
+
+
+pull(values("ab"), map(fetch), collect()).run()

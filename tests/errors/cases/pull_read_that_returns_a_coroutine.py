@@ -1,0 +1,15 @@
+from typing import Any
+
+from penstock.pull import Source, collect, pull
+from penstock.pull.protocol import AnswerTo, End
+
+
+async def ask(answer: AnswerTo) -> None:
+    answer(None, 7)
+
+
+def read(abort: End | None, answer: AnswerTo) -> Any:
+    return ask(answer)
+
+
+pull(Source.of("sevens", lambda _module: read), collect()).run()
