@@ -300,10 +300,30 @@ class Simulation:
         self.users.append(self.controller, self.store)
         self.users.end_write(self.controller)
         self._until(lambda: not self.users.unrest() and not self._unconnected())
+        self._readers_come_back()
         for name in self.processes:
             for view in self.users.views:
                 self.users.ask(self.controller, view, replica=name)
         self._until(lambda: not self.users.unrest())
+
+    def _readers_come_back(self) -> None:
+        """It was quiet for longer than any view keeps its past; then its readers are away for a moment, maybe
+        with the controller, and the next write comes before they are back."""
+        self.now += 5_000
+        self.everything_moves()
+        assert self.controller is not None
+        if self.random.random() < 0.5:
+            self.kill_controller()
+            self.start_controller()
+        else:
+            self.users.leave(self.controller)
+        self.users.begin_write(self.controller)
+        self.users.append(self.controller, self.store)
+        self.users.end_write(self.controller)
+        for _ in range(10):
+            self.everything_moves()
+        self.users.resume(self.controller)
+        self._until(lambda: not self.users.unrest() and not self._unconnected())
 
     def _until(self, done: Callable[[], bool]) -> None:
         for _ in range(SETTLING_ROUNDS):

@@ -260,26 +260,31 @@ class Users:
         self.subscriptions.append(watch)
 
     def resume(self, controller: Controller) -> None:
-        """Whoever was away for no longer than the view keeps its past goes on where he was."""
-        away = [
-            watch
-            for watch in self.subscriptions
-            if watch.left_at is not None
-            and watch.seen.time
-            and self.now() - watch.left_at < self.keeps[watch.view]
-        ]
-        if away:
-            left = self.random.choice(away)
-            assert left.seen.time is not None
+        """Those who were away for no longer than the view keeps its past go on where they were."""
+        for left in list(self.subscriptions):
+            if left.left_at is None or self.now() - left.left_at >= self.keeps[left.view]:
+                continue
             self.subscriptions.remove(left)
-            watch = SubscriptionWatch(left.view, max(left.seen.time - 1, left.as_of), snapshot=False)
-            self.note(f"  to {watch.view} from {watch.as_of}")
-            deliver = self._watched(f"a subscription to {watch.view}", watch.delivered)
-            try:
-                watch.id = controller.subscribe(watch.view, deliver, as_of=watch.as_of, snapshot=False)
-            except SinceViolation as error:
-                raise Violation(f"a subscription to {watch.view} cannot go on: {error}") from error
-            self.subscriptions.append(watch)
+            if left.seen.time:
+                self._resume(controller, left.view, max(left.seen.time - 1, left.as_of))
+
+    def _resume(self, controller: Controller, view: str, as_of: int) -> None:
+        watch = SubscriptionWatch(view, as_of, snapshot=False)
+        self.note(f"  to {view} from {as_of}")
+        deliver = self._watched(f"a subscription to {view}", watch.delivered)
+        try:
+            watch.id = controller.subscribe(view, deliver, as_of=as_of, snapshot=False)
+        except SinceViolation as error:
+            raise Violation(f"a subscription to {view} cannot go on: {error}") from error
+        self.subscriptions.append(watch)
+
+    def leave(self, controller: Controller) -> None:
+        """All who are subscribed are away for a moment."""
+        for watch in self.subscriptions:
+            if not (watch.ended or watch.abandoned):
+                self.note(f"  {watch.id} to {watch.view}")
+                controller.unsubscribe(watch.id)
+                watch.left_at = self.now()
 
     def copy(self, controller: Controller, replica: str | None) -> None:
         """A copy, whose answer is watched."""
