@@ -308,3 +308,18 @@ def test_replicas_are_listed(penstock: Any) -> None:
 def test_a_row_that_is_not_there_is_told_by_the_name_of_its_collection(penstock: Any, wide: str) -> None:
     said = penstock("delete", "wides", "--row", '{"id": 7}', code=2).stderr
     assert "NotThere: a row of 'wides' is taken back more often than it is there: (7, None" in said
+
+
+@pytest.mark.parametrize(
+    "read",
+    [("peek", "--at"), ("subscribe", "--as-of")],
+    ids=lambda read: read[0],
+)
+def test_a_read_that_is_not_answered_in_time_says_what_is_missing(
+    penstock: Any, wide: str, read: tuple[str, str]
+) -> None:
+    command, at = read
+    said = penstock(command, wide, at, str(2**62), "--patience", "0s", code=1).stderr
+    assert "ReadTimeout" in said
+    assert "nothing has been written up to that time yet" in said
+    assert "no span of time" in penstock(command, wide, "--patience", "soon", code=2).stderr

@@ -40,6 +40,9 @@ _FAILURES_BY_CODE = frozenset(
         "P738",  # Unconfirmed
         "P740",  # StoreDamaged
         "P741",  # StoreUnavailable
+        "P746",  # ReadTimeout
+        "P747",  # DataflowBroken
+        "P748",  # OutOfMemory
     }
 )
 """Of the compute protocol, whose classes need not be imported by commands that have nothing to do with it."""

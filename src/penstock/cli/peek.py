@@ -9,13 +9,16 @@ import typer
 from penstock.cli.rows import Format
 from penstock.cli.serving import (
     DEFAULT_ADDRESS,
+    DEFAULT_PATIENCE,
     Ca,
     Certificate,
     Controller,
     Key,
+    Patience,
     ServerName,
     TokenFile,
     connect,
+    patience_of,
 )
 
 
@@ -41,6 +44,7 @@ def peek(
     ] = None,
     replica: Annotated[str | None, typer.Option(help="The only replica that may answer.")] = None,
     format: Annotated[Format, typer.Option(help="A table, or an object of JSON a line.")] = Format.TABLE,
+    patience: Patience = DEFAULT_PATIENCE,
     controller: Controller = DEFAULT_ADDRESS,
     ca: Ca = None,
     certificate: Certificate = None,
@@ -66,5 +70,6 @@ def peek(
             at=at,
             staleness=staleness,
             replica=replica,
+            patience=patience_of(patience),
         )
         show_rows(known.schema, rows, format)

@@ -32,6 +32,13 @@ ServerName = Annotated[
     str | None,
     typer.Option("--server-name", help="The name in the other side's certificate, if it is not the host."),
 ]
+Patience = Annotated[
+    str,
+    typer.Option(
+        "--patience", metavar="SPAN", help="How long to wait for an answer: 30s, 5m, none (to the end)."
+    ),
+]
+DEFAULT_PATIENCE = "30s"
 Collections = Annotated[
     str | None,
     typer.Option(metavar="URI", help="Where the rows are: sqlite:PATH, postgresql://..., delta:PATH."),
@@ -53,6 +60,11 @@ def connect(
 
     security = security_of(ca, certificate, key, token_file, server_name)
     return Client(controller, security=security, patience=patience)
+
+
+def patience_of(given: str) -> str | None:
+    """A span, or None for "none"."""
+    return None if given == "none" else given
 
 
 def serve_until_signalled(what: str, serve: Callable[[Callable[[str], None]], Awaitable[None]]) -> None:

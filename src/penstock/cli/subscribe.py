@@ -13,13 +13,16 @@ import typer
 
 from penstock.cli.serving import (
     DEFAULT_ADDRESS,
+    DEFAULT_PATIENCE,
     Ca,
     Certificate,
     Controller,
     Key,
+    Patience,
     ServerName,
     TokenFile,
     connect,
+    patience_of,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ def subscribe(
     format: Annotated[
         Shown, typer.Option(help="Lines or JSON of changes, or a table that changes.")
     ] = Shown.LINES,
+    patience: Patience = DEFAULT_PATIENCE,
     controller: Controller = DEFAULT_ADDRESS,
     ca: Ca = None,
     certificate: Certificate = None,
@@ -65,11 +69,17 @@ def subscribe(
 ) -> None:
     """Show all changes of a view, each time once, until Ctrl-C; replicas and the controller may be killed.
 
-    To go on after a time T that was shown: --as-of T --no-snapshot.
+    To go on after a time T that was shown: --as-of T --no-snapshot. --patience is for the first batch.
     """
     with connect(controller, ca, certificate, key, token_file, server_name, patience="60s") as client:
         known = client.describe(view)
-        subscription = client.subscribe(view, as_of=as_of, snapshot=not no_snapshot, progress=True)
+        subscription = client.subscribe(
+            view,
+            as_of=as_of,
+            snapshot=not no_snapshot,
+            progress=True,
+            patience=patience_of(patience),
+        )
         with subscription, _SHOWN[format](known, progress) as show:
             for number, batch in enumerate(subscription):
                 if not number:

@@ -6,6 +6,7 @@ Each is a `PenstockError`, and travels between processes as a `Problem`
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import ClassVar
 
 from penstock.errors import Origin, PenstockError
@@ -236,6 +237,32 @@ class Unconfirmed(ComputeError):
     Facts: `address`."""
 
     code = "P738"
+
+
+class Missing(Enum):
+    """What a read still lacked when its patience was over.
+
+    CONTROLLER: an answer of the controller itself. REPLICA: a replica that is connected. HYDRATION: a replica
+    that has the view as a whole. TIME: a replica that is as far as the time of the read. WRITE: a write; the
+    time lies in the future. HEALTH: those that are connected cannot, or do not, answer. ANSWER: the word of
+    those that could answer.
+    """
+
+    CONTROLLER = "controller"
+    REPLICA = "replica"
+    HYDRATION = "hydration"
+    TIME = "time"
+    WRITE = "write"
+    HEALTH = "health"
+    ANSWER = "answer"
+
+
+class ReadTimeout(ComputeError):
+    """A read that was not answered within its patience. Facts: `missing`, the value of a `Missing`;
+    `replicas`, the names of those that were connected."""
+
+    code = "P746"
+    retryable = True
 
 
 class TooManyPeeks(ComputeError):

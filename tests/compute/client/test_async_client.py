@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,15 +13,22 @@ import pytest
 
 import penstock as ps
 from penstock.compute.client.async_client import AsyncClient
+from penstock.compute.client.conversation import _Waiting
+from penstock.compute.controller.requests import StashedAt
 from penstock.compute.errors import (
     ConnectionBroken,
+    Missing,
     NotThere,
     PeekCanceled,
+    ReadTimeout,
+    ResultGone,
     SinceViolation,
     StoreUnavailable,
     Unconfirmed,
     UnknownName,
 )
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.responses import RowCount, Rows
 from penstock.compute.serve import talk
 from penstock.errors import BadInput, BadRow, UnknownColumn
 from penstock.expr.rows import schema_of
@@ -371,5 +379,169 @@ def test_what_may_have_been_done_or_not_is_said_and_not_repeated(monkeypatch: py
             await task
         assert len(asked) == 1
         assert_golden(Path(__file__).parent / "golden" / "unconfirmed.txt", f"{error.value}\n")
+
+    with_client(test)
+
+
+def pass_time(seconds: float) -> None:
+    """For all that waits in this loop, so much time goes by at once."""
+    loop: Any = asyncio.get_running_loop()
+    before = loop.time
+    loop.time = lambda: before() + seconds
+
+
+async def until(fits: Callable[[], Any]) -> None:
+    while not fits():
+        await asyncio.sleep(0.001)
+
+
+READS: dict[str, Callable[[AsyncClient], Awaitable[Any]]] = {
+    "peek": lambda client: client.peek("sales"),
+    "subscribe": lambda client: anext(client.subscribe("sales")),
+    "copy": lambda client: client.copy("sales", "sales.jsonl"),
+    "describe": lambda client: client.describe("sales"),
+    "status": lambda client: client.status(),
+}
+
+
+@pytest.mark.parametrize("name", ["peek", "subscribe", "copy"])
+def test_a_read_that_no_replica_answers_says_what_is_missing_within_its_patience(name: str) -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        await client.describe("sales")
+        controller.hold_answers = True
+        reading = asyncio.create_task(READS[name](client))  # type: ignore[arg-type]
+        await until(lambda: controller.held or controller.copies or controller.subscribers)
+        pass_time(4.4)
+        await asyncio.sleep(0)
+        assert not controller.given_up
+        pass_time(0.2)  # a little before the end of the five seconds: the answer has a way to go
+        with pytest.raises(ReadTimeout, match="no replica is connected") as error:
+            await reading
+        assert error.value.facts["missing"] == Missing.REPLICA.value
+        assert controller.given_up == 1
+        assert not controller.held
+        assert not controller.copies
+        assert not controller.subscribers
+
+    with_client(test)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_read_of_a_controller_that_says_nothing_ends_within_its_patience(name: str) -> None:
+    """As of a process that is stopped, not dead: it takes connections, and does nothing with them."""
+
+    async def run(address: str) -> None:
+        async with AsyncClient(address, patience="5s") as client:
+            reading = asyncio.create_task(READS[name](client))  # type: ignore[arg-type]
+            await asyncio.sleep(0)
+            pass_time(5)
+            with pytest.raises(ReadTimeout) as error:
+                await reading
+            assert error.value.facts["missing"] == Missing.CONTROLLER.value
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        asyncio.run(run(f"127.0.0.1:{listening.getsockname()[1]}"))
+
+
+def test_a_controller_that_forgets_a_read_is_not_waited_for() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        await client.describe("sales")
+        controller.hold_answers = True
+        controller.give_up_peek = lambda uuid: None  # type: ignore[method-assign]
+        reading = asyncio.create_task(client.peek("sales"))
+        await until(lambda: controller.held)
+        pass_time(5)
+        with pytest.raises(ReadTimeout) as error:
+            await reading
+        shown = str(error.value).replace(client._conversation.address, "ADDRESS")
+        assert_golden(Path(__file__).parent / "golden" / "no_answer.txt", f"{shown}\n")
+        await until(lambda: controller.cancelled)
+
+    with_client(test)
+
+
+def test_a_read_may_be_more_patient_than_its_client_or_wait_for_ever() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        await client.describe("sales")
+        controller.hold_answers = True
+        patient = asyncio.create_task(client.peek("sales", patience="2m"))
+        endless = asyncio.create_task(client.peek("sales", patience=None))
+        subscribed = asyncio.create_task(anext(client.subscribe("sales", patience=None)))
+        await until(lambda: len(controller.held) == 2 and controller.subscribers)
+        pass_time(60)
+        await asyncio.sleep(0)
+        assert not controller.given_up
+        pass_time(59.8)
+        with pytest.raises(ReadTimeout):
+            await patient
+        pass_time(1_000_000)
+        await asyncio.sleep(0)
+        assert not endless.done()
+        assert not subscribed.done()
+        (answer,) = controller.held.values()
+        controller.held.clear()
+        answer(Rows(((("a", 1), 1),)))
+        assert await endless == [Sale("a", 1)]
+        controller._deliver(next(iter(controller.subscribers.values())), Frontier(1))
+        assert (await subscribed).upper == 1
+
+    with_client(test)
+
+
+def test_a_copy_takes_as_long_as_a_replica_is_at_work_on_it() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Service) -> None:
+        controller.copying = True
+        copying = asyncio.create_task(client.copy("sales", "sales.jsonl"))
+        await until(lambda: controller.copies)
+        signs: list[object] = []
+        take = _Waiting.take
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(_Waiting, "take", lambda self, answer: (signs.append(answer), take(self, answer)))
+            for number in range(1, 4):
+                pass_time(4.6)
+                await until(lambda: len(signs) == number)  # noqa: B023
+        (answer,) = controller.copies.values()
+        answer(RowCount(7))
+        assert await copying == 7
+
+    with_client(test)
+
+
+def test_an_answer_that_went_with_its_replica_is_asked_for_again() -> None:
+    async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
+        await client.insert("sales", SALES)
+        controller.stash_above = 1
+        fetch = served.around.fetch
+        lost: list[StashedAt] = []
+
+        async def fetch_from_the_dead(stash: StashedAt) -> AsyncIterator[Any]:
+            async for rows in fetch(stash):
+                yield rows[:1]
+                if not lost:
+                    lost.append(stash)
+                    raise ResultGone("replica 'r1' is gone, with the rows of the answer")
+                yield rows[1:]
+
+        served.around.fetch = fetch_from_the_dead  # type: ignore[method-assign]
+        assert sorted(await client.peek("sales")) == sorted(SALES)
+        assert len(lost) == 1
+
+    with_client(test)
+
+
+def test_a_subscription_that_was_quiet_for_longer_than_its_patience_survives_an_outage() -> None:
+    async def test(client: AsyncClient, controller: PaperController, served: Service) -> None:
+        subscription = client.subscribe("sales")
+        await batches(subscription, 1)
+        following = asyncio.create_task(anext(subscription))
+        for _ in range(2):
+            await until(lambda: controller.subscribers or following.done())
+            pass_time(3_600)
+            controller.subscribers.clear()
+            await served.kill()
+            await served.start()
+        await until(lambda: controller.subscribers or following.done())
+        await client.insert("sales", [Sale("a", 1)])
+        assert [u.row for u in (await following).updates] == [Sale("a", 1)]
 
     with_client(test)

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.compute.controller import PeekRequest, StashedAt
+from penstock.compute.controller.status import ReplicaState
 from penstock.compute.errors import (
     BadMessage,
     DataflowBroken,
     DataflowFailed,
+    Missing,
+    ReadTimeout,
     SinceViolation,
     TargetReplicaLost,
     TooManyPeeks,
     UnknownName,
 )
-from penstock.compute.frontier import Frontier
+from penstock.compute.frontier import START, Frontier
+from penstock.compute.problems import error_of
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.dataflow import CollectionExport
-from penstock.compute.protocol.responses import Canceled, PeekResponse, Problem, Rows, Stashed
+from penstock.compute.protocol.responses import (
+    Batch,
+    Canceled,
+    CopyToResponse,
+    PeekResponse,
+    Problem,
+    Rows,
+    Stashed,
+    Status,
+    SubscribeResponse,
+)
 from penstock.errors import Origin
 from tests.compute.controller.live import LiveWorld
-from tests.compute.controller.world import World, all_bids, high_tops, shares
+from tests.compute.controller.world import PaperReplica, World, all_bids, high_tops, shares
+from tests.golden import assert_golden
+
+GOLDEN = Path(__file__).parent / "golden"
 
 
 def test_the_first_answer_wins_then_all_are_told_to_cancel(world: World) -> None:
@@ -408,3 +429,109 @@ def test_a_view_that_one_replica_could_not_build_is_served_by_the_other() -> Non
     sick.cut()
     sick.connect(world.controller)
     assert world.rows("all", replica="r1") == [((1, 20), 1)]
+
+
+# --- reads that nobody answers -----------------------------------------------------------------
+
+
+def hydrated(world: World, name: str, upper: int) -> PaperReplica:
+    replica = world.replica(name)
+    replica.reports("u1", upper)
+    return replica
+
+
+def nobody(world: World) -> None:
+    world.controller.add_replica("r1", "host:1")
+
+
+def still_building(world: World) -> None:
+    world.replica("r1")
+
+
+def behind(world: World) -> None:
+    replica = hydrated(world, "r1", world.write("bids", (1, 2)) + 1)
+    world.now += 5_000
+    world.write("bids", (1, 3))
+    replica.hear()
+
+
+def silent(world: World) -> None:
+    hydrated(world, "r1", world.write("bids", (1, 2)) + 1)
+
+
+def unwell(world: World) -> None:
+    hydrated(world, "r1", world.write("bids", (1, 2)) + 1)
+    hydrated(world, "r2", world.status().read_time + 1)
+
+
+@pytest.mark.parametrize(
+    ("scene", "missing"),
+    [
+        (nobody, Missing.REPLICA),
+        (still_building, Missing.HYDRATION),
+        (behind, Missing.TIME),
+        (silent, Missing.ANSWER),
+        (unwell, Missing.HEALTH),
+    ],
+)
+def test_a_read_that_is_given_up_says_what_was_missing(
+    world: World, scene: Callable[[World], None], missing: Missing
+) -> None:
+    world.view()
+    scene(world)
+    uuid, answers = world.peek()
+    id, events = world.subscribe()
+    copied: list[Any] = []
+    copy = world.controller.copy("top", "top.jsonl", copied.append)
+    if scene is unwell:
+        for replica in world.controller._replicas.connections():  # pyright: ignore[reportPrivateUsage]
+            replica.take()
+            if replica.replica == "r1":
+                replica.absorb(PeekResponse(uuid, FULL))
+                replica.absorb(CopyToResponse(copy, FULL))
+                replica.absorb(SubscribeResponse(id, Batch(START, Frontier(5), FULL)))
+    world.now += 7_500
+    world.controller.give_up_peek(uuid)
+    world.controller.give_up_subscription(id)
+    assert world.controller.give_up_copy(copy, 7_000)
+    for problem in (*answers, *copied, *(event.updates for event in events)):
+        error = error_of(problem)
+        assert isinstance(error, ReadTimeout)
+        assert error.facts["missing"] == missing.value
+        assert error.retryable
+    assert len(answers) == len(copied) == len(events) == 1
+    connected = tuple(r.name for r in world.status().replicas if r.state is ReplicaState.CONNECTED)
+    assert error_of(answers[0]).facts["replicas"] == connected
+    assert_golden(GOLDEN / f"{scene.__name__}.txt", f"{error_of(answers[0])}\n")
+    world.controller.give_up_peek(uuid)
+    world.controller.give_up_subscription(id)
+    assert world.controller.give_up_copy(copy, 7_000)
+    assert len(answers) == len(copied) == len(events) == 1
+    world.controller.check()
+
+
+def test_a_read_of_the_future_says_that_nothing_was_written(world: World) -> None:
+    world.view()
+    time = world.write("bids", (1, 2))
+    replica = hydrated(world, "r1", time + 1)
+    for view in ("top", "bids"):
+        uuid, answers = world.peek(view, at=time + 60_000)
+        replica.hear()
+        world.controller.give_up_peek(uuid)
+        assert error_of(answers[0]).facts["missing"] == Missing.WRITE.value
+        assert replica.cancelled()[-1:] == [uuid]
+
+
+def test_a_copy_goes_on_while_a_replica_that_can_write_it_gives_signs_of_life(world: World) -> None:
+    world.view()
+    replica = hydrated(world, "r1", world.write("bids", (1, 2)) + 1)
+    copied: list[Any] = []
+    copy = world.controller.copy("top", "top.jsonl", copied.append)
+    for _ in range(3):
+        world.now += 5_000
+        replica.connection.absorb(Status(None, ""))
+        world.now += 900
+        assert not world.controller.give_up_copy(copy, 1_000)
+    world.now += 200
+    assert world.controller.give_up_copy(copy, 1_000)
+    assert error_of(copied[0]).facts["missing"] == Missing.ANSWER.value

@@ -14,9 +14,10 @@ from typing import Any
 from penstock.compute.collections.store import Append
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt, Write
 from penstock.compute.controller.status import ControllerStatus
-from penstock.compute.errors import NotThere, SinceViolation, UnknownName
+from penstock.compute.errors import NotThere, ReadTimeout, SinceViolation, UnknownName
 from penstock.compute.frontier import END, START, Frontier
-from penstock.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Rows, Update
+from penstock.compute.problems import problem_of
+from penstock.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Problem, Rows, Update
 from penstock.expr.types import Schema
 
 
@@ -33,6 +34,7 @@ class PaperController:
     time: int = 0
     since: int = 0
     hold_answers: bool = False
+    copying: bool = False
     stash_above: int | None = None
     names: dict[str, Described] = field(default_factory=dict)
     updates: dict[str, list[Update]] = field(default_factory=dict)
@@ -44,6 +46,8 @@ class PaperController:
     ids: Any = field(default_factory=lambda: count(1))
     commits: list[list[bytes]] = field(default_factory=list)
     stashed: dict[bytes, list[Counted]] = field(default_factory=dict)
+    copies: dict[str, Callable[[Any], None]] = field(default_factory=dict)
+    given_up: int = 0
 
     def _define(self, name: str, schema: Schema, *, view: bool, key: Sequence[str] = ()) -> str:
         id = f"{'u' if view else 's'}{next(self.ids)}"
@@ -129,6 +133,31 @@ class PaperController:
         if uuid in self.held:
             self.held.pop(uuid)(Canceled())
 
+    def give_up_peek(self, uuid: bytes) -> None:
+        self.held.pop(uuid)(self._nobody())
+
+    def _nobody(self) -> Problem:
+        self.given_up += 1
+        return problem_of(ReadTimeout("no replica is connected", missing="replica", replicas=()))
+
+    def copy(self, view: str, file: str, answer: Callable[[Any], None]) -> str:
+        id = f"c{next(self.ids)}"
+        self.copies[id] = answer
+        return id
+
+    def give_up_copy(self, id: str, silence: int) -> bool:
+        if self.copying:
+            return False
+        self.copies.pop(id)(self._nobody())
+        return True
+
+    def cancel_copy(self, id: str) -> None:
+        self.copies.pop(id)
+
+    def give_up_subscription(self, id: str) -> None:
+        gone = self.subscribers.pop(id)
+        gone.deliver(Batch(gone.upper, gone.upper, self._nobody()))
+
     def subscribe(
         self,
         view: str,
@@ -146,6 +175,8 @@ class PaperController:
         id = f"t{self.subscriptions}"
         first = Subscriber(view, deliver, START)
         self.subscribers[id] = first
+        if self.hold_answers:
+            return id
         at_as_of = Counter[tuple[Any, ...]]()
         for row, time, weight in self.updates[view]:
             if time <= as_of:

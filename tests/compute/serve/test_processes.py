@@ -5,6 +5,7 @@ The tests that take `served` share one controller and two replicas, in order.
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from penstock.compute import Batch, Client
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.controller import Controller, ControllerState
 from penstock.compute.controller.status import ControllerStatus, ReplicaState
-from penstock.compute.errors import StoreUnavailable
+from penstock.compute.errors import ConnectionBroken, ReadTimeout, StoreUnavailable
 from penstock.compute.plans import encode
 
 
@@ -266,3 +267,37 @@ def test_a_replica_that_cannot_keep_large_answers_leaves_them_to_the_other(tmp_p
             with pytest.raises(StoreUnavailable, match="cannot be kept"):
                 client.peek("totals")
             assert client.peek("totals", key=shops[7]) == [(shops[7], 1, 1)]
+
+
+def test_reads_while_replicas_are_stopped_or_gone_end_within_their_patience(tmp_path: Path) -> None:
+    with cluster(tmp_path) as started:
+        started.replicas("r1")
+        started.controller()
+        with Client(started.addresses["controller"], patience="60s") as client:
+            client.create_view("totals", totals(), key="shop")
+            client.insert("sales", [Sale("a", 1)])
+            wait_for(client, whole)
+            started.processes["r1"].send_signal(signal.SIGSTOP)
+            client.insert("sales", [Sale("a", 2)])
+            for read in (
+                lambda: client.peek("totals", patience="2s"),
+                lambda: client.peek("sales", patience="2s"),
+                lambda: next(client.subscribe("totals", patience="2s")),
+                lambda: client.copy("totals", "totals.jsonl", patience="2s"),
+            ):
+                with pytest.raises(ReadTimeout) as error:
+                    read()
+                assert error.value.facts["missing"] in ("answer", "time", "replica")
+            started.processes["r1"].send_signal(signal.SIGCONT)
+            assert client.peek("totals") == [("a", 3, 2)]
+            started.kill("r1")
+            wait_for(client, lambda status: not all_connected(status))
+            with pytest.raises(ReadTimeout, match="no replica is connected"):
+                client.peek("totals", patience="2s")
+            started.processes["controller"].send_signal(signal.SIGSTOP)
+            with (
+                Client(started.addresses["controller"], patience="2s") as hasty,
+                pytest.raises((ReadTimeout, ConnectionBroken)),
+            ):
+                hasty.status()
+            started.processes["controller"].send_signal(signal.SIGCONT)

@@ -11,6 +11,7 @@ from penstock.compute.client.conversation import Conversation
 from penstock.compute.client.describing import known_of
 from penstock.compute.client.endpoint import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
 from penstock.compute.client.generated import client_pb2 as pb
+from penstock.compute.client.patience import AS_CLIENT, Patience, Wait, seconds_of
 from penstock.compute.client.peeks import Reading, check_number, peek_message, rows_of
 from penstock.compute.client.plain import from_plain
 from penstock.compute.client.rows import Known
@@ -31,7 +32,8 @@ class AsyncClient:
 
     address:  HOST:PORT of the controller; None: what PENSTOCK_CONTROLLER says, else 127.0.0.1:7411.
     security: credentials (`Security.load`); None: the token in PENSTOCK_TOKEN if there is one, and no TLS.
-    patience: how long reads, and what can be repeated, are tried again where the controller is away.
+    patience: how long a read waits for its answer, whatever is in the way of it, and how long what can be
+        repeated is tried again where the controller is away; None: as long as it takes.
 
     A read sees every write that was acknowledged, to anybody, before it was asked for (strict
     serializable), unless it says otherwise. To be used in one event loop; close it with `aclose`, or use
@@ -43,11 +45,11 @@ class AsyncClient:
         address: str | None = None,
         *,
         security: Security | None = None,
-        patience: timedelta | str = "30s",
+        patience: timedelta | str | None = "30s",
     ) -> None:
         security = Security.load() if security is None else security
         endpoint = Endpoint(address or os.environ.get(ADDRESS_VARIABLE) or DEFAULT_ADDRESS, security)
-        self._conversation = Conversation(endpoint, duration(patience).total_seconds())
+        self._conversation = Conversation(endpoint, seconds_of(patience))
         self._known: dict[str, Known] = {}
 
     # --- what there is ------------------------------------------------------------------
@@ -105,13 +107,17 @@ class AsyncClient:
         await self._ask(pb.Request(drop=pb.Drop(name=name)), repeatable=False)
 
     async def describe(self, name: str) -> Known:
-        """What a view or collection is: its columns, its key. Raises `UnknownName`."""
-        answer = (await self._ask(pb.Request(describe=pb.Describe(name=name))))[0]
+        """What a view or collection is: its columns, its key. Raises `UnknownName`, `ReadTimeout`."""
+        return await self._describe(name, self._conversation.wait())
+
+    async def _describe(self, name: str, wait: Wait) -> Known:
+        request = pb.Request(describe=pb.Describe(name=name))
+        answer = (await self._conversation.read(request, f"the question what {name!r} is", wait))[0]
         known = self._known[name] = known_of(name, answer.description)
         return known
 
-    async def _know(self, name: str) -> Known:
-        return self._known.get(name) or await self.describe(name)
+    async def _know(self, name: str, wait: Wait | None = None) -> Known:
+        return self._known.get(name) or await self._describe(name, wait or self._conversation.wait())
 
     # --- writing ------------------------------------------------------------------------
 
@@ -165,6 +171,7 @@ class AsyncClient:
         at: int | None = None,
         staleness: timedelta | str | None = None,
         replica: str | None = None,
+        patience: Patience = AS_CLIENT,
     ) -> list[Any]:
         """The rows of a view or a collection at one time; a row that is there twice comes twice.
 
@@ -174,16 +181,20 @@ class AsyncClient:
         at:        a time; without it: that of the last acknowledged write.
         staleness: how far the answer may be behind, if that is faster.
         replica:   the only one that may answer.
+        patience:  of this read, in place of the client's. A large answer that is coming may take longer: no
+            part of it then comes later than that after the one before.
 
         Raises `UnknownName`, `SinceViolation` for a time that is no longer kept, `ResultTooLarge`,
-        `TargetReplicaLost`, `DataflowFailed`, and what the expression raises.
+        `TargetReplicaLost`, `DataflowFailed`, what the expression raises, and `ReadTimeout` with what was
+        missing for an answer.
         """
+        wait = self._conversation.wait(patience)
         given = [key] if key is not None else (None if keys is None else list(keys))
         reading = Reading(given, where, order_by, limit, offset, columns, at, _optional(staleness), replica)
         while True:
-            known = await self._know(view)
+            known = await self._know(view, wait)
             message, to_user = peek_message(known, reading)
-            answers = await self._ask(pb.Request(peek=message))
+            answers = await self._conversation.read(pb.Request(peek=message), f"the peek of {view!r}", wait)
             if answers[0].WhichOneof("kind") != "description":
                 return rows_of(answers, to_user)
             self._known.pop(view, None)
@@ -196,26 +207,34 @@ class AsyncClient:
         snapshot: bool = True,
         progress: bool = False,
         replica: str | None = None,
+        patience: Patience = AS_CLIENT,
     ) -> AsyncSubscription:
         """All changes of a view, in batches by time; the first batch is what is there at `as_of`.
 
         as_of:    None: the time of the last acknowledged write.
         snapshot: False: only what comes after `as_of`. progress: batches without changes are given, too.
+        patience: how long it waits for its first batch, in place of the client's; then `ReadTimeout`. One
+            that has begun waits for as long as it takes, also where replicas are away.
         It goes on by itself where a connection breaks or the controller is started again.
         """
         check_number("as_of", as_of)
         asked = pb.Subscription(view=view, snapshot=snapshot, replica=replica or "")
         if as_of is not None:
             asked.as_of = as_of
-        return AsyncSubscription(self._conversation, asked, progress=progress)
+        return AsyncSubscription(self._conversation, asked, progress=progress, patience=patience)
 
-    async def copy(self, view: str, file: str) -> int:
+    async def copy(self, view: str, file: str, *, patience: Patience = AS_CLIENT) -> int:
         """Write the rows of a view to a file in the folder of a replica: how many.
 
         file: a plain name that ends with .jsonl or .parquet.
+        patience: in place of the client's. While a replica is at work on it, a copy takes as long as it
+            takes; `ReadTimeout` where none is.
         """
-        answers = await self._ask(pb.Request(copy=pb.Copy(view=view, file=file)), repeatable=False)
-        return answers[0].done.rows
+        request = pb.Request(copy=pb.Copy(view=view, file=file))
+        wait = self._conversation.wait(patience)
+        what = f"the copy of {view!r}"
+        answers = await self._conversation.read(request, what, wait, again=False)
+        return answers[-1].done.rows
 
     # --- operating ----------------------------------------------------------------------
 
@@ -236,7 +255,8 @@ class AsyncClient:
 
     async def status(self) -> ControllerStatus:
         """Replicas, views, collections: what there is, and how far it is."""
-        answers = await self._ask(pb.Request(status=pb.Status()))
+        request = pb.Request(status=pb.Status())
+        answers = await self._conversation.read(request, "the status", self._conversation.wait())
         return from_plain(ControllerStatus, encoding.decode_values(answers[0].condition.body))
 
     async def _ask(self, request: pb.Request, *, repeatable: bool = True) -> list[pb.Answer]:

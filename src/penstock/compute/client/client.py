@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from penstock.compute.client.async_client import AsyncClient
+from penstock.compute.client.patience import AS_CLIENT, Patience
 from penstock.compute.client.rows import Known
 from penstock.compute.client.subscription import Subscription
 from penstock.compute.controller.status import ControllerStatus
@@ -36,7 +37,7 @@ class Client:
         address: str | None = None,
         *,
         security: Security | None = None,
-        patience: timedelta | str = "30s",
+        patience: timedelta | str | None = "30s",
     ) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_run, args=(self._loop,), name="penstock client", daemon=True)
@@ -124,6 +125,7 @@ class Client:
         at: int | None = None,
         staleness: timedelta | str | None = None,
         replica: str | None = None,
+        patience: Patience = AS_CLIENT,
     ) -> list[Any]:
         """See `AsyncClient.peek`."""
         keys = None if keys is None else list(keys)
@@ -140,6 +142,7 @@ class Client:
                 at=at,
                 staleness=staleness,
                 replica=replica,
+                patience=patience,
             )
         )
 
@@ -151,16 +154,17 @@ class Client:
         snapshot: bool = True,
         progress: bool = False,
         replica: str | None = None,
+        patience: Patience = AS_CLIENT,
     ) -> Subscription:
         """See `AsyncClient.subscribe`."""
         subscription = self._client.subscribe(
-            view, as_of=as_of, snapshot=snapshot, progress=progress, replica=replica
+            view, as_of=as_of, snapshot=snapshot, progress=progress, replica=replica, patience=patience
         )
         return Subscription(subscription, self._wait)
 
-    def copy(self, view: str, file: str) -> int:
+    def copy(self, view: str, file: str, *, patience: Patience = AS_CLIENT) -> int:
         """See `AsyncClient.copy`."""
-        return self._wait(self._client.copy(view, file))
+        return self._wait(self._client.copy(view, file, patience=patience))
 
     def add_replica(
         self, name: str, address: str, *, runtime: RuntimeName = "here", workers: int = 1

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 from penstock.compute.client.endpoint import CONVERSE, SUBSCRIBE, Endpoint
 from penstock.compute.client.generated import client_pb2 as pb
+from penstock.compute.client.patience import AS_CLIENT, OfClient, Patience, Wait, seconds_of
 from penstock.compute.client.refusals import END_OF_CALL, refusal
-from penstock.compute.errors import ConnectionBroken, Unconfirmed
+from penstock.compute.errors import ComputeError, ConnectionBroken, ResultGone, Unconfirmed
 from penstock.compute.problems import error_of
 from penstock.compute.protocol.wire import problem_from_bytes
 
@@ -27,10 +28,10 @@ GOODBYE = 0.5
 class Conversation:
     """Asks, and matches answers with what was asked. Used by one event loop.
 
-    patience: seconds for which a request tries again where the controller is away.
+    patience: seconds for which a request tries again where the controller is away; None: as long as it takes.
     """
 
-    def __init__(self, endpoint: Endpoint, patience: float) -> None:
+    def __init__(self, endpoint: Endpoint, patience: float | None) -> None:
         self._endpoint = endpoint
         self.address = endpoint.address
         self.patience = patience
@@ -51,18 +52,38 @@ class Conversation:
             self._channel = self._endpoint.channel()
         return self._channel
 
-    async def ask(self, request: pb.Request, *, repeatable: bool) -> list[pb.Answer]:
+    def wait(self, patience: Patience = AS_CLIENT) -> Wait:
+        """A read begins to wait, as patient as it says or as the client is."""
+        return Wait(self.patience if isinstance(patience, OfClient) else seconds_of(patience))
+
+    async def read(
+        self, request: pb.Request, what: str, wait: Wait, *, again: bool = True
+    ) -> list[pb.Answer]:
+        """As `ask`, of what changes nothing, within the patience of who waits. what: the read, as a noun.
+
+        Raises `ReadTimeout` where there is no answer by then, `ConnectionBroken` where no controller.
+        """
+        async with wait.bounded(what, self.address):
+            return await self.ask(request, repeatable=again, wait=wait)
+
+    async def ask(
+        self, request: pb.Request, *, repeatable: bool, wait: Wait | None = None
+    ) -> list[pb.Answer]:
         """The answers to a request, the last of which ends it.
 
         repeatable: it may be sent again where an answer was lost; else `Unconfirmed` is raised.
-        Raises the error that the controller answers, `ConnectionBroken` where there is none for as long as
-        the client is patient, `NotAuthorized` and the like at once.
+        wait:       of a read, of which the controller is told.
+        Raises the error that the controller answers, `ConnectionBroken` where there is no controller for as
+        long as the client is patient, `NotAuthorized` and the like at once.
         """
+        wait = wait or self.wait()
+        progress = wait.progress
 
         async def once() -> list[pb.Answer]:
             line = await self._connected()
+            _tell_patience(request, wait)
             try:
-                return await line.ask(request)
+                return await line.ask(request, progress)
             except ConnectionBroken as error:
                 if repeatable:
                     raise
@@ -73,7 +94,7 @@ class Conversation:
                     address=self.address,
                 ) from error
 
-        return await patiently(once, self)
+        return await patiently(once, self, wait)
 
     async def _connected(self) -> _Line:
         async with self._connecting:
@@ -90,19 +111,26 @@ class Conversation:
             await self._channel.close()
 
 
-async def patiently(attempt: Callable[[], Awaitable[T]], conversation: Conversation) -> T:
-    """What `attempt` gives, tried again while it raises `ConnectionBroken`, for as long as the conversation
-    is patient, and open."""
+async def patiently(attempt: Callable[[], Awaitable[T]], conversation: Conversation, wait: Wait) -> T:
+    """What `attempt` gives, tried again while it raises `ConnectionBroken`, or `ResultGone` because a replica
+    has died with the rows, as long as somebody waits for it and the conversation is open."""
     loop = asyncio.get_running_loop()
-    until, pause = loop.time() + conversation.patience, FIRST_PAUSE
+    pause = FIRST_PAUSE
     while True:
         try:
             return await attempt()
-        except ConnectionBroken:
-            if conversation.closed or loop.time() + pause > until:
+        except (ConnectionBroken, ResultGone):
+            wait.failed()
+            if conversation.closed or (wait.until is not None and loop.time() + pause > wait.until):
                 raise
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _tell_patience(request: pb.Request, wait: Wait) -> None:
+    kind, left = request.WhichOneof("kind"), wait.milliseconds()
+    if left is not None and kind in ("peek", "copy"):
+        getattr(request, kind).patience = left
 
 
 class _Line:
@@ -114,6 +142,7 @@ class _Line:
         self._number = 0
         self._waiting: dict[int, _Waiting] = {}
         self._sending = asyncio.Lock()
+        self._cancelling: set[asyncio.Task[None]] = set()
         self._reading = asyncio.create_task(self._read())
         self.broken: Exception | None = None
 
@@ -123,24 +152,35 @@ class _Line:
         call = channel.stream_stream(CONVERSE, pb.Request.SerializeToString, pb.Answer.FromString)(
             metadata=endpoint.metadata()
         )
-        with refusal(endpoint.address):
-            await call.wait_for_connection()
+        try:
+            with refusal(endpoint.address):
+                await call.wait_for_connection()
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
         return cls(call, endpoint.address)
 
-    async def ask(self, request: pb.Request) -> list[pb.Answer]:
+    async def ask(self, request: pb.Request, progress: Callable[[], None]) -> list[pb.Answer]:
+        """progress: called when a part of the answer has come, and more will."""
         self._number += 1
         number = request.number = self._number
-        waiting = self._waiting[number] = _Waiting()
+        waiting = self._waiting[number] = _Waiting(progress)
         try:
             await self._send(request)
             return await waiting.whole
         except asyncio.CancelledError:
             if request.WhichOneof("kind") == "peek" and self.broken is None:
-                with contextlib.suppress(ConnectionBroken):
-                    await self._send(pb.Request(cancel_peek=pb.CancelPeek(peek=number)))
+                # Not waited for: where nothing can be sent, whoever has given up would wait for ever.
+                cancelling = asyncio.create_task(self._cancel_peek(number))
+                self._cancelling.add(cancelling)
+                cancelling.add_done_callback(self._cancelling.discard)
             raise
         finally:
             del self._waiting[number]
+
+    async def _cancel_peek(self, number: int) -> None:
+        with contextlib.suppress(ComputeError):
+            await self._send(pb.Request(cancel_peek=pb.CancelPeek(peek=number)))
 
     async def _send(self, request: pb.Request) -> None:
         async with self._sending:
@@ -179,9 +219,10 @@ class _Line:
 
 
 class _Waiting:
-    """The answers to one request, as far as they have come."""
+    """The answers to one request, as far as they have come. progress: told that some have."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Callable[[], None]) -> None:
+        self._progress = progress
         self._answers: list[pb.Answer] = []
         self.whole: asyncio.Future[list[pb.Answer]] = asyncio.get_running_loop().create_future()
 
@@ -192,7 +233,9 @@ class _Waiting:
             self.whole.set_exception(error_of(problem_from_bytes(answer.problem)))
             return
         self._answers.append(answer)
-        if not answer.rows.more:
+        if answer.rows.more:
+            self._progress()
+        else:
             self.whole.set_result(self._answers)
 
     def fail(self, error: Exception) -> None:

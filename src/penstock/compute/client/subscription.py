@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from penstock.compute.client.conversation import Conversation, patiently
 from penstock.compute.client.generated import client_pb2 as pb
+from penstock.compute.client.patience import AS_CLIENT, Patience, Wait
 from penstock.compute.client.refusals import END_OF_CALL, refusal
 from penstock.compute.errors import ConnectionBroken
 from penstock.compute.frontier import START, Frontier
@@ -44,14 +45,22 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
     Each begins where the one before it has ended.
 
     Nothing is read ahead: a reader that stops reads nothing more from the network. Ends after a batch with
-    `upper` None. Raises `SinceViolation` where it was away, or slow, for longer than the view keeps;
-    `UnknownName` where the view was dropped.
+    `upper` None. Raises `ReadTimeout` where it has not begun within its patience; `SinceViolation` where it
+    was away, or slow, for longer than the view keeps; `UnknownName` where the view was dropped.
     """
 
-    def __init__(self, conversation: Conversation, asked: pb.Subscription, *, progress: bool) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        asked: pb.Subscription,
+        *,
+        progress: bool,
+        patience: Patience = AS_CLIENT,
+    ) -> None:
         self._conversation = conversation
         self._asked = asked
         self._progress = progress
+        self._patience = patience
         self._upper = START
         self._begun = False
         self._given = 0
@@ -69,7 +78,7 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
 
     async def __anext__(self) -> Batch[Any]:
         while not self._upper.ended:
-            batch = await patiently(self._next_batch, self._conversation)
+            batch = await self._first() if not self._begun else await self._following()
             if batch is None:
                 continue
             first = not self._begun
@@ -85,11 +94,21 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
         self._hang_up()
         self._upper = Frontier(None)
 
-    async def _next_batch(self) -> Batch[Any] | None:
+    async def _first(self) -> Batch[Any] | None:
+        wait = self._conversation.wait(self._patience)
+        async with wait.bounded(f"the subscription to {self._asked.view!r}", self._conversation.address):
+            return await patiently(lambda: self._next_batch(wait), self._conversation, wait)
+
+    async def _following(self) -> Batch[Any] | None:
+        wait = self._conversation.wait()
+        wait.stood = self._call is not None
+        return await patiently(lambda: self._next_batch(wait), self._conversation, wait)
+
+    async def _next_batch(self, wait: Wait) -> Batch[Any] | None:
         """The next batch; None for one that was seen before. After `ConnectionBroken` it is tried again."""
         try:
             if self._call is None:
-                self._call = self._connected()
+                self._call = self._connected(wait)
             with refusal(self._conversation.address):
                 while (event := await self._call.read()) is not END_OF_CALL:
                     match event.WhichOneof("kind"):
@@ -97,9 +116,11 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
                             batch = self._add(event.batch)
                             if not event.batch.more:
                                 return batch
+                            wait.progress()
                         case "problem":
                             raise error_of(problem_from_bytes(event.problem))
                         case _:
+                            wait.stood = self._begun
                             self._describe(event.description)
             raise ConnectionBroken(
                 "the controller has ended the connection", address=self._conversation.address
@@ -108,12 +129,14 @@ class AsyncSubscription(AsyncIterator[Batch[Any]]):
             self._hang_up()
             raise
 
-    def _connected(self) -> Any:
+    def _connected(self, wait: Wait) -> Any:
         asked = pb.Subscription()
         asked.CopyFrom(self._asked)
         if self._begun:
             assert self._upper.time is not None
             asked.as_of, asked.snapshot = self._upper.time - 1, False
+        elif (left := wait.milliseconds()) is not None:
+            asked.patience = left
         self._part = []
         return self._conversation.subscribe(asked)
 

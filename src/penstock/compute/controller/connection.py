@@ -72,10 +72,20 @@ class ReplicaConnection:
     """What a transport has to do for a replica: send what is taken, hand in what comes, say when it is over.
 
     wake: called when there may be something to take, or the connection is `over`; set by the transport.
+    heard: ms of the clock when the replica last said something, or was connected.
     """
 
-    def __init__(self, specifics: Specifics, instance: Instance, kept: Kept, events: Events) -> None:
+    def __init__(
+        self,
+        specifics: Specifics,
+        instance: Instance,
+        kept: Kept,
+        events: Events,
+        clock: Callable[[], int],
+    ) -> None:
         self.wake: Callable[[], None] = _nothing
+        self.heard = clock()
+        self._clock = clock
         self.tracking = Tracking(instance.holds, kept, self._note)
         self.status: dict[Id | None, Status] = {}
         self.says: dict[str, float] = {}
@@ -127,6 +137,7 @@ class ReplicaConnection:
         """What the replica said. Ignored where the connection is over."""
         if self._closed:
             return
+        self.heard = self._clock()
         match response:
             case Frontiers():
                 self._absorb_frontiers(response)

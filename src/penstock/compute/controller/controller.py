@@ -33,6 +33,7 @@ from penstock.compute.controller.settings import Settings
 from penstock.compute.controller.status import ControllerStatus
 from penstock.compute.controller.subscriptions import Deliver, Subscriptions
 from penstock.compute.controller.transient import TransientIds
+from penstock.compute.controller.unanswered import Unanswered
 from penstock.compute.controller.writes import Writes
 from penstock.compute.errors import ComputeError, StoreUnavailable
 from penstock.compute.frontier import Frontier, join
@@ -135,6 +136,7 @@ class Controller:
             self._copies,
             self._leases,
             TransientIds(state, self.epoch),
+            Unanswered(asked, oracle, self._replicas),
             clock=clock,
             random=random,
             note=self._note,
@@ -256,6 +258,11 @@ class Controller:
         if not self._peeks.cancel(uuid):
             self._note(None, "a peek was to be cancelled that does not wait")
 
+    def give_up_peek(self, uuid: bytes) -> None:
+        """Its client waits no longer: `ReadTimeout` is answered, with what was missing. Does nothing where it
+        is answered already."""
+        self._reads.give_up_peek(uuid)
+
     def subscribe(
         self,
         view: str,
@@ -274,6 +281,10 @@ class Controller:
         """
         return self._reads.subscribe(view, deliver, as_of, snapshot, replica)
 
+    def give_up_subscription(self, id: Id) -> None:
+        """Its client waits no longer for it to begin: it ends with `ReadTimeout`."""
+        self._reads.give_up_subscription(id)
+
     def unsubscribe(self, id: Id) -> None:
         """Stop it: delivers `DroppedAt`; does nothing where it has ended."""
         self._subscriptions.stop(id)
@@ -289,6 +300,11 @@ class Controller:
     ) -> Id:
         """Write the rows at a time (None: of the last acknowledged write) to a file at the replicas."""
         return self._reads.copy(view, file, answer, at, replica)
+
+    def give_up_copy(self, id: Id, silence: int) -> bool:
+        """Its client waits no longer, unless a replica is at work on it: one that has all that is needed and
+        said something within the last `silence` ms. Whether it is over, by `ReadTimeout` or before."""
+        return self._reads.give_up_copy(id, self._clock() - silence)
 
     def cancel_copy(self, id: Id) -> None:
         """`Dropped` is answered at once; does nothing where it is answered already."""

@@ -19,10 +19,12 @@ CopyAnswer: TypeAlias = RowCount | Problem | Dropped
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy without an answer."""
+    """A copy without an answer. time: of the rows. since: ms of the clock when it was asked for."""
 
     id: Id
     view: str
+    time: int
+    since: int
     target: str | None
     answer: Callable[[CopyAnswer], None]
     unable: Unable
@@ -58,6 +60,15 @@ class Copies:
             result = copy.unable.hear(replica, result)
         if result is not None:
             self._finish(copy, result)
+
+    def find(self, id: Id) -> Copy | None:
+        return self._pending.get(id)
+
+    def give_up(self, id: Id, problem: Problem) -> None:
+        """Answer with a problem, where it waits."""
+        copy = self._pending.get(id)
+        if copy is not None:
+            self._finish(copy, problem)
 
     def cancel(self, id: Id) -> bool:
         """Answer `Dropped` at once; False where nothing of that id waits."""

@@ -89,6 +89,15 @@ class Peeks:
             answer = verdict
         self._finish(pending, answer)
 
+    def find(self, uuid: bytes) -> PendingPeek | None:
+        return self._pending.get(uuid)
+
+    def give_up(self, uuid: bytes, problem: Problem) -> None:
+        """Answer with a problem, where it waits."""
+        pending = self._pending.get(uuid)
+        if pending is not None:
+            self._finish(pending, problem)
+
     def cancel(self, uuid: bytes) -> bool:
         """Answer `Canceled` at once; False where nothing of that uuid waits."""
         pending = self._pending.get(uuid)

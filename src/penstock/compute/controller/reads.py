@@ -17,9 +17,11 @@ from penstock.compute.controller.subscriptions import Deliver, Subscription, Sub
 from penstock.compute.controller.targets import target_lost
 from penstock.compute.controller.transient import TransientIds
 from penstock.compute.controller.unable import Unable
+from penstock.compute.controller.unanswered import Read, Unanswered
+from penstock.compute.problems import problem_of
 from penstock.compute.protocol.commands import Peek
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Rows
+from penstock.compute.protocol.responses import Problem, Rows
 
 
 class Reads:
@@ -35,6 +37,7 @@ class Reads:
         copies: Copies,
         leases: Leases,
         ids: TransientIds,
+        unanswered: Unanswered,
         *,
         clock: Callable[[], int],
         random: random.Random,
@@ -48,6 +51,7 @@ class Reads:
         self._copies = copies
         self._leases = leases
         self._ids = ids
+        self._unanswered = unanswered
         self._passing = Passing()
         self._clock = clock
         self._random = random
@@ -79,7 +83,9 @@ class Reads:
         id = self._ids.next()
         dataflow = self._passing.subscription(id, entry, time, snapshot)
         unable = self._unable(f"subscription to {view!r}")
-        subscription = Subscription(id, view, entry.id, dataflow.as_of, replica, deliver, unable)
+        subscription = Subscription(
+            id, view, entry.id, dataflow.as_of, self._clock(), replica, deliver, unable
+        )
         self._subscriptions.start(dataflow, subscription)
         return id
 
@@ -95,9 +101,48 @@ class Reads:
         check_file(file)
         entry, time = self._entry_at(view, at, replica)
         id = self._ids.next()
-        copy = Copy(id, view, replica, answer, self._unable(f"copy of {view!r}"))
+        unable = self._unable(f"copy of {view!r}")
+        copy = Copy(id, view, time, self._clock(), replica, answer, unable)
         self._copies.start(self._passing.copy(id, entry, time, file), copy)
         return id
+
+    def give_up_peek(self, uuid: bytes) -> None:
+        """See `Controller.give_up_peek`."""
+        pending = self._peeks.find(uuid)
+        if pending is not None:
+            self._peeks.give_up(uuid, self._problem(self._read(pending, pending.peek.time)))
+
+    def give_up_subscription(self, id: Id) -> None:
+        """See `Controller.give_up_subscription`."""
+        subscription = self._subscriptions.find(id)
+        if subscription is not None:
+            assert subscription.as_of.time is not None
+            read = self._read(subscription, subscription.as_of.time)
+            self._subscriptions.give_up(id, self._problem(read))
+
+    def give_up_copy(self, id: Id, heard_since: int) -> bool:
+        """See `Controller.give_up_copy`."""
+        copy = self._copies.find(id)
+        if copy is None:
+            return True
+        read = self._read(copy, copy.time)
+        if self._unanswered.could_answer(read, heard_since):
+            return False
+        self._copies.give_up(id, self._problem(read))
+        return True
+
+    def _read(self, waits: PendingPeek | Subscription | Copy, time: int) -> Read:
+        return Read(
+            what=f"the {waits.unable.what}",
+            reads=self._catalog.find(waits.view),
+            time=time,
+            target=waits.target,
+            since=waits.since,
+            unable=waits.unable.problems,
+        )
+
+    def _problem(self, read: Read) -> Problem:
+        return problem_of(self._unanswered.error(read, self._clock()))
 
     def end_reading(self, name: str, id: Id) -> None:
         """What was called `name` is dropped: what goes on reading it ends."""

@@ -148,7 +148,9 @@ class Replicas:
             self._random.randbytes(16),
             Parameters(hydration_concurrency=1) if careful else Parameters(),
         )
-        replica.connection = ReplicaConnection(specifics, self._instance, replica.kept, self._events)
+        replica.connection = ReplicaConnection(
+            specifics, self._instance, replica.kept, self._events, self._clock
+        )
         replica.since, replica.tries, replica.problem = now, 0, ""
         self._steady.restart(name)
         return replica.connection

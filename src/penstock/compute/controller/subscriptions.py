@@ -27,7 +27,7 @@ Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]
 class Subscription:
     """One client that sees changes.
 
-    reads: what stands behind the name `view`. as_of: where it has begun.
+    reads: what stands behind the name `view`. as_of: where it has begun. since: ms of the clock when.
     upper: all changes before it were delivered.
     """
 
@@ -35,6 +35,7 @@ class Subscription:
     view: str
     reads: Id
     as_of: Frontier
+    since: int
     target: str | None
     deliver: Deliver
     unable: Unable
@@ -85,6 +86,15 @@ class Subscriptions:
         batch = undelivered(subscription.upper, response.event)
         if batch is not None:
             self._deliver(subscription, batch)
+
+    def find(self, id: Id) -> Subscription | None:
+        return self._there.get(id)
+
+    def give_up(self, id: Id, problem: Problem) -> None:
+        """End it with a problem, where it is there."""
+        subscription = self._there.get(id)
+        if subscription is not None:
+            self._fail(subscription, problem)
 
     def stop(self, id: Id) -> bool:
         """End it with `DroppedAt`; False where it is not there."""

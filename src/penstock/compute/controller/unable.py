@@ -20,13 +20,13 @@ class Unable:
     note:      told what a replica cannot do, which its clients may never see.
     """
 
-    __slots__ = ("_connected", "_note", "_what", "problems")
+    __slots__ = ("_connected", "_note", "problems", "what")
 
     def __init__(
         self, what: str, connected: Callable[[], Iterable[str]], note: Callable[[str, str], None]
     ) -> None:
         self.problems: dict[str, Problem] = {}
-        self._what = what
+        self.what = what
         self._connected = connected
         self._note = note
 
@@ -34,7 +34,7 @@ class Unable:
         """A replica answers with a problem. The problem to be passed on, if any."""
         if problem.origin is Origin.DATA:
             return problem
-        self._note(replica, f"it cannot answer a {self._what}: {problem.message}")
+        self._note(replica, f"it cannot answer a {self.what}: {problem.message}")
         self.problems[replica] = problem
         return self.verdict()
 

@@ -88,6 +88,7 @@ class Front:
             as_of=asked.as_of if asked.HasField("as_of") else None,
             snapshot=asked.snapshot,
             replica=asked.replica or None,
+            patience=asked.patience if asked.HasField("patience") else None,
         )
         try:
             while (event := await outlet.next()) is not None:

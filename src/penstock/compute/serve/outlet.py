@@ -24,11 +24,20 @@ MOST_BATCHES = 1_000
 class Outlet:
     """One subscription of one client.
 
+    patience: milliseconds for which the client waits for it to begin; None: for ever.
+
     Every method may raise what `Controller.subscribe` raises.
     """
 
     def __init__(
-        self, controller: Controller, view: str, *, as_of: int | None, snapshot: bool, replica: str | None
+        self,
+        controller: Controller,
+        view: str,
+        *,
+        as_of: int | None,
+        snapshot: bool,
+        replica: str | None,
+        patience: int | None = None,
     ) -> None:
         self._controller = controller
         self._view = view
@@ -39,7 +48,10 @@ class Outlet:
         self._arrived = asyncio.Event()
         self._ended = False
         self._id: Id | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._subscribe(as_of, snapshot)
+        if patience is not None and not self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(patience / 1000, self._not_begun)
 
     def _subscribe(self, as_of: int | None, snapshot: bool) -> None:
         deliver = self._deliverer()
@@ -69,11 +81,21 @@ class Outlet:
             self._ended = event.upper.ended or isinstance(event.updates, Problem)
         self._waiting.append(event)
         self._arrived.set()
+        self._stop_timer()
         # A batch that is alone is there as a whole already.
         full = len(self._waiting) > 1 and (self._updates > MOST_UPDATES or len(self._waiting) > MOST_BATCHES)
         if full and not self._ended:
             # Not from within the call of the controller that delivers.
             asyncio.get_running_loop().call_soon(self._give_up)
+
+    def _not_begun(self) -> None:
+        if self._id is not None:
+            self._controller.give_up_subscription(self._id)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _give_up(self) -> None:
         if self._id is not None and not self._ended:
@@ -98,6 +120,7 @@ class Outlet:
 
     def close(self) -> None:
         """The client is gone."""
+        self._stop_timer()
         self._give_up()
         self._ended = True
 

@@ -67,6 +67,7 @@ class Talk:
         self._room.set()
         self._peeks: dict[int, bytes] = {}
         self._copies: set[Id] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended = False
 
@@ -98,6 +99,18 @@ class Talk:
             self._controller.cancel_copy(id)
         for task in self._tasks:
             task.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _give_up_after(self, number: int, milliseconds: int, give_up: Callable[[], None]) -> None:
+        """Call something where a request is not answered by then."""
+        self._timers[number] = asyncio.get_running_loop().call_later(milliseconds / 1000, give_up)
+
+    def _in_time(self, number: int) -> None:
+        """It has its answer."""
+        timer = self._timers.pop(number, None)
+        if timer is not None:
+            timer.cancel()
 
     def _answer(self, number: int, **kind: Any) -> None:
         if self._ended:
@@ -194,11 +207,14 @@ class Talk:
             nonlocal answered
             answered = True
             self._peeks.pop(number, None)
+            self._in_time(number)
             self._peeked(number, found)
 
         uuid = self._controller.peek(request, answer)
         if not answered:
             self._peeks[number] = uuid
+            if asked.HasField("patience"):
+                self._give_up_after(number, asked.patience, lambda: self._controller.give_up_peek(uuid))
 
     def _peeked(self, number: int, found: PeekAnswer) -> None:
         match found:
@@ -241,6 +257,7 @@ class Talk:
         def answer(result: RowCount | Problem | Dropped) -> None:
             if id is not None:
                 self._copies.discard(id)
+            self._in_time(number)
             match result:
                 case RowCount():
                     self._answer(number, done=pb.Done(rows=result.rows))
@@ -250,8 +267,16 @@ class Talk:
                     error = PeekCanceled("the copy was dropped before it was whole")
                     self._answer(number, problem=problem_to_bytes(problem_of(error)))
 
-        id = self._controller.copy(asked.view, asked.file, answer)
+        id = copied = self._controller.copy(asked.view, asked.file, answer)
         self._copies.add(id)
+
+        def give_up() -> None:
+            if not self._controller.give_up_copy(copied, asked.patience):
+                self._answer(number, rows=pb.Rows(more=True))  # a sign that somebody is at work on it
+                self._give_up_after(number, asked.patience, give_up)
+
+        if asked.HasField("patience"):
+            self._give_up_after(number, asked.patience, give_up)
 
     def add_replica(self, number: int, asked: pb.AddReplica) -> None:
         runtime = asked.runtime or "here"

@@ -124,7 +124,7 @@ class Write(_message.Message):
     def __init__(self, parts: _Optional[_Iterable[_Union[Write.Part, _Mapping]]] = ..., id: _Optional[bytes] = ...) -> None: ...
 
 class Peek(_message.Message):
-    __slots__ = ("view", "id", "keys", "all", "predicate", "order_by", "limit", "offset", "project", "projected", "at", "staleness", "replica")
+    __slots__ = ("view", "id", "keys", "all", "predicate", "order_by", "limit", "offset", "project", "projected", "at", "staleness", "replica", "patience")
     class Order(_message.Message):
         __slots__ = ("column", "descending")
         COLUMN_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +145,7 @@ class Peek(_message.Message):
     AT_FIELD_NUMBER: _ClassVar[int]
     STALENESS_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    PATIENCE_FIELD_NUMBER: _ClassVar[int]
     view: str
     id: str
     keys: bytes
@@ -158,7 +159,8 @@ class Peek(_message.Message):
     at: int
     staleness: int
     replica: str
-    def __init__(self, view: _Optional[str] = ..., id: _Optional[str] = ..., keys: _Optional[bytes] = ..., all: _Optional[bool] = ..., predicate: _Optional[bytes] = ..., order_by: _Optional[_Iterable[_Union[Peek.Order, _Mapping]]] = ..., limit: _Optional[int] = ..., offset: _Optional[int] = ..., project: _Optional[_Iterable[int]] = ..., projected: _Optional[bool] = ..., at: _Optional[int] = ..., staleness: _Optional[int] = ..., replica: _Optional[str] = ...) -> None: ...
+    patience: int
+    def __init__(self, view: _Optional[str] = ..., id: _Optional[str] = ..., keys: _Optional[bytes] = ..., all: _Optional[bool] = ..., predicate: _Optional[bytes] = ..., order_by: _Optional[_Iterable[_Union[Peek.Order, _Mapping]]] = ..., limit: _Optional[int] = ..., offset: _Optional[int] = ..., project: _Optional[_Iterable[int]] = ..., projected: _Optional[bool] = ..., at: _Optional[int] = ..., staleness: _Optional[int] = ..., replica: _Optional[str] = ..., patience: _Optional[int] = ...) -> None: ...
 
 class CancelPeek(_message.Message):
     __slots__ = ("peek",)
@@ -167,12 +169,14 @@ class CancelPeek(_message.Message):
     def __init__(self, peek: _Optional[int] = ...) -> None: ...
 
 class Copy(_message.Message):
-    __slots__ = ("view", "file")
+    __slots__ = ("view", "file", "patience")
     VIEW_FIELD_NUMBER: _ClassVar[int]
     FILE_FIELD_NUMBER: _ClassVar[int]
+    PATIENCE_FIELD_NUMBER: _ClassVar[int]
     view: str
     file: str
-    def __init__(self, view: _Optional[str] = ..., file: _Optional[str] = ...) -> None: ...
+    patience: int
+    def __init__(self, view: _Optional[str] = ..., file: _Optional[str] = ..., patience: _Optional[int] = ...) -> None: ...
 
 class AddReplica(_message.Message):
     __slots__ = ("name", "address", "runtime", "workers")
@@ -227,16 +231,18 @@ class Condition(_message.Message):
     def __init__(self, body: _Optional[bytes] = ...) -> None: ...
 
 class Subscription(_message.Message):
-    __slots__ = ("view", "as_of", "snapshot", "replica")
+    __slots__ = ("view", "as_of", "snapshot", "replica", "patience")
     VIEW_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     REPLICA_FIELD_NUMBER: _ClassVar[int]
+    PATIENCE_FIELD_NUMBER: _ClassVar[int]
     view: str
     as_of: int
     snapshot: bool
     replica: str
-    def __init__(self, view: _Optional[str] = ..., as_of: _Optional[int] = ..., snapshot: _Optional[bool] = ..., replica: _Optional[str] = ...) -> None: ...
+    patience: int
+    def __init__(self, view: _Optional[str] = ..., as_of: _Optional[int] = ..., snapshot: _Optional[bool] = ..., replica: _Optional[str] = ..., patience: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("description", "batch", "problem")

@@ -1,0 +1,102 @@
+"""Patience: how long a read waits for its answer, over all attempts and whatever is in the way of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
+from typing import TypeAlias
+
+from penstock.compute.errors import Missing, ReadTimeout
+from penstock.expr.durations import duration
+
+
+class OfClient(Enum):
+    """That a read is as patient as its client."""
+
+    DEFAULT = "as the client"
+
+
+Patience: TypeAlias = timedelta | str | OfClient | None
+"""A span such as "30s"; None: as long as it takes."""
+AS_CLIENT = OfClient.DEFAULT
+
+_ROUND_TRIP = 10.0
+"""Seconds for an answer where somebody has no patience at all: nothing is tried twice or waited for."""
+
+
+def seconds_of(patience: timedelta | str | None) -> float | None:
+    """Raises what `duration` raises."""
+    return None if patience is None else duration(patience).total_seconds()
+
+
+@dataclass(slots=True)
+class Wait:
+    """One read that waits.
+
+    seconds: its patience; None: as long as it takes.
+    stood:   since the last failure there was a connection: what it waited for in quiet does not count.
+    """
+
+    seconds: float | None
+    stood: bool = False
+    _until: float | None = field(init=False)
+    _scope: asyncio.Timeout | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._until = None if self.seconds is None else now + self.seconds
+
+    @property
+    def until(self) -> float | None:
+        """When it is over, by the clock of the loop; None: never."""
+        return self._until
+
+    def milliseconds(self) -> int | None:
+        """What is left for the controller, which can say what is missing: a little less than there is."""
+        if self._until is None:
+            return None
+        left = max(self._until - asyncio.get_running_loop().time(), 0.0)
+        return int(1000 * (left - min(left / 10, 0.5)))
+
+    def progress(self) -> None:
+        """A part of the answer has come: for the next it waits anew."""
+        self._renew()
+        if self._scope is not None and self.seconds:
+            self._scope.reschedule(self._until)
+
+    def failed(self) -> None:
+        """A connection has broken: it waits anew for one, if there was one since it began to wait."""
+        if self.stood:
+            self.stood = False
+            self._renew()
+
+    def _renew(self) -> None:
+        if self.seconds is not None:
+            self._until = asyncio.get_running_loop().time() + self.seconds
+
+    @asynccontextmanager
+    async def bounded(self, what: str, address: str) -> AsyncGenerator[None]:
+        """Raise `ReadTimeout` where what is inside takes longer. what: the read, as a noun."""
+        end = self._until if self.seconds else None
+        if self.seconds == 0:
+            end = asyncio.get_running_loop().time() + _ROUND_TRIP
+        scope = self._scope = asyncio.timeout_at(end)
+        try:
+            async with scope:
+                yield
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            waited = self.seconds or _ROUND_TRIP
+            raise ReadTimeout(
+                f"{what} was not answered within {waited:g} s: the controller at {address} does not answer",
+                fix="see whether it still works, or be more patient: Client(patience=...)",
+                missing=Missing.CONTROLLER.value,
+                replicas=(),
+            ) from error
+        finally:
+            self._scope = None
