@@ -53,7 +53,7 @@ def _job(flow: Flow, spark: SparkSession, whole: StagePlan, folder: Path) -> Dat
             Frame(spark.createDataFrame([], spark_schema(graph.nodes[node].schema))),
             Opening(
                 spark, engine, name, cast("Source", graph.nodes[node].operator), tag, folder, False,
-                native[name],
+                native=native[name],
             ),
         )
         for tag, (name, node) in enumerate(graph.sources.items())
