@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 from hypothesis import given
@@ -14,6 +16,7 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.responses import Update
 from penstock.compute.replica import feeds
 from penstock.compute.replica.feeds import Cursor, Feeds
+from penstock.compute.replica.watching import Watcher
 from tests.properties.effort import examples
 
 
@@ -131,3 +134,12 @@ def test_that_one_is_lost_does_not_hide_how_far_the_others_are() -> None:
     store.append([Append("s2", Frontier(0), Frontier(5))])
     assert sorted(feeds.look()) == ["s1", "s2"]
     assert feeds.look() == []
+
+
+def test_what_changed_before_the_watcher_was_connected_is_looked_for_too(tmp_path: Path) -> None:
+    noticed = Event()
+    watcher = Watcher(f"sqlite:{tmp_path}/collections.db", noticed.set)
+    try:
+        assert noticed.wait(30), "a change between the first look and the connection is never seen"
+    finally:
+        watcher.stop()

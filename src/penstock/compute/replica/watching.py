@@ -16,7 +16,8 @@ _AT_A_TIME = 0.5
 class Watcher:
     """Calls `noticed` whenever a collection of a store may have changed, until it is stopped.
 
-    It has a connection of its own to the store.
+    It has a connection of its own to the store, and calls when that is there too: of what changed before, it
+    is not told.
     """
 
     def __init__(self, uri: str, noticed: Callable[[], None]) -> None:
@@ -48,6 +49,7 @@ class Watcher:
                 store.close()
 
     def _watch_one(self, store: Collections) -> None:
+        self._noticed()
         while not self._stopped.is_set():
             if store.wait(_AT_A_TIME):
                 self._noticed()
