@@ -143,6 +143,7 @@ def test_topics_are_no_folders_and_passwords_are_pointed_out() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.verify
 def test_spark_submit_runs_it_in_an_empty_folder_with_what_was_shipped(penstock: Run, project: Path) -> None:
     made = penstock(
         "package", "where.py:flow", "--source", f"sales=json:{project}/in",

@@ -21,7 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 pytest.importorskip("deltalake", reason="deltalake is not installed")
 
 
-@pytest.mark.seeds(2, verify_from=1)
+@pytest.mark.verify
+@pytest.mark.seeds(2)
 def test_what_was_killed_and_started_again_has_delivered_each_tick_once(
     tmp_path: Path, postgres: Postgres, seed: int
 ) -> None:

@@ -41,6 +41,7 @@ def test_every_tick_is_what_it_is_in_process_on_executors_with_the_java_of_the_w
     assert told["executors"] == 2
 
 
+@pytest.mark.verify
 def test_the_flights_example_prints_the_same_as_in_process(shared: Path) -> None:
     asked = ("examples.flights.run", "--data", str(shared / "data"), "--days", "3")
     here = output_of(*asked)
