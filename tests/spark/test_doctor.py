@@ -168,6 +168,7 @@ def test_workers_with_other_versions_are_broken() -> None:
         "penstock": "0.0",
         "pyarrow": "18",
         "msgpack": "missing",
+        "xxhash": "3.4.0",
     }
     found = list(workers_found([worker]))
     assert [f.level for f in found] == [Level.BROKEN, Level.BROKEN, Level.OK]

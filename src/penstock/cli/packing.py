@@ -1,6 +1,6 @@
 """What `spark-submit` ships: modules in a zip, packages with compiled code in an archive.
 
-A zip on Python's path cannot hold compiled modules, and Penstock needs some (msgpack, pyarrow). So
+A zip on Python's path cannot hold compiled modules, and Penstock needs some (msgpack, xxhash, pyarrow). So
 packages go as installed folders in `env.tar.gz`, which Spark unpacks as `env` beside each worker.
 They run under a Python of the same minor version, on the same kind of machine.
 """
@@ -20,7 +20,7 @@ from types import ModuleType
 from penstock.errors import BadInput
 from penstock.spark.ticks.by_value import root_of, users_modules
 
-NEEDED = ("msgpack", "typing_extensions", "pyarrow", "pandas")
+NEEDED = ("msgpack", "xxhash", "typing_extensions", "pyarrow", "pandas")
 """What drivers and workers need; pandas because PySpark asks for it before it passes Arrow batches."""
 
 _WHEN = (1980, 1, 1, 0, 0, 0)

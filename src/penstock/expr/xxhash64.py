@@ -1,6 +1,6 @@
-"""Spark's `xxhash64` in Python: the same 64 bits on every engine.
+"""Spark's `xxhash64` of typed values: the same 64 bits on every engine.
 
-XXH64 over the bytes of each value, each hash the seed of the next, the first
+XXH64 of the bytes of each value, each hash the seed of the next, the first
 seed 42; null leaves the seed as it is. Floats are hashed by their bits with one
 NaN and one zero.
 """
@@ -13,6 +13,8 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
 from typing import Any
+
+from xxhash import xxh64_intdigest
 
 from penstock.expr.runtime import EPOCH
 from penstock.expr.types import (
@@ -30,81 +32,23 @@ from penstock.expr.types import (
     TimestampType,
 )
 
-_P1 = 0x9E3779B185EBCA87
-_P2 = 0xC2B2AE3D27D4EB4F
-_P3 = 0x165667B19E3779F9
-_P4 = 0x85EBCA77C2B2AE63
-_P5 = 0x27D4EB2F165667C5
-_ALL = 0xFFFFFFFFFFFFFFFF
 SEED = 42
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MICROSECOND = timedelta(microseconds=1)
 _MAX_LONG_DIGITS = 18
+_INT, _LONG, _DOUBLE = struct.Struct("<I"), struct.Struct("<Q"), struct.Struct("<d")
 
 Hash = Callable[[Any, int], int]
 
 
-def _rotate(value: int, by: int) -> int:
-    return ((value << by) | (value >> (64 - by))) & _ALL
-
-
-def _finish(h: int) -> int:
-    h ^= h >> 33
-    h = h * _P2 & _ALL
-    h ^= h >> 29
-    h = h * _P3 & _ALL
-    return h ^ (h >> 32)
-
-
-def _round(accumulator: int, lane: int) -> int:
-    return _rotate((accumulator + lane * _P2) & _ALL, 31) * _P1 & _ALL
-
-
 def hash_int(value: int, seed: int) -> int:
-    """Hash of four bytes."""
-    h = (seed + _P5 + 4) & _ALL
-    h ^= (value & 0xFFFFFFFF) * _P1 & _ALL
-    return _finish((_rotate(h, 23) * _P2 + _P3) & _ALL)
+    """Hash of an integer as four bytes."""
+    return xxh64_intdigest(_INT.pack(value & 0xFFFFFFFF), seed)
 
 
 def hash_long(value: int, seed: int) -> int:
-    """Hash of eight bytes."""
-    h = (seed + _P5 + 8) & _ALL
-    h ^= _round(0, value & _ALL)
-    return _finish((_rotate(h, 27) * _P1 + _P4) & _ALL)
-
-
-def hash_bytes(data: bytes, seed: int) -> int:
-    """Hash of any number of bytes."""
-    size, at = len(data), 0
-    if size >= 32:
-        h, at = _hash_stripes(data, seed)
-    else:
-        h = (seed + _P5) & _ALL
-    h = (h + size) & _ALL
-    while at + 8 <= size:
-        (lane,) = struct.unpack_from("<Q", data, at)
-        h = (_rotate(h ^ _round(0, lane), 27) * _P1 + _P4) & _ALL
-        at += 8
-    if at + 4 <= size:
-        (word,) = struct.unpack_from("<I", data, at)
-        h = (_rotate(h ^ (word * _P1 & _ALL), 23) * _P2 + _P3) & _ALL
-        at += 4
-    for byte in data[at:]:
-        h = _rotate(h ^ (byte * _P5 & _ALL), 11) * _P1 & _ALL
-    return _finish(h)
-
-
-def _hash_stripes(data: bytes, seed: int) -> tuple[int, int]:
-    lanes = [(seed + _P1 + _P2) & _ALL, (seed + _P2) & _ALL, seed, (seed - _P1) & _ALL]
-    end = len(data) - len(data) % 32
-    for at in range(0, end, 32):
-        read = struct.unpack_from("<4Q", data, at)
-        lanes = [_round(lane, word) for lane, word in zip(lanes, read, strict=True)]
-    h = sum(_rotate(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)) & _ALL
-    for lane in lanes:
-        h = ((h ^ _round(0, lane)) * _P1 + _P4) & _ALL
-    return h, end
+    """Hash of an integer as eight bytes."""
+    return xxh64_intdigest(_LONG.pack(value & 0xFFFFFFFFFFFFFFFF), seed)
 
 
 @singledispatch
@@ -136,8 +80,7 @@ def _float64(type: Float64Type) -> Hash:
 def _hash_float(value: float, seed: int) -> int:
     if value != value:
         return hash_long(0x7FF8000000000000, seed)
-    (bits,) = struct.unpack("<q", struct.pack("<d", value or 0.0))
-    return hash_long(bits, seed)
+    return xxh64_intdigest(_DOUBLE.pack(value or 0.0), seed)
 
 
 @hash_of.register(DecimalType)
@@ -149,7 +92,7 @@ def _decimal(type: DecimalType) -> Hash:
 
     if type.precision <= _MAX_LONG_DIGITS:
         return lambda value, seed: hash_long(unscaled(value), seed)
-    return lambda value, seed: hash_bytes(_big_endian(unscaled(value)), seed)
+    return lambda value, seed: xxh64_intdigest(_big_endian(unscaled(value)), seed)
 
 
 def _big_endian(value: int) -> bytes:
@@ -160,12 +103,12 @@ def _big_endian(value: int) -> bytes:
 
 @hash_of.register(StrType)
 def _str(type: StrType) -> Hash:
-    return lambda value, seed: hash_bytes(value.encode(), seed)
+    return lambda value, seed: xxh64_intdigest(value.encode(), seed)
 
 
 @hash_of.register(BytesType)
 def _bytes(type: BytesType) -> Hash:
-    return hash_bytes
+    return xxh64_intdigest
 
 
 @hash_of.register(DateType)

@@ -49,6 +49,7 @@ PACKAGES = (
         "pandas", (2, 2), (3,), "PySpark asks for it before it passes batches, and does not know pandas 3"
     ),
     Package("msgpack", (1, 0, 8), None, "state is written with it"),
+    Package("xxhash", (3, 4), None, "rows are divided by hashes of their keys"),
 )
 
 Version = Callable[[str], str]
@@ -147,7 +148,7 @@ def workers_python_found(environ: Mapping[str, str]) -> Finding:
     return ok(about, told)
 
 
-_ASK_WORKER = "import sys, pyarrow, msgpack; print('%d.%d' % sys.version_info[:2])"
+_ASK_WORKER = "import sys, pyarrow, msgpack, xxhash; print('%d.%d' % sys.version_info[:2])"
 
 
 def _same_environment(program: str) -> bool:
