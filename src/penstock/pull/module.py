@@ -139,20 +139,27 @@ class Module:
     def done(self, result: Any = None) -> None:
         """For sinks: this is the result. Inputs that have not ended are aborted, and confirm first.
 
-        What closing fails with is the result then.
+        What closing fails with is the result then. A module that has failed ends with its failure.
         """
 
         def confirmed(end: End) -> None:
             if isinstance(end, Exception):
                 self.fail(end)
-            else:
+            elif self.failure is None:
                 self._settle(None, result)
 
-        when_all(self._open_inputs(), True, confirmed)
+        if self.failure is None:
+            when_all(self._open_inputs(), True, confirmed)
 
     def fail(self, error: Exception, partial: Any = None) -> None:
-        """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first."""
-        self.failure = error if self.failure is None else self.failure
+        """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first.
+
+        What a module that has failed meets while it closes is attached to its failure.
+        """
+        if self.failure is not None:
+            attach(self.failure, error)
+            return
+        self.failure = error
         self.cancel()
         when_all(self._open_inputs(), error, lambda _end: self._settle(error, partial))
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from penstock import pull as callback
 from penstock.errors import NoValue, WrongValue
 from penstock.pull import (
     Pipeline,
     collect,
     concat,
     count,
+    dataflow,
     drain,
     error,
     find,
@@ -47,6 +49,40 @@ def partial(pipeline: Pipeline) -> Any:
 
 def raises(_value: Any) -> Any:
     raise Failure("in the function")
+
+
+def failing_sinks(form: Any) -> list[Any]:
+    """Sinks of a form whose function raises at the first value."""
+    sinks = [form.drain(raises), form.find(raises), form.for_each(raises)]
+    return [*sinks, form.reduce(lambda _total, _value: raises(0), 0)]
+
+
+@pytest.mark.parametrize("form", [callback, dataflow])
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("then", [Failure("upstream"), None], ids=["fails", "is done"])
+def test_what_a_function_raises_goes_before_how_the_stream_ends_meanwhile(
+    form: Any, at: int, then: Exception | None
+) -> None:
+    """The end is on its way already: several requests were under way."""
+
+    def make(left: list[int]) -> int:
+        if not left and then is not None:
+            raise then
+        return left.pop()
+
+    def source() -> Any:
+        left = [1]
+        return form.infinite(lambda: make(left)) if then is not None else form.values(left)
+
+    run = form.pull(source(), failing_sinks(form)[at]).start(window=2)
+    with pytest.raises(Failure, match="in the function") as raised:
+        run.wait()
+    assert getattr(raised.value, "__notes__", []) == (
+        [] if then is None else ["then, while closing: Failure: upstream"]
+    )
+    told: list[Exception | None] = []
+    run.when_finished(lambda run: told.append(run.error))
+    assert told == [raised.value]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from penstock.pull import module as callback_module
 from penstock.pull import pieces as callback
 from penstock.pull.compose import join
 from penstock.pull.dataflow.edge import Edge, Requests, tracked
-from penstock.pull.dataflow.messages import Abort, Answer, Ask, Fail, Value, end_of, ending_of
+from penstock.pull.dataflow.messages import Abort, Ask, Fail, Value, end_of, ending_of
 from penstock.pull.dataflow.module import Module, Told
 from penstock.pull.dataflow.pieces import Piece, Sink, Source, Transformer, open_steps
 from penstock.pull.protocol import AnswerTo, End, Read
@@ -112,20 +112,7 @@ def _binding(request: Ask | Abort | Fail) -> AnswerTo:
 def _reader(module: callback_module.Module, edge: Edge) -> Read:
     """What a module of the callback form reads from an edge of this form by."""
     module.connect(tracked(edge))
-
-    def read(abort: End | None, answer: AnswerTo) -> None:
-        request = Ask() if abort is None else Abort() if abort is True else Fail(abort)
-        request.answer.when_bound(partial(_answer, answer))
-        edge.send(request)
-
-    return read
-
-
-def _answer(answer: AnswerTo, found: Answer) -> None:
-    if isinstance(found, Value):
-        answer(None, found.value)
-    else:
-        answer(end_of(found))
+    return edge
 
 
 def _source_of(edge: Edge) -> callback.Source:

@@ -35,7 +35,7 @@ from penstock.pull.dataflow.messages import (
 )
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.protocol import End, failure
+from penstock.pull.protocol import AnswerTo, End, failure
 
 if TYPE_CHECKING:
     from penstock.pull.dataflow.module import Module
@@ -163,6 +163,19 @@ class Edge:
             self._confirmed = request.answer
             self.send(request)
         return self._confirmed
+
+    def __call__(self, abort: End | None, answer: AnswerTo) -> None:
+        """A request in the callback form, for modules of that form: None asks, others stop."""
+
+        def answered(found: Answer) -> None:
+            if isinstance(found, Value):
+                answer(None, found.value)
+            else:
+                answer(end_of(found))
+
+        request = Ask() if abort is None else stop_for(ending(abort))
+        request.answer.when_bound(answered)
+        self.send(request)
 
     # -- upstream -------------------------------------------------------------------------------
 

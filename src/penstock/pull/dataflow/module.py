@@ -116,15 +116,19 @@ class Module(module.Module):
         def confirmed(end: Ending) -> None:
             if isinstance(end, Failed):
                 self.fail(end.error)
-            else:
+            elif self.failure is None:
                 self._settle(None, result)
 
-        self._stop_inputs(DONE, confirmed)
+        if self.failure is None:
+            self._stop_inputs(DONE, confirmed)
 
     def fail(self, error: Exception | Failed, partial: Any = None) -> None:
         """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first."""
         error = error.error if isinstance(error, Failed) else error
-        self.failure = self.failure or error
+        if self.failure is not None:
+            attach(self.failure, error)
+            return
+        self.failure = error
         self.cancel()
         self._stop_inputs(Failed(error), lambda _end: self._settle(error, partial))
 
