@@ -325,9 +325,13 @@ def test_quantiles_are_those_of_the_sorted_window(
             case Interpolation.NEAREST:
                 return ordered[round(place)]
             case Interpolation.MIDPOINT:
-                return low if low == high else low + (high - low) / 2
+                part = 0.5
             case Interpolation.LINEAR:
-                return low if low == high else low + (high - low) * (place - math.floor(place))
+                part = place - math.floor(place)
+        if low == high or not is_finite([low, high]):
+            # Between an infinity and a number all is infinite, between the two infinities nothing is known.
+            return low if low == high else low + high
+        return low + (high - low) * part
 
     got = stepwise(Quantile(window, q, interpolation), events)
     check(got, from_scratch(window, events, quantile))

@@ -42,7 +42,8 @@ STATISTICS: list[Statistic] = [
     BarsByCount(3),
     BarsByTime(SPAN),
 ]
-VALUES = st.one_of(st.integers(-5, 5).map(float), st.just(float("nan")), st.just(float("inf")))
+LARGE = st.sampled_from([float("inf"), 2**60 + 1, 1e-200, -1.7e308])
+VALUES = st.one_of(st.integers(-5, 5), st.integers(-5, 5).map(float), st.just(float("nan")), LARGE)
 
 
 @pytest.mark.parametrize("statistic", STATISTICS, ids=str)

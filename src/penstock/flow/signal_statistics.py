@@ -212,11 +212,13 @@ def _crossed(
     if isinstance(other, SignalLike):
         other = signal_of("crossed", other, place)
         return statistic_of(Crossed(direction), (signal, other), None, place, name)
-    if isinstance(other, bool) or not isinstance(other, int | float):
+    if isinstance(other, bool) or not isinstance(other, int | float) or other != other:
         raise WrongType(
             f"a signal crosses a signal or a level, got {shown(other)}", where=[place], fix="a.crossed(100)"
         )
-    return statistic_of(Crossed(direction, float(other)), (signal,), None, place, name)
+    # Whole numbers that no float holds stay what they are.
+    level = float(other) if -(2**53) <= other <= 2**53 else other
+    return statistic_of(Crossed(direction, level), (signal,), None, place, name)
 
 
 def timer(span: Span, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:

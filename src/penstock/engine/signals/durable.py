@@ -15,6 +15,7 @@ from penstock.engine.signals.part_writer import cell_name, value_name
 from penstock.engine.slot import Slot
 from penstock.errors import WrongType
 from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 
 if TYPE_CHECKING:
     from penstock.engine.signals.machine import SignalMachine
@@ -28,7 +29,7 @@ _PLAIN = (type(None), bool, int, float, str, bytes, Decimal, date, datetime)
 
 def slot_of(node: Node) -> Slot:
     """Where a signal is kept."""
-    return Slot(f"{node.id}.signal")
+    return Slot(f"{node.id}.{'statistic' if isinstance(node.operator, StatisticSignal) else 'signal'}")
 
 
 def signal_slots(graph: FlowGraph) -> tuple[Slot, ...]:

@@ -51,7 +51,7 @@ class Crossed(Statistic):
     """
 
     direction: Direction
-    level: float | None = None
+    level: int | float | None = None
     kind = "crossed"
     result = Result.BOOL
 
@@ -65,4 +65,7 @@ class Crossed(Statistic):
 
     def describe(self) -> str:
         side = "" if self.direction is Direction.BOTH else self.direction.value
-        return side if self.level is None else f"{side} {self.level:g}".strip()
+        if self.level is None:
+            return side
+        shown = f"{self.level:g}" if isinstance(self.level, float) else str(self.level)
+        return f"{side} {shown}".strip()

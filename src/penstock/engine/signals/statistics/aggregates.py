@@ -1,14 +1,15 @@
 """What a window keeps of its values, so that a statistic can be read from it at any time.
 
-Each comes in two forms. A *sliding* one combines the answers for the end pieces
+Each comes in forms. A *sliding* one combines the answers for the end pieces
 of an old part (see `suffixes.py`) with that for the part that grows. A *growing*
 one, for windows that lose nothing, carries corrections for what rounding cut
-off, as its sums may run for as long as the flow does.
+off, as its sums may run for as long as the flow does; of whole numbers it keeps the
+sums themselves. Numbers that these lines would not get right go into a tally (see `tallies.py`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.engine.signals.statistics.kernel import Variable
 
@@ -18,13 +19,14 @@ class Sliding:
     """Code for the part that grows and for the end of the part that does not.
 
     part:    variables of the growing part, each with its value for no values.
-    add:     lines that add `$x` (and `$y`) to it.
+    add:     lines that add `$a` (and `$b`) to it: `$x` and `$y`, or 0 for what a tally takes.
     fronts:  names of the lists with the answers for the end pieces; `$k` is the length of the one that
              is in the window.
     remake:  the function that makes the anchors, the fronts and, where there are anchors, their place
              from lists of values (see `suffixes.py`).
     anchors: names of the values that others are measured from.
     combine: lines from both parts to what statistics name: see `moments.py`, `ordering.py`.
+    note:    likewise, for what a tally does not have.
     """
 
     part: tuple[Variable, ...] = ()
@@ -33,21 +35,37 @@ class Sliding:
     remake: str = ""
     anchors: tuple[str, ...] = ()
     combine: tuple[str, ...] = ()
+    note: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """Code for all values so far: as `Sliding`, with nothing to lose."""
+    """Code for all values so far: as `Sliding`, with nothing to lose.
+
+    note: lines that keep in `more` of `$x` (and `$y`) what a tally does not have.
+    """
 
     part: tuple[Variable, ...] = ()
     add: tuple[str, ...] = ()
     combine: tuple[str, ...] = ()
+    more: tuple[Variable, ...] = ()
+    note: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
+    """What is kept of windows of any kind.
+
+    whole: the growing form of whole numbers; by default that of all. Sliding ones stay whole by themselves.
+    sums:  how many a tally has; 0 where every number is kept as it is.
+    grow:  the function that takes a value into a tally of all so far.
+    """
+
     sliding: Sliding
     growing: Growing
+    whole: Growing | None = None
+    sums: int = 0
+    grow: str = ""
 
 
 NOTHING = Aggregate(Sliding(), Growing())
@@ -56,7 +74,7 @@ NOTHING = Aggregate(Sliding(), Growing())
 SUM = Aggregate(
     Sliding(
         part=(Variable("p", "0"),),
-        add=("$p += $x",),
+        add=("$p += $a",),
         fronts=("f",),
         remake="sums",
         combine=("$sum = $f[$k] + $p",),
@@ -64,17 +82,19 @@ SUM = Aggregate(
     Growing(
         # The digits that an addition cuts off are a float themselves (Knuth); they are added up beside.
         part=(Variable("p", "0"), Variable("cut", "0")),
-        add=("$u = $p + $x", "$w = $u - $p", "$cut += ($p - ($u - $w)) + ($x - $w)", "$p = $u"),
-        # Infinity cuts off NaN.
-        combine=("$sum = $p + $cut if $cut == $cut else $p",),
+        add=("$u = $p + $a", "$w = $u - $p", "$cut += ($p - ($u - $w)) + ($a - $w)", "$p = $u"),
+        combine=("$sum = $p + $cut",),
     ),
+    Growing(part=(Variable("p", "0"),), add=("$p += $a",), combine=("$sum = $p",)),
+    sums=1,
+    grow="grow_sum",
 )
 """`$sum`."""
 
 DEVIATIONS = Aggregate(
     Sliding(
         part=(Variable("p1", "0"), Variable("p2", "0")),
-        add=("$d = $x - $c0", "$p1 += $d", "$p2 += $d * $d"),
+        add=("$d = $a - $c0", "$p1 += $d", "$p2 += $d * $d"),
         fronts=("f1", "f2"),
         remake="deviations",
         anchors=("c0",),
@@ -84,22 +104,29 @@ DEVIATIONS = Aggregate(
         # Welford's update, with the mean as a sum of two floats.
         part=(Variable("m", "0.0"), Variable("cut", "0.0"), Variable("q", "0.0")),
         add=(
-            "$d = ($x - $m) - $cut",
+            "$d = ($a - $m) - $cut",
             "$w = $d / $n + $cut",
             "$u = $m + $w",
             "$cut = $w - ($u - $m)",
             "$m = $u",
-            "$q += $d * (($x - $m) - $cut)",
+            "$q += $d * (($a - $m) - $cut)",
         ),
         combine=("$v = $n * $q",),
     ),
+    Growing(
+        part=(Variable("s1", "0"), Variable("s2", "0")),
+        add=("$s1 += $a", "$s2 += $a * $a"),
+        combine=("$v = $n * $s2 - $s1 * $s1",),
+    ),
+    sums=2,
+    grow="grow_deviations",
 )
 """`$v`: the count times the sum of the squares of the deviations from the mean."""
 
 _PAIR_PARTS = tuple(Variable(name, "0") for name in ("px", "py", "pxx", "pxy", "pyy"))
 _PAIR_ADD = (
-    "$d = $x - $x0",
-    "$g = $y - $y0",
+    "$d = $a - $x0",
+    "$g = $b - $y0",
     "$px += $d",
     "$py += $g",
     "$pxx += $d * $d",
@@ -116,8 +143,8 @@ _PAIR_COMBINE = (
 _PAIR_GROWING = Growing(
     part=tuple(Variable(name, "0.0") for name in ("mx", "cx", "my", "cy", "qx", "qxy", "qy")),
     add=(
-        "$d = ($x - $mx) - $cx",
-        "$g = ($y - $my) - $cy",
+        "$d = ($a - $mx) - $cx",
+        "$g = ($b - $my) - $cy",
         "$w = $d / $n + $cx",
         "$u = $mx + $w",
         "$cx = $w - ($u - $mx)",
@@ -126,14 +153,24 @@ _PAIR_GROWING = Growing(
         "$u = $my + $w",
         "$cy = $w - ($u - $my)",
         "$my = $u",
-        "$w = ($y - $my) - $cy",
-        "$qx += $d * (($x - $mx) - $cx)",
+        "$w = ($b - $my) - $cy",
+        "$qx += $d * (($a - $mx) - $cx)",
         "$qxy += $d * $w",
         "$qy += $g * $w",
     ),
     combine=(
         "$vx, $vy, $vxy = $n * $qx, $n * $qy, $n * $qxy",
         "$x0, $sx, $y0, $sy = $mx, $n * $cx, $my, $n * $cy",
+    ),
+)
+
+_PAIR_WHOLE = Growing(
+    part=tuple(Variable(name, "0") for name in ("sx", "sy", "sxx", "sxy", "syy")),
+    add=("$sx += $a", "$sy += $b", "$sxx += $a * $a", "$sxy += $a * $b", "$syy += $b * $b"),
+    combine=(
+        "$vx, $vy = $n * $sxx - $sx * $sx, $n * $syy - $sy * $sy",
+        "$vxy = $n * $sxy - $sx * $sy",
+        "$x0 = $y0 = 0",
     ),
 )
 
@@ -147,8 +184,17 @@ PAIRS = Aggregate(
         combine=_PAIR_COMBINE,
     ),
     _PAIR_GROWING,
+    _PAIR_WHOLE,
+    sums=5,
+    grow="grow_pairs",
 )
 """`$vx`, `$vy`, `$vxy`: as `$v`, of both and between them; the mean of `$x` is `$x0 + $sx / $n`."""
+
+
+def _from_oldest(pairs: Growing) -> Growing:
+    oldest = ("if $origin is None:", "    $origin = $y")
+    return replace(pairs, more=(Variable("origin", "None"),), note=oldest)
+
 
 PAIRS_FROM_OLDEST = Aggregate(
     Sliding(
@@ -157,13 +203,13 @@ PAIRS_FROM_OLDEST = Aggregate(
         fronts=("fx", "fy", "fxx", "fxy", "fyy", "fo"),
         remake="pair_deviations_and_oldest",
         anchors=("x0", "y0"),
-        combine=(*_PAIR_COMBINE, "$origin = $fo[$k] if $fo[$k] is not None else $po"),
+        combine=_PAIR_COMBINE,
+        note=("$origin = $fo[$k] if $fo[$k] is not None else $po",),
     ),
-    Growing(
-        part=(*_PAIR_GROWING.part, Variable("origin", "None")),
-        add=(*_PAIR_GROWING.add, "if $origin is None:", "    $origin = $y"),
-        combine=_PAIR_GROWING.combine,
-    ),
+    _from_oldest(_PAIR_GROWING),
+    _from_oldest(_PAIR_WHOLE),
+    sums=5,
+    grow="grow_pairs",
 )
 """As `PAIRS`, and `$origin`: the oldest `$y`."""
 

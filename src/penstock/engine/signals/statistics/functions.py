@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from math import copysign, inf, sqrt
+from math import inf, sqrt
 from typing import Any
 
-from penstock.engine.signals.statistics import sorted_blocks, suffixes
+from penstock.engine.signals.statistics import rounding, sorted_blocks, suffixes, tallies
 from penstock.errors import EvaluationError
 from penstock.expr.runtime import NAN
 
@@ -35,24 +36,10 @@ def multiple_before(now: Any, span: Any) -> Any:
     return now // span * span
 
 
-def root(square: Any) -> float:
-    """The square root of what is not negative; NaN of NaN."""
-    return sqrt(square)
-
-
 def seconds_since(first: Any, now: Any) -> Any:
     """Seconds from one time to another: `datetime`s, or numbers of seconds."""
     apart = now - first
     return apart if isinstance(apart, (int, float)) else apart.total_seconds()
-
-
-def ratio(above: Any, below: Any) -> float:
-    """`above / below`; of a division by zero what IEEE 754 says."""
-    if below:
-        return above / below
-    if not above or above != above:
-        return NAN
-    return copysign(inf, above) * copysign(1.0, below)
 
 
 def correlation(vx: Any, vy: Any, vxy: Any) -> float:
@@ -76,6 +63,36 @@ def line(
     return slope, intercept, 1.0 if r2 > 1.0 else r2
 
 
+_EXACT: tuple[Callable[..., Any], ...] = (
+    tallies.tally,
+    tallies.leave,
+    tallies.leave_all,
+    tallies.admit_by_count,
+    tallies.admit_pair_by_count,
+    tallies.admit_by_time,
+    tallies.admit_pair_by_time,
+    tallies.grow_sum,
+    tallies.grow_deviations,
+    tallies.grow_pairs,
+    tallies.total,
+    tallies.mean,
+    tallies.variance,
+    tallies.deviation,
+    tallies.covariance,
+    tallies.pair_correlation,
+    tallies.pair_line,
+    rounding.quotient,
+    rounding.halves,
+    rounding.leap,
+    rounding.leap_squared,
+    rounding.fitted,
+    rounding.between,
+    rounding.change,
+    rounding.root,
+    rounding.correlation_of_whole,
+    rounding.line_of_whole,
+)
+
 FUNCTIONS: dict[str, Any] = {
     "NAN": NAN,
     "INFINITY": inf,
@@ -84,11 +101,11 @@ FUNCTIONS: dict[str, Any] = {
     "insort": insort,
     "time_went_back": time_went_back,
     "multiple_before": multiple_before,
-    "root": root,
+    "sqrt": sqrt,
     "seconds_since": seconds_since,
-    "ratio": ratio,
     "correlation": correlation,
     "line": line,
+    **{f.__name__: f for f in _EXACT},
     "sums": suffixes.sums,
     "least": suffixes.least,
     "greatest": suffixes.greatest,

@@ -6,8 +6,8 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from penstock.engine.signals.statistics.inputs import Inputs
     from penstock.engine.signals.statistics.kernel import Kernel
-    from penstock.engine.signals.statistics.windows import Inputs
     from penstock.flow.statistics.statistic import Statistic
 
 

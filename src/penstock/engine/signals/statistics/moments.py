@@ -2,77 +2,98 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING
 
 from penstock.engine.signals.statistics.aggregates import DEVIATIONS, NOTHING, PAIRS, PAIRS_FROM_OLDEST, SUM
+from penstock.engine.signals.statistics.inputs import Inputs
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
 from penstock.engine.signals.statistics.kernels import kernel_of
-from penstock.engine.signals.statistics.windows import Inputs, windowed
+from penstock.engine.signals.statistics.windows import Answer, windowed
 from penstock.flow.statistics.moments import Against, Corr, Count, Cov, Mean, Regression, Std, Sum, Var
+
+if TYPE_CHECKING:
+    from penstock.flow.statistics.window import Window
 
 
 @kernel_of.register(Count)
 def _count(statistic: Count, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, NOTHING, inputs, "$n")
+    return windowed(statistic.window, NOTHING, inputs, Answer("$n"))
 
 
 @kernel_of.register(Sum)
 def _sum(statistic: Sum, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, SUM, inputs, "$sum")
+    return windowed(statistic.window, SUM, inputs, Answer("$sum", "$sum", "$total($exact)"))
 
 
 @kernel_of.register(Mean)
 def _mean(statistic: Mean, inputs: Inputs) -> Kernel:
-    value = _from(1, statistic.window.min_periods, "$sum / $n")
-    return windowed(statistic.window, SUM, inputs, value)
+    answer = Answer("$sum / $n", "$quotient($sum, $n)", "$mean($exact)")
+    return windowed(statistic.window, SUM, inputs, _from(1, statistic.window, answer))
 
 
 @kernel_of.register(Var)
 def _var(statistic: Var, inputs: Inputs) -> Kernel:
-    value = _spread(statistic.ddof, statistic.window.min_periods)
-    return windowed(statistic.window, DEVIATIONS, inputs, value)
+    ddof = statistic.ddof
+    answer = Answer(_spread(ddof), f"$quotient($v, $n * ($n - {ddof}))", f"$variance($exact, {ddof})")
+    return windowed(statistic.window, DEVIATIONS, inputs, _from(ddof + 1, statistic.window, answer))
 
 
 @kernel_of.register(Std)
 def _std(statistic: Std, inputs: Inputs) -> Kernel:
-    value = _spread(statistic.ddof, statistic.window.min_periods)
-    return windowed(statistic.window, DEVIATIONS, inputs, f"$root({value})")
+    ddof = statistic.ddof
+    answer = Answer(
+        f"$sqrt({_spread(ddof)})", f"$root($v, $n * ($n - {ddof}))", f"$deviation($exact, {ddof})"
+    )
+    return windowed(statistic.window, DEVIATIONS, inputs, _from(ddof + 1, statistic.window, answer))
 
 
-def _spread(ddof: int, least: int) -> str:
-    # Rounding may lead a little below 0; NaN stays what it is.
-    return _from(ddof + 1, least, f"(0.0 if $v < 0 else $v) / ($n * ($n - {ddof}))")
+def _spread(ddof: int) -> str:
+    # Rounding may lead a little below 0.
+    return f"(0.0 if $v < 0 else $v) / ($n * ($n - {ddof}))"
 
 
-def _from(count: int, least: int, value: str) -> str:
-    """`value` where there are `count` values; NaN below. A window of `least` at least may need no test."""
-    return value if least >= count else f"{value} if $n >= {count} else $NAN"
+def _from(count: int, window: Window, answer: Answer) -> Answer:
+    """`answer` where there are `count` values; NaN below. Windows of as many need no test."""
+    if window.min_periods >= count:
+        return answer
+    return Answer(*(f"{source} if $n >= {count} else $NAN" for source in astuple(answer)))
 
 
 @kernel_of.register(Cov)
 def _cov(statistic: Cov, inputs: Inputs) -> Kernel:
     ddof = statistic.ddof
-    # An infinite value makes a square NaN, and the product perhaps not.
-    finite = "$vxy + ($vx - $vx) + ($vy - $vy)"
-    value = _from(ddof + 1, statistic.window.min_periods, f"({finite}) / ($n * ($n - {ddof}))")
-    return windowed(statistic.window, PAIRS, inputs, value)
+    divisor = f"($n * ($n - {ddof}))"
+    answer = Answer(f"$vxy / {divisor}", f"$quotient($vxy, {divisor})", f"$covariance($exact, {ddof})")
+    return windowed(statistic.window, PAIRS, inputs, _from(ddof + 1, statistic.window, answer))
 
 
 @kernel_of.register(Corr)
 def _corr(statistic: Corr, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, PAIRS, inputs, "$correlation($vx, $vy, $vxy)")
+    sums = "$vx, $vy, $vxy"
+    answer = Answer(f"$correlation({sums})", f"$correlation_of_whole({sums})", "$pair_correlation($exact)")
+    return windowed(statistic.window, PAIRS, inputs, answer)
 
 
 @kernel_of.register(Regression)
 def _regression(statistic: Regression, inputs: Inputs) -> Kernel:
-    value = "$line($n, $x0, $sx, $y0, $sy, $vx, $vy, $vxy, {origin})"
     match statistic.against:
         case Against.SIGNAL:
-            return windowed(statistic.window, PAIRS, inputs, value.format(origin="0"))
+            return windowed(statistic.window, PAIRS, inputs, _line("0"))
         case Against.INDEX:
             before, state = ("$y = $i", "$i += 1"), Variable("i", "0")
         case Against.TIME:
             before = ("if $begin is None:", "    $begin = $t", "$y = $seconds_since($begin, $t)")
             state = Variable("begin", "None")
-    inputs = replace(inputs, count=2, before=before, variables=(state,))
-    return windowed(statistic.window, PAIRS_FROM_OLDEST, inputs, value.format(origin="$origin"))
+    broken = statistic.against is Against.TIME
+    inputs = replace(inputs, count=2, before=before, variables=(state,), broken=broken)
+    return windowed(statistic.window, PAIRS_FROM_OLDEST, inputs, _line("$origin"))
+
+
+def _line(origin: str) -> Answer:
+    sums = "$vx, $vy, $vxy"
+    return Answer(
+        f"$line($n, $x0, $sx, $y0, $sy, {sums}, {origin})",
+        f"$line_of_whole($n, $n * $x0 + $sx, $n * $y0 + $sy, {sums}, {origin})",
+        f"$pair_line($exact, {origin})",
+    )

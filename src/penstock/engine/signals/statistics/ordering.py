@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING
 from penstock.engine.signals.statistics.aggregates import GREATEST, LEAST, NEWEST, OLDEST
 from penstock.engine.signals.statistics.kernels import kernel_of
 from penstock.engine.signals.statistics.sorted_windows import order_of, sorted_window
-from penstock.engine.signals.statistics.windows import windowed
+from penstock.engine.signals.statistics.windows import Answer, windowed
 from penstock.flow.statistics.ordering import First, Interpolation, Last, Max, Min, Quantile, Rank, Ties
 
 if TYPE_CHECKING:
+    from penstock.engine.signals.statistics.inputs import Inputs
     from penstock.engine.signals.statistics.kernel import Kernel
-    from penstock.engine.signals.statistics.windows import Inputs
     from penstock.flow.statistics.window import Window
 
 
 @kernel_of.register(Min)
 def _min(statistic: Min, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, LEAST, inputs, _some("$best", statistic.window))
+    return windowed(statistic.window, LEAST, inputs, Answer(_some("$best", statistic.window)))
 
 
 @kernel_of.register(Max)
 def _max(statistic: Max, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, GREATEST, inputs, _some("$best", statistic.window))
+    return windowed(statistic.window, GREATEST, inputs, Answer(_some("$best", statistic.window)))
 
 
 @kernel_of.register(First)
 def _first(statistic: First, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, OLDEST, inputs, _some("$best", statistic.window))
+    return windowed(statistic.window, OLDEST, inputs, Answer(_some("$best", statistic.window)))
 
 
 @kernel_of.register(Last)
 def _last(statistic: Last, inputs: Inputs) -> Kernel:
-    return windowed(statistic.window, NEWEST, inputs, _some("$best", statistic.window))
+    return windowed(statistic.window, NEWEST, inputs, Answer(_some("$best", statistic.window)))
 
 
 @kernel_of.register(Quantile)
@@ -51,13 +51,18 @@ def _quantile(statistic: Quantile, inputs: Inputs) -> Kernel:
         "    $low = $high = $NAN",
         "    $i = $part = 0",
     )
-    return sorted_window(statistic.window, inputs, lines, _BETWEEN[statistic.interpolation])
+    value = _BETWEEN[statistic.interpolation]
+    if inputs.floats and "$between" in value:
+        # Mostly the difference of two floats is one.
+        part = "0.5" if statistic.interpolation is Interpolation.MIDPOINT else "$part"
+        lines = (*lines, f"$found = $low + ($high - $low) * {part}")
+        value = f"$found if $found - $found == 0 else {value}"
+    return sorted_window(statistic.window, inputs, lines, value)
 
 
-# Two equal infinities have no difference.
 _BETWEEN = {
-    Interpolation.LINEAR: "$low if $low == $high else $low + ($high - $low) * $part",
-    Interpolation.MIDPOINT: "$low if $low == $high else $low + ($high - $low) / 2",
+    Interpolation.LINEAR: "$low if $low == $high else $between($low, $high, $part)",
+    Interpolation.MIDPOINT: "$low if $low == $high else $between($low, $high, 0.5)",
     Interpolation.LOWER: "$low",
     Interpolation.HIGHER: "$high",
     Interpolation.NEAREST: "$low if $part < 0.5 or ($part == 0.5 and $i % 2 == 0) else $high",

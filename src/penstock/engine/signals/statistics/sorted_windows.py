@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import singledispatch
 
+from penstock.engine.signals.statistics.inputs import Inputs, in_order, spans
 from penstock.engine.signals.statistics.kernel import Kernel, Variable
-from penstock.engine.signals.statistics.windows import Inputs, in_order, spans
 from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
 
 

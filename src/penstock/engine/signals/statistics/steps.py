@@ -9,7 +9,7 @@ from penstock.engine.signals.statistics.kernels import kernel_of
 from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.statistics.windows import Inputs
+    from penstock.engine.signals.statistics.inputs import Inputs
 
 
 @kernel_of.register(Diff)
@@ -19,7 +19,7 @@ def _diff(statistic: Diff, inputs: Inputs) -> Kernel:
 
 @kernel_of.register(PctChange)
 def _pct_change(statistic: PctChange, inputs: Inputs) -> Kernel:
-    return _to_before(statistic.count, inputs, "$ratio($x - $old, $old)")
+    return _to_before(statistic.count, inputs, "$change($x, $old)")
 
 
 def _to_before(count: int, inputs: Inputs, value: str) -> Kernel:
@@ -56,7 +56,7 @@ def _crossed(statistic: Crossed, inputs: Inputs) -> Kernel:
         Direction.BELOW: "$turned and $side < 0",
         Direction.BOTH: "$turned",
     }
-    level = "$y" if statistic.level is None else repr(statistic.level)
+    level = "$y" if statistic.level is None else "$level"
     lines = (
         f"$now = ($x > {level}) - ($x < {level})",
         "$turned = $now * $side < 0",
@@ -64,4 +64,5 @@ def _crossed(statistic: Crossed, inputs: Inputs) -> Kernel:
         "    $side = $now",
     )
     lines = inputs.guarded(lines, ("$turned = False",))
-    return Kernel((Variable("side", "0"),), lines, crossed[statistic.direction])
+    constants = {} if statistic.level is None else {"level": statistic.level}
+    return Kernel((Variable("side", "0"),), lines, crossed[statistic.direction], constants=constants)

@@ -7,6 +7,7 @@ of a sum, so what has left a window leaves nothing behind in it, whatever it was
 
 In each function `values` begin with the newest; one that is missing is None, and `gaps` says
 how many are. The lists that are made are longer by one: they begin with the answer for none.
+The answers for pieces with numbers that floats cannot take are read nowhere: see `tallies.py`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from math import inf
 from operator import mul
 from typing import Any, TypeAlias
 
+from penstock.engine.signals.statistics.rounding import is_plain, tamed
+
 List: TypeAlias = "list[Any]"
 
 
 def sums(values: List, gaps: int) -> List:
     """Of the newest, the sum."""
-    return list(accumulate(_filled(values, gaps, 0), initial=0))
+    try:
+        return list(accumulate(_filled(values, gaps, 0), initial=0))
+    except OverflowError:
+        return sums(tamed(values), gaps)
 
 
 def least(values: List, gaps: int) -> List:
@@ -57,7 +63,7 @@ def anchor(values: List) -> int:
 
     Deviations from a value that is itself in the window cannot be large where the
     variance is small, so no digits are lost when the square of their sum is taken from
-    the sum of their squares. From an infinite one they are NaN, as the variance is.
+    the sum of their squares.
     """
     return next((at for at, value in enumerate(values) if value is not None), 0)
 
@@ -66,8 +72,11 @@ def deviations(values: List, gaps: int) -> tuple[Any, List, List, int]:
     """The anchor; of the newest, the sums of deviations from it and of their squares; and its place."""
     place = anchor(values)
     origin = _value_at(values, place)
-    apart = _apart(values, gaps, origin)
-    return origin, _total(apart), _total(map(mul, apart, apart)), place
+    try:
+        apart = _apart(values, gaps, origin)
+        return origin, _total(apart), _total(map(mul, apart, apart)), place
+    except OverflowError:
+        return deviations(tamed(values), gaps)
 
 
 Pairs: TypeAlias = "tuple[Any, Any, List, List, List, List, List, int]"
@@ -80,9 +89,12 @@ def pair_deviations(xs: List, ys: List, gaps: int) -> Pairs:
     """
     place = anchor(xs)
     x0, y0 = _value_at(xs, place), _value_at(ys, place)
-    dx, dy = _apart(xs, gaps, x0), _apart(ys, gaps, y0)
-    squares = _total(map(mul, dx, dx)), _total(map(mul, dx, dy)), _total(map(mul, dy, dy))
-    return x0, y0, _total(dx), _total(dy), *squares, place
+    try:
+        dx, dy = _apart(xs, gaps, x0), _apart(ys, gaps, y0)
+        squares = _total(map(mul, dx, dx)), _total(map(mul, dx, dy)), _total(map(mul, dy, dy))
+        return x0, y0, _total(dx), _total(dy), *squares, place
+    except OverflowError:
+        return pair_deviations(tamed(xs), tamed(ys), gaps)
 
 
 def pair_deviations_and_oldest(xs: List, ys: List, gaps: int) -> tuple[Any, ...]:
@@ -92,8 +104,9 @@ def pair_deviations_and_oldest(xs: List, ys: List, gaps: int) -> tuple[Any, ...]
 
 
 def _value_at(values: List, place: int) -> Any:
+    """What is measured from: 0 in place of a number that others cannot be taken from as floats."""
     found = values[place] if values else None
-    return 0 if found is None else found
+    return 0 if found is None or not is_plain(found) else found
 
 
 def _apart(values: List, gaps: int, origin: Any) -> List:

@@ -10,77 +10,77 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.statistics.kernel import Kernel, Variable
-from penstock.flow.statistics.inputs import Holes, Times
+from penstock.engine.signals.statistics.inputs import Inputs, in_order, inside, spans, tallied
+from penstock.engine.signals.statistics.kernel import Kernel, Variable, renamed
 from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import timedelta
 
     from penstock.engine.signals.statistics.aggregates import Aggregate, Sliding
 
 
 @dataclass(frozen=True, slots=True)
-class Inputs:
-    """What enters a window.
+class Answer:
+    """Sources of a statistic's value over `$n` and what an aggregate combines.
 
-    count:   of values: `$x`, or `$x` and `$y`.
-    holes:   which of them are missing. times: what `$t` is.
-    before, variables: lines that make `$y` where it is no signal, and their state.
+    floats: in general. whole: of whole numbers. exact: over the tally `$exact`, where there is one.
     """
 
-    count: int = 1
-    holes: Holes = Holes.NAN_NONE
-    times: Times = Times.EITHER
-    before: tuple[str, ...] = ()
-    variables: tuple[Variable, ...] = ()
+    floats: str
+    whole: str = ""
+    exact: str = ""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("x", "y")[: self.count]
-
-    @property
-    def missing(self) -> str:
-        """Source of whether a value is missing; empty where none can be."""
-        given = self.names if not self.before else ("x",)
-        match self.holes:
-            case Holes.NONE:
-                return ""
-            case Holes.NAN:
-                return " or ".join(f"${x} != ${x}" for x in given)
-            case Holes.NAN_NONE:
-                return " or ".join(f"${x} is None or ${x} != ${x}" for x in given)
-
-    def guarded(self, present: Iterable[str], otherwise: Iterable[str] = ()) -> tuple[str, ...]:
-        """`present` where no value is missing, `otherwise` where one is."""
-        otherwise = tuple(otherwise)
-        if not self.missing:
-            return tuple(present)
-        if not otherwise:
-            return (f"if not ({self.missing}):", *inside(present))
-        return (f"if {self.missing}:", *inside(otherwise), "else:", *inside(present))
-
-    @property
-    def span(self) -> str:
-        """Source of a constant span (see `spans`) that can be taken from `$t`."""
-        match self.times:
-            case Times.DATETIMES:
-                return "$span"
-            case Times.SECONDS:
-                return "$seconds"
-            case Times.EITHER:
-                return "($seconds if isinstance($t, (int, float)) else $span)"
+    def of(self, aggregate: Aggregate, inputs: Inputs, *, tally: bool = True) -> str:
+        """The source for these inputs. tally: whether there may be one."""
+        if aggregate.sums and inputs.whole:
+            return self.whole
+        if tally and tallied(aggregate, inputs):
+            return f"({self.exact}) if $exact else ({self.floats})"
+        return self.floats
 
 
-def inside(lines: Iterable[str]) -> tuple[str, ...]:
-    """Lines one level deeper."""
-    return tuple(f"    {line}" for line in lines)
+def taken(
+    aggregate: Aggregate, inputs: Inputs, admit: str, present: Iterable[str], missing: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """`present`, over `$a` (and `$b`), where no value is missing, `missing` where one is.
+
+    admit: source of what the floats take where they cannot take the values, or while there is a tally.
+    """
+    if not tallied(aggregate, inputs):
+        return inputs.guarded(_of_inputs(present), missing)
+    names, missing = ", ".join(("$a", "$b")[: inputs.count]), tuple(missing)
+    return (
+        f"{names} = {', '.join(f'${x}' for x in inputs.names)}",
+        f"if $exact or not ({inputs.plain(aggregate)}):",
+        f"    {names} = {admit}",
+        "if $a is not None:",
+        *inside(present),
+        *(("else:", *inside(missing)) if missing else ()),
+    )
+
+
+def _of_inputs(lines: Iterable[str]) -> tuple[str, ...]:
+    """Lines over `$a` and `$b` as such over `$x` and `$y`."""
+    names = {"a": "$x", "b": "$y"}
+    return tuple(renamed(line, lambda name: names.get(name, f"${name}")) for line in lines)
+
+
+def combined(aggregate: Aggregate, inputs: Inputs, lines: tuple[str, ...]) -> tuple[str, ...]:
+    """`lines`, which combine floats; not where whole numbers in a tally may be no floats."""
+    if not tallied(aggregate, inputs) or (inputs.floats and not inputs.broken):
+        return lines
+    return ("if not $exact:", *inside(lines)) if lines else ()
+
+
+def tally_of(aggregate: Aggregate, inputs: Inputs, start: str = "[]") -> tuple[Variable, ...]:
+    """The variable of the tally, where one may be needed."""
+    return (Variable("exact", start, lists=1),) if tallied(aggregate, inputs) else ()
 
 
 @singledispatch
-def windowed(window: Window, aggregate: Aggregate, inputs: Inputs, value: str) -> Kernel:
-    """The kernel of `value`, a source over what the aggregate combines and `$n`."""
+def windowed(window: Window, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
+    """The kernel of a statistic of the values in a window."""
     raise NotImplementedError(f"no kernel for {type(window).__name__}")
 
 
@@ -89,134 +89,183 @@ def windowed(window: Window, aggregate: Aggregate, inputs: Inputs, value: str) -
 # The last `size` values stand in a ring `$b0` that is filled from its end to its beginning; a missing one is
 # None, and so is a place that was never filled: `$gaps` counts both. The part from `$k` on grows, the old one
 # is that before it, its newest value first. At `$edge`, mostly the beginning, the whole ring becomes the old
-# part; before the beginning where the anchor has just left the window.
+# part; before the beginning where the anchor has just left the window. The window is `$full` if no place is
+# free and there is no tally: then a value that floats can take just takes the place of the oldest.
 
 
 @windowed.register(CountWindow)
-def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, value: str) -> Kernel:
+def _count(window: CountWindow, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
     size, least, sliding = window.size, window.min_periods, aggregate.sliding
     rings = tuple(f"b{i}" for i in range(inputs.count))
     variables = (
         Variable("k", str(size)),
         *((Variable("edge", "0"),) if sliding.anchors else ()),
         Variable("gaps", str(size)),
+        Variable("full", "False"),
         *inputs.variables,
         *_judged(least),
+        *tally_of(aggregate, inputs),
         *(Variable(ring, f"[None] * {size}", lists=1) for ring in rings),
         *_kept(sliding, size),
     )
+    keep = tuple(f"${r}[$k] = ${x}" for r, x in zip(rings, inputs.names))
+    tally, plain = tallied(aggregate, inputs), inputs.plain(aggregate)
+    lines = (
+        *inputs.before,
+        "$k -= 1",
+        f"if $full{' and ' if plain else ''}{plain}:",
+        *inside((*keep, *_of_inputs(sliding.add))),
+        "else:",
+        *inside(_into_gaps(window, aggregate, inputs, keep)),
+        f"    $full = not $gaps{' and not $exact' if tally else ''}",
+        *_turn(window, sliding, rings),
+        *combined(aggregate, inputs, sliding.combine),
+        *sliding.note,
+    )
+    value = answer.of(aggregate, inputs)
+    if tally or inputs.missing:
+        value = f"({answer.of(aggregate, inputs, tally=False)}) if $full else ({_checked(value)})"
+    return Kernel(variables, lines, value, "$ready")
+
+
+def _into_gaps(
+    window: CountWindow, aggregate: Aggregate, inputs: Inputs, keep: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Lines that take a value, or a missing one, into a window that has places for more, or has a tally."""
+    least, sliding = window.min_periods, aggregate.sliding
     fill = (
         "if $gaps:",
-        *inside(_first_anchors(sliding, inputs)),
+        # In a window in which there was no value, others are measured from the first one.
+        *(f"    if not $n: ${anchor} = {value}" for anchor, value in zip(sliding.anchors, ("$a", "$b"))),
         "    if $b0[$k] is None:",
         "        $gaps -= 1",
         "        $n += 1",
         f"        $ok = $n >= {least}",
         "        $ready = $ready or $ok",
     )
-    enter = (*fill, *(f"${r}[$k] = ${x}" for r, x in zip(rings, inputs.names)), *sliding.add)
     leave = (
         "if $b0[$k] is not None:",
         "    $gaps += 1",
         "    $n -= 1",
         f"    $ok = $n >= {least}",
-        *(f"    ${r}[$k] = None" for r in rings),
+        *(f"    $b{i}[$k] = None" for i in range(inputs.count)),
     )
+    admit = (
+        f"$admit_by_count($exact, {aggregate.sums}, $x, $b0, $k)"
+        if inputs.count == 1
+        else "$admit_pair_by_count($exact, $x, $y, $b0, $b1, $k)"
+    )
+    return taken(aggregate, inputs, admit, (*fill, *keep, *sliding.add), leave)
+
+
+def _turn(window: CountWindow, sliding: Sliding, rings: tuple[str, ...]) -> tuple[str, ...]:
+    """Lines that make the whole ring the old part, where it is time to."""
     # The newest value is at `$k`, and goes first.
     turned = ("if $k:", *inside(f"${r} = ${r}[$k:] + ${r}[:$k]" for r in rings))
-    turn = (
+    return (
         "if $k == $edge:" if sliding.anchors else "if not $k:",
         *inside(turned if sliding.anchors else ()),
-        f"    $k = {size}",
+        f"    $k = {window.size}",
         *inside(_remade(sliding, "$edge", rings, gaps=True)),
     )
-    lines = (*inputs.before, "$k -= 1", *inputs.guarded(enter, leave), *turn, *sliding.combine)
-    # Once full, a window in which nothing can be missing stays so.
-    return Kernel(variables, lines, _checked(value) if inputs.missing else value, "$ready")
-
-
-def _first_anchors(sliding: Sliding, inputs: Inputs) -> tuple[str, ...]:
-    """Lines that measure from the first value of a window in which there was none."""
-    return tuple(f"if not $n: ${anchor} = ${x}" for anchor, x in zip(sliding.anchors, inputs.names))
 
 
 # -- by time -------------------------------------------------------------------------------------------
 #
-# The old part has times `$ft`, of which the last `$k` are still in the window; the growing part has times
-# `$bt` and values `$b0`. When the old part is empty, the growing one takes its place.
+# The old part has times `$ft`, of which the last `$k` are still in the window, and for tallies its values
+# `$old0`; the growing part has times `$bt` and values `$b0`. When the old part is empty, the growing one
+# takes its place.
 
 
 @windowed.register(TimeWindow)
-def _time(window: TimeWindow, aggregate: Aggregate, inputs: Inputs, value: str) -> Kernel:
+def _time(window: TimeWindow, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
     sliding = aggregate.sliding
     lists = tuple(f"b{i}" for i in range(inputs.count))
+    tally = tally_of(aggregate, inputs)
+    olds = tuple(f"old{i}" for i in range(inputs.count if tally else 0))
     variables = (
         Variable("k", "0"),
         Variable("last", "None"),
         *inputs.variables,
         *_judged(window.min_periods),
+        *tally,
         Variable("ft", "[]", lists=1),
         Variable("bt", "[]", lists=1),
-        *(Variable(name, "[]", lists=1) for name in lists),
+        *(Variable(name, "[]", lists=1) for name in (*olds, *lists)),
         *_kept(sliding, 0),
+    )
+    enter = (
+        "$n += 1",
+        "$bt.append($t)",
+        *(f"${b}.append(${x})" for b, x in zip(lists, inputs.names)),
+        *sliding.add,
+    )
+    admit = (
+        f"$admit_by_time($exact, {aggregate.sums}, $x, $old0, $k, $b0)"
+        if inputs.count == 1
+        else "$admit_pair_by_time($exact, $x, $y, $old0, $old1, $k, $b0, $b1)"
     )
     lines = (
         *in_order(),
         *inputs.before,
         f"$limit = $t - {inputs.span}",
         "while $k and $ft[-$k] <= $limit:",
+        *(_leaving("leave", [f"${old}[-$k]" for old in olds]) if tally else ()),
         "    $k -= 1",
         "    $n -= 1",
-        *inputs.guarded(
-            (
-                "$n += 1",
-                "$bt.append($t)",
-                *(f"${b}.append(${x})" for b, x in zip(lists, inputs.names)),
-                *sliding.add,
-            )
-        ),
+        *taken(aggregate, inputs, admit, enter),
         "if not $k and $bt:",
         "    $gone = $bisect_right($bt, $limit)",
         "    if $gone:",
+        *inside(_leaving("leave_all", [f"${b}[:$gone]" for b in lists]) if tally else ()),
         "        $n -= $gone",
         f"        del $bt[:$gone], {', '.join(f'${b}[:$gone]' for b in lists)}",
         *inside(_remade(sliding, "$gone", tuple(f"{b}[::-1]" for b in lists), gaps=False)),
         "    $ft, $bt, $k = $bt, [], len($bt)",
+        *(f"    ${old} = ${b}" for old, b in zip(olds, lists, strict=False)),
         *(f"    ${b} = []" for b in lists),
         f"$ok = $n >= {window.min_periods}",
         "$ready = $ready or $ok",
-        *sliding.combine,
+        *combined(aggregate, inputs, sliding.combine),
+        *sliding.note,
     )
+    value = answer.of(aggregate, inputs)
     never_short = not inputs.missing and window.min_periods <= 1
     shown = value if never_short else _checked(value)
     return Kernel(variables, lines, shown, "$ready", spans(window.span))
 
 
-def in_order() -> tuple[str, ...]:
-    """Lines that refuse a time before the last one."""
-    return (
-        "if $last is not None and not $t >= $last:",
-        "    $time_went_back($t, $last)",
-        "$last = $t",
-    )
-
-
-def spans(span: timedelta) -> dict[str, object]:
-    """The constants that `Inputs.span` names."""
-    seconds = span.total_seconds()
-    return {"span": span, "seconds": int(seconds) if seconds.is_integer() else seconds}
+def _leaving(function: str, values: list[str]) -> tuple[str, ...]:
+    """Lines that take values back from a tally, where there is one."""
+    return ("    if $exact:", f"        ${function}($exact, {', '.join(values)})")
 
 
 # -- all so far ----------------------------------------------------------------------------------------
 
 
 @windowed.register(Expanding)
-def _expanding(window: Expanding, aggregate: Aggregate, inputs: Inputs, value: str) -> Kernel:
+def _expanding(window: Expanding, aggregate: Aggregate, inputs: Inputs, answer: Answer) -> Kernel:
     growing = aggregate.growing
-    lines = (*inputs.before, *inputs.guarded(("$n += 1", *growing.add)), *growing.combine)
-    return Kernel(
-        (*inputs.variables, Variable("n", "0"), *growing.part), lines, value, f"$n >= {window.min_periods}"
+    if inputs.whole and aggregate.whole is not None:
+        growing = aggregate.whole
+    # Values of any kind may all be whole.
+    tally = tally_of(aggregate, inputs, "[]" if inputs.floats else f"$tally({aggregate.sums})")
+    add = ("$n += 1", *_of_inputs(growing.add))
+    if tally:
+        floats = ", ".join(f"${v.name}" for v in growing.part)
+        given = ", ".join(f"${x}" for x in inputs.names)
+        taking = inputs.guarded(("$n += 1", f"{floats} = ${aggregate.grow}($exact, {given}, $n, {floats})"))
+        add = (f"if not $exact and {inputs.plain(aggregate)}:", *inside(add), "else:", *inside(taking))
+    else:
+        add = inputs.guarded(add)
+    lines = (
+        *inputs.before,
+        *add,
+        *inputs.guarded(growing.note),
+        *combined(aggregate, inputs, growing.combine),
     )
+    variables = (*inputs.variables, Variable("n", "0"), *tally, *growing.part, *growing.more)
+    return Kernel(variables, lines, answer.of(aggregate, inputs), f"$n >= {window.min_periods}")
 
 
 # -- parts of them -------------------------------------------------------------------------------------

@@ -1,0 +1,126 @@
+"""What is known of the values that enter a statistic, as source of what is asked of each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.engine.signals.statistics.rounding import GREATEST, LEAST, WHOLE
+from penstock.flow.statistics.inputs import Holes, Times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import timedelta
+
+    from penstock.engine.signals.statistics.aggregates import Aggregate
+    from penstock.engine.signals.statistics.kernel import Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What enters a window.
+
+    count:   of values: `$x`, or `$x` and `$y`.
+    holes:   which of them are missing. times: what `$t` is.
+    before, variables: lines that make `$y` where it is no signal, and their state.
+    broken:  whether that `$y` may be no whole number, or large.
+    """
+
+    count: int = 1
+    holes: Holes = Holes.NAN_NONE
+    times: Times = Times.EITHER
+    before: tuple[str, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    broken: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("x", "y")[: self.count]
+
+    @property
+    def missing(self) -> str:
+        """Source of whether a value is missing; empty where none can be."""
+        given = self.names if not self.before else ("x",)
+        match self.holes:
+            case Holes.NONE:
+                return ""
+            case Holes.NAN:
+                return " or ".join(f"${x} != ${x}" for x in given)
+            case Holes.NAN_NONE:
+                return " or ".join(f"${x} is None or ${x} != ${x}" for x in given)
+
+    def guarded(self, present: Iterable[str], otherwise: Iterable[str] = ()) -> tuple[str, ...]:
+        """`present` where no value is missing, `otherwise` where one is."""
+        present, otherwise = tuple(present), tuple(otherwise)
+        if not present:
+            return ()
+        if not self.missing:
+            return present
+        if not otherwise:
+            return (f"if not ({self.missing}):", *inside(present))
+        return (f"if {self.missing}:", *inside(otherwise), "else:", *inside(present))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all numbers are known to be whole: what is added up of them is not rounded."""
+        return self.holes is Holes.NONE and not self.broken
+
+    @property
+    def floats(self) -> bool:
+        """Whether `$x` is known to be a float."""
+        return self.holes is Holes.NAN and (self.count == 1 or bool(self.before))
+
+    def plain(self, aggregate: Aggregate) -> str:
+        """Source of whether values are there and floats can take them; empty where that is certain."""
+        given = self.names if not self.before else ("x",)
+        there = [f"${x} is not None" for x in given if self.holes is Holes.NAN_NONE]
+        if not tallied(aggregate, self):
+            there += [f"${x} == ${x}" for x in given if self.holes is not Holes.NONE]
+            return " and ".join(there)
+        squared = aggregate.sums > 1
+        there.append(_plain("x", GREATEST if self.floats else WHOLE, squared=squared))
+        if self.count == 2 and (self.broken or not self.before):
+            there.append(_plain("y", WHOLE, squared=squared))
+        return " and ".join(there)
+
+    @property
+    def span(self) -> str:
+        """Source of a constant span (see `spans`) that can be taken from `$t`."""
+        match self.times:
+            case Times.DATETIMES:
+                return "$span"
+            case Times.SECONDS:
+                return "$seconds"
+            case Times.EITHER:
+                return "($seconds if isinstance($t, (int, float)) else $span)"
+
+
+def _plain(name: str, most: float, *, squared: bool) -> str:
+    if not squared:
+        return f"-{most} < ${name} < {most}"
+    return f"({LEAST} < ${name} < {most} or -{most} < ${name} < -{LEAST} or ${name} == 0)"
+
+
+def inside(lines: Iterable[str]) -> tuple[str, ...]:
+    """Lines one level deeper."""
+    return tuple(f"    {line}" for line in lines)
+
+
+def tallied(aggregate: Aggregate, inputs: Inputs) -> bool:
+    """Whether there may be a tally."""
+    return aggregate.sums > 0 and not inputs.whole
+
+
+def in_order() -> tuple[str, ...]:
+    """Lines that refuse a time before the last one."""
+    return (
+        "if $last is not None and not $t >= $last:",
+        "    $time_went_back($t, $last)",
+        "$last = $t",
+    )
+
+
+def spans(span: timedelta) -> dict[str, object]:
+    """The constants that `Inputs.span` names."""
+    seconds = span.total_seconds()
+    return {"span": span, "seconds": int(seconds) if seconds.is_integer() else seconds}
