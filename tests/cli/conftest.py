@@ -32,6 +32,12 @@ def totals():
     return flow
 
 
+def stock():
+    flow = ps.Flow("stock")
+    flow.sink("stock", flow.table("sales", Sale))
+    return flow
+
+
 def inverse():
     flow = ps.Flow("inverse")
     flow.sink("inverse", flow.source("sales", Sale).select(shop=col.shop, inverse=1 / col.price))

@@ -50,6 +50,27 @@ def test_a_checkpoint_makes_the_next_run_go_on(penstock: Run, folder: Path) -> N
     assert current(folder) == [("a", 14), ("b", 2)]
 
 
+def test_the_end_tells_which_rows_of_which_source_were_taken_back_and_never_there(
+    penstock: Run, folder: Path
+) -> None:
+    command = ("run", "flows.py:stock", "--source", "sales=json:in", "--sink", "stock=table:out?key=shop")
+    gone = [f'{{"shop": "c{n}", "price": 1, "weight": -1}}' for n in range(12)]
+    (folder / "in" / "1.json").write_text("\n".join([gone[0], '{"shop": "a", "price": 1}']))
+    done = penstock(*command, "--checkpoint", "state")
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "source 'sales': 1 row was taken back more often than it came; sink 'stock' holds it back:",
+        "  -1 Sale(shop='c0', price=1)",
+    ]
+    (folder / "in" / "2.json").write_text("\n".join(gone[1:]))
+    told = penstock(*command, "--checkpoint", "state").stderr.splitlines()
+    assert told[0].startswith("source 'sales': 12 rows were taken back more often than they came; ")
+    assert (len(told), told[-1]) == (12, "  and 2 more")
+    (folder / "in" / "3.json").write_text("\n".join(gone).replace("-1", "1"))
+    assert penstock(*command, "--checkpoint", "state").stderr == ""
+    assert current(folder) == [("a", 1)]
+
+
 def test_windows_stay_open_where_a_next_run_can_go_on(penstock: Run) -> None:
     command = ("run", "flows.py:minutes", "--source", "sales=json:in")
     closed, last = (

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,12 +17,20 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 from typer.testing import CliRunner
 
 from penstock.cli.main import app
+from penstock.cli.subscribe import _table
+from penstock.compute.client.rows import Known
+from penstock.compute.client.subscription import Batch, Update
 from penstock.compute.serve.process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
+from penstock.expr.rows import schema_of
 from tests.cli.conftest import FLOWS
 from tests.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+class Item(NamedTuple):
+    name: str
 
 
 class Served:
@@ -323,3 +331,15 @@ def test_a_read_that_is_not_answered_in_time_says_what_is_missing(
     assert "ReadTimeout" in said
     assert "nothing has been written up to that time yet" in said
     assert "no span of time" in penstock(command, wide, "--patience", "soon", code=2).stderr
+
+
+def test_a_table_that_changes_holds_back_what_is_taken_back_before_it_comes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    known = Known("items", "u1", True, schema_of(Item))
+    with _table(known, progress=False) as show:
+        show(Batch(0, 5, (Update(Item("a"), 3, -1), Update(Item("b"), 4, 1))))
+        show(Batch(5, 6, (Update(Item("c"), 5, -1), Update(Item("a"), 5, 2))))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "2 rows, all before 6, 1 held back" in shown
+    assert "-1" not in shown

@@ -16,6 +16,7 @@ from penstock.errors import PenstockError
 from penstock.expr.rows import schema_of
 from penstock.io import (
     CsvFiles,
+    Debezium,
     Drain,
     JsonFiles,
     ParquetFiles,
@@ -140,6 +141,15 @@ def two_rows_of_a_key() -> Any:
     sink.prepare(1, [(1, "a", 1), (1, "b", 1)])
 
 
+def update_of_a_row_that_never_came() -> Any:
+    flow = Flow("points")
+    flow.sink("points", flow.table("feed", Point))
+    came = '{"op": "c", "before": null, "after": {"x": 1, "label": "a"}}'
+    changed = '{"op": "u", "before": {"x": 1, "label": "A"}, "after": {"x": 1, "label": "b"}}'
+    write(Path("in/a.json"), f"{came}\n{changed}\n")
+    ps.run(flow, {"feed": Debezium(JsonFiles("in"))}, {"points": TableFiles("out", key="x")})
+
+
 def output_of_another_run() -> Any:
     for _ in range(2):
         sink = open_sink(TableFiles("out"), Drain("points", schema_of(Point)))
@@ -153,6 +163,7 @@ CASES: list[Callable[[], Any]] = [
     out_of_range_in_csv, missing_column_in_csv, broken_quotes_in_csv, nested_type_in_csv,
     wrong_type_in_parquet, null_in_parquet, not_parquet,
     no_folder, no_file, no_weight, no_source_uri, no_sink_uri, two_rows_of_a_key, output_of_another_run,
+    update_of_a_row_that_never_came,
     bad_file_of_a_run_with_a_checkpoint,
     skip_without_a_checkpoint, skip_a_file_that_is_gone, unskip_a_file_that_is_not_skipped,
 ]  # fmt: skip

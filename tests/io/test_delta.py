@@ -17,6 +17,7 @@ import penstock as ps
 from penstock import Flow, col, io
 from penstock.errors import BadInput, UnreadableSource, UnwritableSink
 from penstock.expr.rows import schema_of
+from penstock.expr.runtime import NAN
 from penstock.io import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.sink import Drain, Writer, open_sink
 
@@ -150,6 +151,27 @@ def test_a_table_of_another_run_or_form_is_refused(tmp_path: Path) -> None:
     assert rows(tmp_path / "t") == Counter([("a", 1), ("b", 1)])
     writer(DeltaTable(tmp_path / "t", "shop", app="third"), Total)  # it begins, and has no changes
     writer(DeltaTable(tmp_path / "t", "shop", app="third"), Total, tick=4)
+
+
+def test_rows_that_others_put_into_a_table_before_give_way_and_those_of_the_run_do_not(
+    tmp_path: Path,
+) -> None:
+    data = pa.table({"shop": ["a", "b"], "total": pa.array([1, 2])})
+    deltalake.write_deltalake(tmp_path / "t", data)
+    out = writer(DeltaTable(tmp_path / "t", "shop"), Total)
+    write(out, 1, ("a", 5, 1), ("c", 3, 1))
+    assert rows(tmp_path / "t") == Counter([("a", 5), ("b", 2), ("c", 3)])
+    out = writer(DeltaTable(tmp_path / "own", "shop"), Total)
+    write(out, 1, ("a", 1, 1))
+    with pytest.raises(BadInput, match="two rows have the same key"):
+        out.prepare(2, [("a", 5, 1)])
+
+
+def test_rows_of_all_types_go_again(tmp_path: Path) -> None:
+    out = writer(DeltaTable(tmp_path / "t", "id"), Everything)
+    write(out, 1, (*EVERYTHING, 1), (*NOTHING, 1), (3, True, float("nan"), *[None] * 7, 1))
+    write(out, 2, (*EVERYTHING, -1), (*NOTHING, -1), (3, True, NAN, *[None] * 7, -1))
+    assert (rows(tmp_path / "t"), out.held_back()) == (Counter(), None)
 
 
 @pytest.mark.parametrize("name", ['a"b', "select", "a.b", "ünï", "a'b", "t.shop", "a b;"])

@@ -119,6 +119,24 @@ def test_values_of_all_types_arrive_as_they_are(place: tuple[Postgres, str]) -> 
     assert found[1] == list(two)
     assert found[2] == [*three[:8], {"x": 0, "label": "ü\\"}, []]
     assert found[3][2] != found[3][2]
+    write(out, 2, (*one, -1), (*two, -1), (*three, -1), (4, True, nan, *[None] * 7, -1))
+    assert (rows(place), out.held_back()) == (Counter(), None)
+    out.close()
+
+
+def test_columns_that_the_server_cannot_compare_are_compared_as_what_they_say(
+    place: tuple[Postgres, str],
+) -> None:
+    place[0].query(f'create table "{place[1]}".totals (shop text primary key, total json)')
+
+    class Said(NamedTuple):
+        shop: str
+        total: str | None
+
+    out = writer(PostgresTable(place[0].url, "totals", "shop", place[1]), Said)
+    write(out, 1, ("a", '{"x": 1}', 1), ("b", None, 1))
+    write(out, 2, ("a", '{"x": 1}', -1), ("b", None, -1), ("b", "2", 1))
+    assert [tuple(row) for row in place[0].query(f'select * from "{place[1]}".totals')] == [("b", 2)]
     out.close()
 
 

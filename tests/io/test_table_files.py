@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import BadInput, CheckpointDamaged
+from penstock.errors import BadInput
 from penstock.expr.rows import schema_of
 from penstock.expr.runtime import NAN
 from penstock.expr.types import Schema
@@ -105,10 +105,19 @@ def test_two_rows_of_one_key_are_refused_and_nothing_changes(tmp_path: Path) -> 
     assert seen(tmp_path) == [(1, "a")]
 
 
-def test_a_row_that_is_not_there_cannot_go(tmp_path: Path) -> None:
-    sink = writer(TableFiles(tmp_path))
-    with pytest.raises(CheckpointDamaged, match="does not hold the row"):
-        sink.prepare(1, [(1, "a", -1)])
+def test_a_row_cannot_be_there_twice_where_there_is_a_key(tmp_path: Path) -> None:
+    sink = writer(TableFiles(tmp_path, key="x"))
+    with pytest.raises(BadInput, match="two rows have the same key"):
+        sink.prepare(1, [(1, "a", 2)])
+
+
+def test_what_is_held_back_is_in_no_file_that_readers_of_a_folder_find(tmp_path: Path) -> None:
+    sink = writer(TableFiles(tmp_path, buckets=4))
+    run_tick(sink, 1, [(1, "a", -1), (2, "b", 1)])
+    assert seen(tmp_path) == [(2, "b")]
+    assert pq.read_table(tmp_path / "current").num_rows == 1
+    run_tick(sink, 2, [(1, "a", 1)])
+    assert not [file for file in (tmp_path / "current").iterdir() if file.suffix != ".parquet"]
 
 
 def test_an_unknown_key_and_another_number_of_buckets_are_refused(tmp_path: Path) -> None:
@@ -157,11 +166,11 @@ def test_the_table_is_the_sum_of_all_changes(data: st.DataObject) -> None:
         sink = writer(TableFiles(folder, buckets=3), schema=schema)
         total: Counter[Any] = Counter()
         for tick in range(1, 4):
-            counts = {row: data.draw(st.integers(0, 2)) for row in possible}
+            counts = {row: data.draw(st.integers(-1, 2)) for row in possible}
             changes = [(*row, n - total[row]) for row, n in counts.items() if n != total[row]]
             run_tick(sink, tick, changes)
             total = Counter(counts)
-        parts = [pq.ParquetFile(file).read() for file in Path(folder, "current").iterdir()]
+        parts = [pq.ParquetFile(file).read() for file in Path(folder, "current").glob("*.parquet")]
         found = Counter(row for part in parts for row in table_to_rows(part, schema))
         assert found == +total
 

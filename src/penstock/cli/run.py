@@ -204,9 +204,12 @@ _RUNS = {Where.HERE: _run_here, Where.SPARK: _run_on_spark}
 def report(result: Any, checkpoint: str | None) -> None:
     """Say what a user must know at the end; the exit code of a signal if one ended the run."""
     from penstock.cli.exit_codes import signal_code
+    from penstock.io.held_back import told
 
     if result.set_aside:
         typer.echo(f"{result.set_aside:,} rows could not be read and were set aside", err=True)
+    for line in told(result.held_back):
+        typer.echo(line, err=True)
     if result.stopped_by is None:
         return
     if checkpoint is None:

@@ -150,9 +150,11 @@ def _table(known: Known, progress: bool) -> Iterator[Show]:
                 if not rows[line]:
                     del rows[line]
             table = table_of(*known.schema.names, ">times")
-            for line, count in sorted(rows.items())[:MOST_SHOWN]:
+            there = sorted((line, count) for line, count in rows.items() if count > 0)
+            for line, count in there[:MOST_SHOWN]:
                 table.add_row(*line, "" if count == 1 else f"{count:,}")
-            table.caption = f"{len(rows):,} rows, all before {batch.upper}"
+            held = f", {len(rows) - len(there):,} held back" if len(rows) > len(there) else ""
+            table.caption = f"{len(there):,} rows, all before {batch.upper}{held}"
             live.update(table, refresh=True)
 
         yield show

@@ -180,14 +180,6 @@ class PeekCanceled(ComputeError):
     origin = Origin.DATA
 
 
-class NegativeMultiplicity(ComputeError):
-    """An index holds a row less than zero times: its inputs took back what was not there. Facts: `id`,
-    `row`, `count`."""
-
-    code = "P733"
-    origin = Origin.DATA
-
-
 class TargetReplicaLost(ComputeError):
     """The replica that was asked for failed or was dropped. Facts: `replica`."""
 

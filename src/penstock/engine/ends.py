@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock import pull
 from penstock.engine.change import Changes
+from penstock.engine.inlet import table_sources
 from penstock.engine.queue import PerSource, limit_of
 from penstock.errors import BadInput
 from penstock.expr.rows import to_user
@@ -33,13 +34,14 @@ from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from penstock.io.async_rows import rows_ahead
 from penstock.io.dead_letter import DeadLetters
+from penstock.io.held_back import HeldBack
 from penstock.io.once import Once
 from penstock.io.publish import folder_called
 from penstock.io.pull_changes import Handover
 from penstock.io.pull_rows import in_batches
 from penstock.io.pull_sink import written_by
 from penstock.io.pull_source import Ahead, batches_of
-from penstock.io.sink import Drain
+from penstock.io.sink import Drain, Writer
 from penstock.io.source import dead_letter_folder
 
 if TYPE_CHECKING:
@@ -217,7 +219,7 @@ class OpenSink:
     recover:     is to be called once, before it runs, with the last committed tick.
     append:      the flow gives its rows without weights.
     only_holds:  see `Writer`.
-    has_result:  whether what it ends with is something for the user.
+    writer:      what writes to it; None for a pull-stream, which ends with something for the user.
     """
 
     name: str
@@ -225,7 +227,7 @@ class OpenSink:
     recover: Callable[[int], object]
     append: bool
     only_holds: bool
-    has_result: bool
+    writer: Writer | None
 
 
 def open_sinks(
@@ -238,18 +240,25 @@ def open_sinks(
         append = engine.program.sink_append[name]
         user = to_user(schema)
         spool = None if checkpoint is None else folder_called(checkpoint / "outbox", name)
-        drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user))
+        sources = table_sources(engine.program.graph, engine.program.source_append, name)
+        drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources)
         if isinstance(sink, pull.Sink):
             handover = Handover(drain)
             stream = pull.pull(handover.transformer(), sink)
-            opened.append(OpenSink(name, stream, handover.recover, append, handover.only_holds, True))
+            opened.append(OpenSink(name, stream, handover.recover, append, handover.only_holds, None))
             continue
         writer = open_sink(as_sink(sink), drain)
         close = Once(writer.close)
         closing.callback(close)
         stream = written_by("writer", writer, close)
-        opened.append(OpenSink(name, stream, writer.recover, append, writer.only_holds, False))
+        opened.append(OpenSink(name, stream, writer.recover, append, writer.only_holds, writer))
     return opened
+
+
+def held_back_by(writers: Mapping[str, Writer]) -> dict[str, HeldBack]:
+    """By sink what tables hold back, those that hold something."""
+    found = {name: writer.held_back() for name, writer in writers.items()}
+    return {name: held for name, held in found.items() if held is not None}
 
 
 def as_sink(sink: AnySink) -> object:

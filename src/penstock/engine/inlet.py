@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,12 @@ class Outlet:
 def readers_of(graph: FlowGraph, source: str, sinks: list[str]) -> frozenset[str]:
     """Those of the sinks that rows of a source can reach."""
     return frozenset(sink for sink in sinks if graph.sources[source] in _upstream(graph, graph.sinks[sink]))
+
+
+def table_sources(graph: FlowGraph, append: Mapping[str, bool], sink: str) -> tuple[str, ...]:
+    """The sources that reach a sink and may take rows back. append: by source whether it does not."""
+    upstream = _upstream(graph, graph.sinks[sink])
+    return tuple(name for name, node in graph.sources.items() if node in upstream and not append[name])
 
 
 def _upstream(graph: FlowGraph, node: int) -> set[int]:

@@ -6,7 +6,10 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from penstock.io.held_back import HeldBack
 
 Time: TypeAlias = datetime | int | float
 """An event time: a timestamp in UTC, or a number in whatever the flow counts it."""
@@ -77,6 +80,8 @@ class RunResult:
     ticks:      how many there were. The sums are over them.
     stopped_by: the signal that ended the run; None where the input ended, or all sinks had enough.
     results:    of the sinks that are pull-streams what each ended with, by name.
+    held_back:  by table sink the rows that were taken back more often than they came, with the
+                sources that they come of. Empty where there are none.
     """
 
     last_tick: int
@@ -86,3 +91,4 @@ class RunResult:
     changes_out: int
     stopped_by: signal.Signals | None
     results: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    held_back: Mapping[str, HeldBack] = field(default_factory=dict[str, "HeldBack"])

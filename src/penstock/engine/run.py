@@ -72,7 +72,8 @@ def run(
     Ctrl-C and SIGTERM end the run after the tick at work, committed; a second one
     acts at once. Sources, sinks and the checkpoint are closed in every case.
 
-    returns: what was done, and what each sink of `penstock.pull` ended with.
+    returns: what was done, what each sink of `penstock.pull` ended with, and the rows that tables hold
+    back because they were taken back more often than they came.
 
     Raises what the analysis of the flow raises; `BadInput`, `BadRow`,
     `UnreadableSource` for input, before its tick began, and whatever an iterable raises;

@@ -13,6 +13,7 @@ from penstock.engine.ends import (
     AnySource,
     OpenSink,
     OpenSource,
+    held_back_by,
     open_sinks,
     open_sources,
 )
@@ -140,7 +141,9 @@ class Started:
 
     def _result(self) -> RunResult:
         stopped_by = None if self._interrupt is None else self._interrupt.signal
-        results = {s.name: self._run.results[self._modules[s.name]] for s in self._sinks if s.has_result}
+        streams = [sink.name for sink in self._sinks if sink.writer is None]
+        results = {name: self._run.results[self._modules[name]] for name in streams}
+        held_back = held_back_by({s.name: s.writer for s in self._sinks if s.writer is not None})
         done = self._running
         return RunResult(
             self._engine.ticks,
@@ -150,6 +153,7 @@ class Started:
             done.changes_out,
             stopped_by,
             results,
+            held_back,
         )
 
 

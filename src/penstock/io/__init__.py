@@ -12,6 +12,7 @@ from penstock.io.changelog import Changelog
 from penstock.io.csv_files import CsvFiles
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.guarantee import Guarantee, guarantee_of
+from penstock.io.held_back import HeldBack
 from penstock.io.json_files import JsonFiles
 from penstock.io.kafka import Kafka, KafkaTopic
 from penstock.io.memory import Memory
@@ -54,6 +55,7 @@ __all__ = [
     "Drain",
     "Feed",
     "Guarantee",
+    "HeldBack",
     "JsonFiles",
     "Kafka",
     "KafkaTopic",

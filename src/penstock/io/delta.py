@@ -16,7 +16,7 @@ from penstock.errors import BadInput
 from penstock.expr.types import Float64Type, ListType, Schema, StructType
 from penstock.io.changelog import check_columns
 from penstock.io.guarantee import Guarantee
-from penstock.io.keyed import key_of
+from penstock.io.keyed import Keys, key_of
 from penstock.io.outbox import Delivered, DeliveryWriter
 from penstock.io.sink import Drain, Writer, open_sink
 from penstock.io.source import Feed, Reader, Source, open_source
@@ -194,10 +194,11 @@ def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, .
 def _(sink: DeltaTable, drain: Drain) -> Writer:
     check_delta(sink, f"sink {drain.name!r}", drain.schema)
     key = _comparable(drain.name, drain.schema, sink.key)
+    keys = Keys(drain.name, drain.schema, key, drain.sources)
     from penstock.io.delta_delivery import TableDelivery
 
     where: Any = (drain.name, sink.path, sink.app, sink.options, drain.schema)
-    return DeliveryWriter(drain, TableDelivery(*where, key=key, feed=sink.feed), key)
+    return DeliveryWriter(drain, TableDelivery(*where, keys=keys, feed=sink.feed), keys)
 
 
 @open_sink.register

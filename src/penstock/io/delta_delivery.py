@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from penstock.errors import UnwritableSink
 from penstock.expr.types import INT64, Field, Schema
-from penstock.io.arrow import arrow_schema, rows_to_table
+from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
 from penstock.io.changelog import TICK
+from penstock.io.held_back import Row, Rows
+from penstock.io.keyed import Keys, settled
 from penstock.io.outbox import Batches, Delivery
 from penstock.io.source import WEIGHT
 
 _OPERATION = "penstock operation"
+_compute: Any = pc  # its functions are made when it is imported; type checkers know none of them
 
 
 class DeltaDelivery(Delivery):
@@ -33,7 +37,7 @@ class DeltaDelivery(Delivery):
         self._app = app
         self._options = dict(options)
         self._rows = rows
-        self._ready: tuple[int, Batches] | None = None
+        self._ready: tuple[int, Callable[[], object]] | None = None
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
@@ -73,7 +77,8 @@ class DeltaDelivery(Delivery):
         self._check(schema, found)
         if self.last_tick() is None:
             with self._told("cannot be changed"):
-                self._append(0, schema, iter(()))
+                holds_rows = self._table().count() > 0
+                self._append(0, schema, iter(()), [Transaction(self._adopted, 1)] * holds_rows)
 
     def _check(self, wanted: pa.Schema, found: pa.Schema) -> None:
         def kinds(schema: pa.Schema) -> dict[str, str]:
@@ -91,29 +96,46 @@ class DeltaDelivery(Delivery):
                 path=self.place,
             )
 
-    def apply(self, tick: int, batches: Batches) -> None:
-        # The package has no transaction that stays open; the rows wait in the outbox.
-        self._ready = tick, batches
+    def apply(self, tick: int, batches: Batches) -> Rows | None:
+        # The package has no transaction that stays open: what is to be done waits until then.
+        self._ready = None
+        with self._told("cannot be read"):
+            if (self.last_tick() or 0) >= tick:
+                return None
+            change, held = self._change(tick, batches)
+        self._ready = tick, change
+        return held
 
     def finish(self, tick: int) -> None:
         if self._ready is not None and self._ready[0] == tick:
             with self._told("refuses a tick"):
                 if (self.last_tick() or 0) < tick:
-                    self._change(tick, self._ready[1])
+                    self._ready[1]()
             self._ready = None
 
     def close(self) -> None:
         self._ready = None
 
-    def _properties(self, tick: int) -> CommitProperties:
-        return CommitProperties(app_transactions=[Transaction(self._app, tick)])
+    @property
+    def _adopted(self) -> str:
+        """The name under which the log notes that the table held rows before its first tick."""
+        return f"{self._app}/adopted"
 
-    def _append(self, tick: int, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+    def _properties(self, tick: int, notes: Iterable[Transaction] = ()) -> CommitProperties:
+        return CommitProperties(app_transactions=[Transaction(self._app, tick), *notes])
+
+    def _append(
+        self,
+        tick: int,
+        schema: pa.Schema,
+        batches: Iterator[pa.RecordBatch],
+        notes: Iterable[Transaction] = (),
+    ) -> None:
         write_deltalake(
             self._table(),
             pa.RecordBatchReader.from_batches(schema, batches),
             mode="append",
-            commit_properties=self._properties(tick),
+            commit_properties=self._properties(tick, notes),
         )
 
     def columns(self) -> Schema:
@@ -121,38 +143,82 @@ class DeltaDelivery(Delivery):
         return self._rows
 
     @abstractmethod
-    def _change(self, tick: int, batches: Batches) -> None:
-        """Make the version of the tick."""
+    def _change(self, tick: int, batches: Batches) -> tuple[Callable[[], object], Rows]:
+        """What makes the version of the tick, and the rows that are held back then."""
 
 
 class ChangelogDelivery(DeltaDelivery):
     def columns(self) -> Schema:
         return Schema((*self._rows.fields, Field(WEIGHT, INT64), Field(TICK, INT64)))
 
-    def _change(self, tick: int, batches: Batches) -> None:
+    def _change(self, tick: int, batches: Batches) -> tuple[Callable[[], object], Rows]:
         columns = self.columns()
-        made = (
-            batch
-            for rows in batches()
-            for batch in rows_to_table([(*row, tick) for row in rows], columns).to_batches()
-        )
-        self._append(tick, arrow_schema(columns), made)
+
+        def append() -> None:
+            made = (
+                batch
+                for rows in batches()
+                for batch in rows_to_table([(*row, tick) for row in rows], columns).to_batches()
+            )
+            self._append(tick, arrow_schema(columns), made)
+
+        return append, []
 
 
 class TableDelivery(DeltaDelivery):
-    def __init__(self, *where: Any, key: tuple[str, ...], feed: bool) -> None:
+    """Rows by key. Those that are there are read before a tick is merged, to be compared column by column."""
+
+    def __init__(self, *where: Any, keys: Keys, feed: bool) -> None:
         super().__init__(*where)
-        self._key = key
+        self._keys = keys
         self.feed = feed
 
-    def _change(self, tick: int, batches: Batches) -> None:
+    def _change(self, tick: int, batches: Batches) -> tuple[Callable[[], object], Rows]:
+        changes = {tuple(row): weight for rows in batches() for *row, weight in rows}
+        table = self._table()
+        # Rows of others may have been there before this run began.
+        adopted = table.transaction_version(self._adopted) is not None
+        after = settled(self._keys, self._there(table, changes), changes, replaces=adopted)
+        return lambda: self._merge(tick, after.rows), after.held
+
+    def _there(self, table: deltalake.DeltaTable, changes: Iterable[Row]) -> Iterator[Row]:
+        """The rows of the table that have a key of the changes."""
+        key = self._keys.of()
+        keys = set(map(key, changes))
+        if not keys:
+            return
+        wanted = arrow_schema(self._rows)
+        first = self._keys.key[0]
+        firsts = pa.array({found[0] for found in keys}, wanted.field(first).type)
+        stream = pa.RecordBatchReader.from_stream(table.scan(predicate=self._range(keys)))
+        for batch in stream:
+            found = pa.Table.from_batches([batch]).select(self._rows.names).cast(wanted)
+            found = found.filter(_compute.is_in(found.column(first), firsts))
+            yield from (row for row in table_to_rows(found, self._rows) if key(row) in keys)
+
+    def _range(self, keys: set[Row]) -> str | None:
+        """What spares files that hold no such key, where the first column of the key has numbers or texts."""
+        firsts = [key[0] for key in keys]
+        if not all(type(first) is int or type(first) is str for first in firsts):
+            return None
+        column = quoted(self._keys.key[0])
+        low, high = (
+            str(bound) if isinstance(bound, int) else "'" + bound.replace("'", "''") + "'"
+            for bound in (min(firsts), max(firsts))
+        )
+        return f"{column} between {low} and {high}"
+
+    def _merge(self, tick: int, rows: Rows) -> None:
+        if not rows:  # a merge of nothing would leave no number of the tick
+            self._append(tick, arrow_schema(self._rows), iter(()))
+            return
         columns = Schema((*self._rows.fields, Field(_OPERATION, INT64)))
-        made = (batch for rows in batches() for batch in rows_to_table(rows, columns).to_batches())
+        made = rows_to_table(rows, columns).to_batches()
         operation = f"s.{quoted(_OPERATION)}"
         values = {quoted(name): f"s.{quoted(name)}" for name in self._rows.names}
         merge = self._table().merge(
             source=pa.RecordBatchReader.from_batches(arrow_schema(columns), made),
-            predicate=" and ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self._key),
+            predicate=" and ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self._keys.key),
             source_alias="s",
             target_alias="t",
             commit_properties=self._properties(tick),

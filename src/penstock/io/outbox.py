@@ -16,19 +16,19 @@ On Spark, tasks stage the parts (`Staged`) and never see the other system, nor h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from penstock.expr.types import Schema
 from penstock.io import changelog
 from penstock.io.arrow_needed import need_arrow
-from penstock.io.keyed import by_key
+from penstock.io.held_back import HeldBack, HeldRows, Row, Rows, added_up
+from penstock.io.keyed import Keys
 from penstock.io.publish import STAGING, remove
-from penstock.io.sink import Drain, PartsWriter, SinkTarget, refuse_later_ticks, refuse_new
+from penstock.io.sink import Drain, PartsWriter, SinkTarget, held_back_of, refuse_later_ticks, refuse_new
 
-Rows: TypeAlias = list[tuple[Any, ...]]
 Batches: TypeAlias = Callable[[], Iterator[Rows]]
 
 BATCH_ROWS = 8192
@@ -59,8 +59,12 @@ class Delivery(ABC):
         """Make what is not there yet."""
 
     @abstractmethod
-    def apply(self, tick: int, batches: Batches) -> None:
-        """Have the changes of a tick ready, weight last, seen by nobody. What was not finished is undone."""
+    def apply(self, tick: int, batches: Batches) -> Rows | None:
+        """Have the changes of a tick ready, weight last, seen by nobody. What was not finished is undone.
+
+        A table with a key is given each row once, with what was held back of it. It returns the rows
+        with negative multiplicity after the tick, weight last; None where the tick had arrived before.
+        """
 
     @abstractmethod
     def finish(self, tick: int) -> None:
@@ -78,7 +82,8 @@ class Outbox:
     schema: Schema
 
     def keep(self, tick: int, rows: Rows) -> None:
-        """Have the rows of a tick on disk."""
+        """Have the rows of a tick on disk, in the place of what an earlier attempt at it kept."""
+        self.drop(tick)
         self.assemble(tick, [changelog.stage_part(self.folder, tick, "0.parquet", rows, self.schema)])
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
@@ -118,15 +123,16 @@ class Outbox:
 class DeliveryWriter(PartsWriter):
     """Writes ticks to a delivery, by way of an outbox where there is a checkpoint.
 
-    key: rows are netted by it, see `by_key`.
+    keys: of a table; None for a changelog.
     """
 
-    def __init__(self, drain: Drain, delivery: Delivery, key: tuple[str, ...] | None) -> None:
+    def __init__(self, drain: Drain, delivery: Delivery, keys: Keys | None) -> None:
         need_arrow(f"sink {drain.name!r}")
         self._drain = drain
         self._delivery = delivery
-        self._key = key
+        self._keys = keys
         self._outbox = None if drain.spool is None else Outbox(drain.spool, drain.schema)
+        self._held = HeldRows(drain.schema, drain.spool)
         self._ready: int | None = None
 
     def recover(self, tick: int) -> None:
@@ -135,6 +141,7 @@ class DeliveryWriter(PartsWriter):
         refuse_later_ticks(name, delivery.place, found or 0, tick)
         refuse_new(name, delivery.place, tick, found is not None)
         delivery.begin()
+        self._held.recover(tick)
         if self._outbox is not None:
             if (found or 0) < tick and self._outbox.holds(tick):
                 self._apply(tick)
@@ -144,25 +151,39 @@ class DeliveryWriter(PartsWriter):
     def prepare(self, tick: int, rows: Rows) -> None:
         if not rows:
             return
-        if self._key is not None:
-            rows = by_key(self._drain.name, self._drain.schema, self._key, rows)
+        if self._keys is not None:
+            rows = netted(rows)
         if self._outbox is not None:
             self._outbox.keep(tick, rows)
-            self._apply(tick)
-        else:
-            self._delivery.apply(tick, lambda: iter([rows]))
-            self._ready = tick
+        self._apply(tick, rows)
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
         assert self._outbox is not None, "tasks stage in an outbox"
         self._outbox.assemble(tick, names)
         self._apply(tick)
 
-    def _apply(self, tick: int) -> None:
+    def _apply(self, tick: int, rows: Rows | None = None) -> None:
         outbox = self._outbox
-        assert outbox is not None
-        self._delivery.apply(tick, lambda: outbox.batches(tick))
+
+        def batches() -> Iterator[Rows]:
+            if outbox is not None:
+                return outbox.batches(tick)
+            assert rows is not None, "without an outbox rows are in memory"
+            return iter([rows])
+
+        if self._keys is None:
+            self._delivery.apply(tick, batches)
+        else:
+            self._apply_to_table(tick, self._keys, batches)
         self._ready = tick
+
+    def _apply_to_table(self, tick: int, keys: Keys, batches: Batches) -> None:
+        before = self._held.before(tick)
+        touched = _of_keys_in(before, keys, batches) if before else {}
+        less = self._delivery.apply(tick, (lambda: _with(touched, batches)) if touched else batches)
+        if less is not None:
+            others = {row: weight for row, weight in before.items() if row not in touched}
+            self._held.keep(tick, others | added_up(less))
 
     def publish(self, tick: int) -> None:
         if self._ready == tick:
@@ -171,8 +192,33 @@ class DeliveryWriter(PartsWriter):
             if self._outbox is not None:
                 self._outbox.drop(tick)
 
+    def held_back(self) -> HeldBack | None:
+        return held_back_of([(*row, weight) for row, weight in self._held.rows.items()], self._drain)
+
     def close(self) -> None:
         self._delivery.close()
+
+
+def netted(rows: Rows) -> Rows:
+    """Changes with each row once."""
+    return [(*row, weight) for row, weight in added_up(rows).items()]
+
+
+def _of_keys_in(held: Mapping[Row, int], keys: Keys, batches: Batches) -> dict[Row, int]:
+    """Those of the rows held back that have the key of a change."""
+    key = keys.of()
+    changed = {key(row) for rows in batches() for row in rows}
+    return {row: weight for row, weight in held.items() if key(row) in changed}
+
+
+def _with(held: Mapping[Row, int], batches: Batches) -> Iterator[Rows]:
+    """Changes with what was held back among them, each row once."""
+    left = dict(held)
+    for rows in batches():
+        yield [
+            (*row, total) for *values, weight in rows if (total := weight + left.pop(row := tuple(values), 0))
+        ]
+    yield [(*row, weight) for row, weight in left.items()]
 
 
 # --- in tasks ------------------------------------------------------------------------------
@@ -188,5 +234,5 @@ class Staged:
     def stage(self, sink: str, tick: int, name: str, rows: Rows, schema: Schema) -> str:
         """Write a part of a tick; with a key, all rows of a key are in one task. The name to `assemble`."""
         if self.key is not None:
-            rows = by_key(sink, schema, self.key, rows)
+            rows = netted(rows)
         return changelog.stage_part(self.folder, tick, name, rows, schema)

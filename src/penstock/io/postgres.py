@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from penstock.io.changelog import check_columns
 from penstock.io.guarantee import Guarantee
-from penstock.io.keyed import key_of
+from penstock.io.keyed import Keys, key_of
 from penstock.io.outbox import Delivered, DeliveryWriter
 from penstock.io.postgres_server import Server
 from penstock.io.sink import Drain, Writer, open_sink
@@ -82,9 +82,9 @@ def _(sink: PostgresTable, drain: Drain) -> Writer:
     from penstock.io.postgres_delivery import TableDelivery
 
     refuse_untyped(drain.schema, f"sink {drain.name!r}, a table in PostgreSQL")
-    key = key_of(drain.name, drain.schema, sink.key)
+    keys = Keys(drain.name, drain.schema, key_of(drain.name, drain.schema, sink.key), drain.sources)
     return DeliveryWriter(
-        drain, TableDelivery(sink.server, drain.name, sink.table, sink.schema, drain.schema, key), key
+        drain, TableDelivery(sink.server, drain.name, sink.table, sink.schema, drain.schema, keys), keys
     )
 
 

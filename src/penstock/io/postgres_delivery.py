@@ -7,22 +7,24 @@ that what the server refuses fails the tick before it counts.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 from pg8000.exceptions import DatabaseError, InterfaceError
 
 from penstock.errors import PenstockError, UnwritableSink
 from penstock.expr.types import Schema
-from penstock.io.keyed import COMES, GOES, two_rows
+from penstock.io.held_back import Row, Rows
+from penstock.io.keyed import Keys, two_rows
 from penstock.io.outbox import Batches, Delivery
 from penstock.io.postgres_server import Server, connect, reason
 from penstock.io.postgres_types import column_definition, copy_line, quoted
 
 _TICKS = "penstock_ticks"
-_CHANGES = "pg_temp.penstock_changes"
-_OPERATION = '"penstock operation"'
+_CHANGES, _AFTER = "pg_temp.penstock_changes", "pg_temp.penstock_after"
+_WEIGHT, _NUMBER, _STANDS = '"penstock weight"', '"penstock number"', '"penstock stands"'
 _LOCK_TIMEOUT = "60s"
 """How long another transaction on the same table may hold us up."""
 
@@ -121,14 +123,14 @@ class PostgresDelivery(Delivery):
         )
         self._end("commit")
 
-    def apply(self, tick: int, batches: Batches) -> None:
+    def apply(self, tick: int, batches: Batches) -> Rows | None:
         self._begin()
         try:
             found = self._run(f"select tick from {self._ticks} where app = $1::text for update", self._app)
             if found and found[0][0] >= tick:
                 self._end("rollback")  # it has arrived
-                return
-            self._change(tick, batches)
+                return None
+            held = self._change(tick, batches)
             self._run(
                 f"update {self._ticks} set tick = $1::bigint, at = now() where app = $2::text",
                 tick,
@@ -138,14 +140,15 @@ class PostgresDelivery(Delivery):
             with suppress(UnwritableSink):
                 self._end("rollback")
             raise
+        return held
 
     def finish(self, tick: int) -> None:
         if self._in_transaction:
             self._end("commit")
 
-    def _copy(self, into: str, columns: list[str], batches: Batches, *more: int) -> None:
-        line: Callable[[tuple[Any, ...]], str] = copy_line(self._rows)
-        lines = ("".join(line((*row, *more)) for row in rows).encode() for rows in batches())
+    def _copy(self, into: str, columns: list[str], batches: Iterable[Rows]) -> None:
+        line: Callable[[Row], str] = copy_line(self._rows)
+        lines = ("".join(map(line, rows)).encode() for rows in batches)
         self._run(f"copy {into} ({', '.join(columns)}) from stdin", stream=lines)
 
     @abstractmethod
@@ -153,8 +156,8 @@ class PostgresDelivery(Delivery):
         """What stands between the brackets of `create table`."""
 
     @abstractmethod
-    def _change(self, tick: int, batches: Batches) -> None:
-        """Make the changes of a tick, within its transaction."""
+    def _change(self, tick: int, batches: Batches) -> Rows:
+        """Make the changes of a tick, within its transaction; the rows that are held back then."""
 
 
 class ChangelogDelivery(PostgresDelivery):
@@ -162,17 +165,21 @@ class ChangelogDelivery(PostgresDelivery):
         columns = [column_definition(f, self._sink) for f in self._rows.fields]
         return [*columns, '"weight" bigint not null', '"tick" bigint not null']
 
-    def _change(self, tick: int, batches: Batches) -> None:
-        self._copy(self._table, [*self._names, '"weight"', '"tick"'], batches, tick)
+    def _change(self, tick: int, batches: Batches) -> Rows:
+        with_tick = ([(*row, tick) for row in rows] for rows in batches())
+        self._copy(self._table, [*self._names, '"weight"', '"tick"'], with_tick)
+        return []
 
 
 class TableDelivery(PostgresDelivery):
+    """Rows by key. The server compares changes with the rows that are there, column by column."""
+
     def __init__(
-        self, server: Server, sink: str, table: str, schema: str | None, rows: Schema, key: tuple[str, ...]
+        self, server: Server, sink: str, table: str, schema: str | None, rows: Schema, keys: Keys
     ) -> None:
         super().__init__(server, sink, table, schema, rows)
-        self._key_names = key
-        self._key = [quoted(name, sink) for name in key]
+        self._keys = keys
+        self._key = [quoted(name, sink) for name in keys.key]
 
     def _definitions(self) -> list[str]:
         columns = [column_definition(f, self._sink) for f in self._rows.fields]
@@ -181,25 +188,98 @@ class TableDelivery(PostgresDelivery):
     def _same(self, one: str, other: str) -> str:
         return " and ".join(f"{one}.{name} = {other}.{name}" for name in self._key)
 
-    def _change(self, tick: int, batches: Batches) -> None:
-        names, table = ", ".join(self._names), self._table
+    def _change(self, tick: int, batches: Batches) -> Rows:
         self._run(
-            f"create temporary table penstock_changes on commit drop as "
-            f"select {names}, 0::bigint as {_OPERATION} from {table} with no data"
+            f"create temporary table penstock_changes on commit drop as select {', '.join(self._names)}, "
+            f"0::bigint as {_WEIGHT}, 0::bigint as {_NUMBER} from {self._table} with no data"
         )
-        self._copy(_CHANGES, [*self._names, _OPERATION], batches)
-        there = f"join {table} t on {self._same('t', 'c')} where c.{_OPERATION} = {COMES} limit 1"
-        shown = ", ".join(f"t.{name}::text" for name in self._key)
-        twice = self._run(f"select {shown} from {_CHANGES} c {there}")
-        if twice:
-            raise two_rows(self._sink, self._key_names, twice[0], f"a row that is in {self.place}")
+        numbers = count()
+        numbered = ([(*row, next(numbers)) for row in rows] for rows in batches())
+        self._copy(_CHANGES, [*self._names, _WEIGHT, _NUMBER], numbered)
+        self._run(f"analyze {_CHANGES}")
+        # The row that stands in the table counts once: then the weight says how often a row is there.
         self._run(
-            f"delete from {table} t using {_CHANGES} c "
-            f"where c.{_OPERATION} = {GOES} and {self._same('t', 'c')}"
+            f"create temporary table penstock_after on commit drop as select {self._of('c', self._names)}, "
+            f"c.{_WEIGHT} + (t.{self._key[0]} is not null)::int as {_WEIGHT}, c.{_NUMBER}, "
+            f"t.{self._key[0]} is not null as {_STANDS} "
+            f"from {_CHANGES} c left join {self._table} t on {self._equal('t', 'c')}"
+        )
+        self._run(f"analyze {_AFTER}")
+        held = self._held(batches)
+        self._check_keys(batches, held)
+        self._write()
+        return held
+
+    def _of(self, table: str, names: Iterable[str]) -> str:
+        return ", ".join(f"{table}.{name}" for name in names)
+
+    def _equal(self, one: str, other: str) -> str:
+        """Whether two rows have the same values in all columns."""
+        casts = self._casts()
+        return " and ".join(
+            f"{one}.{name}{casts.get(name, '')} is not distinct from {other}.{name}{casts.get(name, '')}"
+            if name not in self._key
+            else f"{one}.{name} = {other}.{name}"
+            for name in self._names
+        )
+
+    def _casts(self) -> dict[str, str]:
+        """By quoted name, how columns of types without an equality are compared."""
+        found = self._run(
+            "select attname, atttypid::regtype::text from pg_attribute "
+            "where attrelid = to_regclass($1::text)",
+            self._table,
+        )
+        casts = {"json": "::jsonb", "xml": "::text"}
+        return {quoted(name, self._sink): casts[kind] for name, kind in found if kind in casts}
+
+    def _held(self, batches: Batches) -> Rows:
+        """The changes whose rows have negative multiplicity now."""
+        less = self._run(f"select {_NUMBER}, {_WEIGHT} from {_AFTER} where {_WEIGHT} < 0")
+        weights: dict[int, int] = dict(map(tuple, less))
+        return [(*row, weights[number]) for number, row in _picked(batches, weights.keys())]
+
+    def _check_keys(self, batches: Batches, held: Rows) -> None:
+        """Raises `BadInput` where a key has two rows now."""
+        replaced = f"select from {_AFTER} s where s.{_STANDS} and {self._same('s', 'a')}"
+        twice = self._run(
+            f"select a.{_NUMBER}, o.{_NUMBER}, a.{_WEIGHT} from {_AFTER} a left join {_AFTER} o "
+            f"on {self._same('o', 'a')} and o.{_WEIGHT} > 0 and o.{_NUMBER} <> a.{_NUMBER} "
+            f"where a.{_WEIGHT} > 0 and (a.{_WEIGHT} > 1 or o.{_NUMBER} is not null or exists "
+            f"(select from {self._table} t where {self._same('t', 'a')} and not exists ({replaced}))) "
+            "order by 1, 2 limit 1"
+        )
+        if twice:
+            number, other, times = twice[0]
+            rows = dict(_picked(batches, {number, other}))
+            one, key = rows[number], self._keys.of()
+            there = rows[other] if other is not None else one if times > 1 else None
+            raise two_rows(
+                self._keys,
+                one,
+                f"a row that is in {self.place}" if there is None else there,
+                held=[row for row in held if key(row) == key(one)],
+            )
+
+    def _write(self) -> None:
+        names = ", ".join(self._names)
+        comes = f"select from {_AFTER} n where n.{_WEIGHT} > 0 and {self._same('n', 'g')}"
+        self._run(
+            f"delete from {self._table} t using {_AFTER} g where g.{_STANDS} and g.{_WEIGHT} <= 0 "
+            f"and {self._same('t', 'g')} and not exists ({comes})"
         )
         others = [name for name in self._names if name not in self._key]
         change = f"update set {', '.join(f'{n} = excluded.{n}' for n in others)}" if others else "nothing"
         self._run(
-            f"insert into {table} ({names}) select {names} from {_CHANGES} c where c.{_OPERATION} > 0 "
-            f"on conflict ({', '.join(self._key)}) do {change}"
+            f"insert into {self._table} ({names}) select {names} from {_AFTER} "
+            f"where {_WEIGHT} > 0 and not {_STANDS} on conflict ({', '.join(self._key)}) do {change}"
         )
+
+
+def _picked(batches: Batches, numbers: Collection[int | None]) -> Iterator[tuple[int, Row]]:
+    """Some of the rows, without their weights, by their numbers."""
+    if not numbers:
+        return
+    for number, row in enumerate(row for rows in batches() for row in rows):
+        if number in numbers:
+            yield number, row[:-1]

@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
 from penstock.io.guarantee import Guarantee
+from penstock.io.held_back import SHOWN, HeldBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Drain:
     """What a flow gives to a sink.
 
     schema:  of the rows; changes are internal tuples with the weight as last field.
+    sources: the table sources that its rows come of, by name: they may take rows back.
     spool:   a folder of the checkpoint where a sink that is no file of its own keeps a prepared
              tick; None without a checkpoint.
     present: internal changes as users see them: a sequence of `Change(row, weight)`.
@@ -43,6 +45,7 @@ class Drain:
     schema: Schema
     spool: Path | None = None
     present: Callable[[list[tuple[Any, ...]]], Sequence[Any]] = lambda rows: rows
+    sources: tuple[str, ...] = ()
 
     @property
     def durable(self) -> bool:
@@ -71,6 +74,10 @@ class Writer(ABC):
         Raises `BadInput` where the sink holds ticks that this run cannot have written,
         or is new while the run has ticks behind it.
         """
+
+    def held_back(self) -> HeldBack | None:
+        """What a table holds back, after the last published tick and also when closed; None of nothing."""
+        return None
 
     def close(self) -> None:
         """Nothing more will come."""
@@ -105,6 +112,11 @@ def open_sink(sink: object, drain: Drain) -> Writer:
         fix="give Changelog(...), TableFiles(...), Call(...), Memory(), Print(), a list or a function",
         sink=drain.name,
     )
+
+
+def held_back_of(rows: list[tuple[Any, ...]], drain: Drain) -> HeldBack | None:
+    """The report of rows that a table holds back, weight last."""
+    return HeldBack(len(rows), drain.present(rows[:SHOWN]), drain.sources) if rows else None
 
 
 def refuse_later_ticks(sink: str, path: Path | str, found: int, tick: int) -> None:

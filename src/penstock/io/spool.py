@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.io.arrow_needed import need_arrow
+from penstock.io.held_back import HeldBack
 from penstock.io.publish import move, sync_folder
-from penstock.io.sink import Drain, Writer
+from penstock.io.sink import Drain, Writer, held_back_of
 from penstock.io.untyped import refuse_untyped
 
 Rows = list[tuple[Any, ...]]
@@ -59,20 +60,27 @@ class Spool:
         sync_folder(self._folder)
 
 
-def spooled(drain: Drain, deliver: Deliver) -> Writer:
+def spooled(drain: Drain, deliver: Deliver, held: Callable[[], Rows] = list) -> Writer:
     """A writer that has `deliver` called with the rows of each tick that has some.
+
+    held: the rows that a table holds back.
 
     At least once for the last tick before a crash, exactly once for all others.
     Without a checkpoint the prepared tick is kept in memory: there is nothing to go on from.
     """
-    return SpoolWriter(deliver, Spool(drain, drain.spool)) if drain.spool else Held(deliver)
+
+    def told() -> HeldBack | None:
+        return held_back_of(held(), drain)
+
+    return SpoolWriter(deliver, told, Spool(drain, drain.spool)) if drain.spool else Held(deliver, told)
 
 
 class Held(Writer):
     only_holds = True
 
-    def __init__(self, deliver: Deliver) -> None:
+    def __init__(self, deliver: Deliver, told: Callable[[], HeldBack | None]) -> None:
         self._deliver = deliver
+        self._told = told
         self._held: tuple[int, Rows] | None = None
 
     def recover(self, tick: int) -> None:
@@ -87,12 +95,15 @@ class Held(Writer):
             if rows:
                 self._deliver(tick, rows)
 
+    def held_back(self) -> HeldBack | None:
+        return self._told()
+
 
 class SpoolWriter(Held):
     only_holds = False
 
-    def __init__(self, deliver: Deliver, spool: Spool) -> None:
-        super().__init__(deliver)
+    def __init__(self, deliver: Deliver, told: Callable[[], HeldBack | None], spool: Spool) -> None:
+        super().__init__(deliver, told)
         self._spool = spool
 
     def prepare(self, tick: int, rows: Rows) -> None:

@@ -2,6 +2,7 @@
 
     <path>/current                                       a symbolic link to the newest version
     <path>/versions/tick=12/bucket-0003.parquet          columns of the stream, nothing else
+    <path>/versions/tick=12/_bucket-0003.held            rows held back, if any, with a column `weight`
     <path>/_staging/...                                  buckets that belong to no version yet
 
 Read `<path>/current/*.parquet`. The link is switched by one rename, so a reader
@@ -29,14 +30,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from penstock.errors import BadInput, CheckpointDamaged
+from penstock.errors import BadInput
 from penstock.expr.types import Schema
 from penstock.io.arrow_needed import need_arrow
-from penstock.io.bucketing import Bucketing, bucketing
+from penstock.io.bucketing import bucketing
 from penstock.io.changelog import published_ticks, tick_folder
 from penstock.io.guarantee import Guarantee
+from penstock.io.held_back import HeldBack
+from penstock.io.keyed import Keys, two_rows
 from penstock.io.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
-from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
+from penstock.io.sink import (
+    Drain,
+    PartsWriter,
+    SinkTarget,
+    Writer,
+    held_back_of,
+    open_sink,
+    refuse_later_ticks,
+    refuse_new,
+)
 from penstock.io.untyped import refuse_untyped
 from penstock.paths import local_path
 
@@ -51,6 +63,7 @@ class TableFiles(SinkTarget):
 
     path:    a folder, made if missing.
     key:     columns of which no two rows have the same values; None: a row may come several times.
+             A row that is taken back before it comes is held back, and shows in no file.
     buckets: into how many files the rows are divided; fixed for the life of the table.
     """
 
@@ -78,6 +91,11 @@ class TableFiles(SinkTarget):
 
 def bucket_file(bucket: int) -> str:
     return f"bucket-{bucket:04d}.parquet"
+
+
+def held_file(bucket: int) -> str:
+    # Not seen by who reads all Parquet files of a version, by name or by the folder.
+    return f"_bucket-{bucket:04d}.held"
 
 
 def version(path: str | os.PathLike[str], tick: int) -> Path:
@@ -134,58 +152,63 @@ def stage_bucket(
     schema: Schema,
     *,
     durable: bool = True,
+    sources: tuple[str, ...] = (),
 ) -> str:
     """Write one bucket with the tick's changes (weight last) applied; the name to give to `assemble`.
 
     `name` is unlike that of any other task or attempt of this tick. `changes` are all changes of the bucket.
-    Raises `BadInput` where a key has two rows, `CheckpointDamaged` where a row that goes is not there.
+    sources: of its rows, for errors. Raises `BadInput` where a key has two rows.
     """
     from penstock.io.parts import read_part, write_part
 
-    file = base_of(target.path, tick) / bucket_file(bucket)
+    base = base_of(target.path, tick)
+    file, held_before = base / bucket_file(bucket), base / held_file(bucket)
     rows = read_part(file, schema, weighted=False) if file.exists() else []
-    rows = applied(sink, target, rows, changes)
-    by = bucketing(sink, schema, target.key, target.buckets)
+    if held_before.exists():
+        changes = [*read_part(held_before, schema), *changes]
+    rows, held = applied(rows, changes)
     if target.key is not None:
-        check_unique(sink, target.key, by, rows)
+        check_unique(Keys(sink, schema, target.key, sources), rows, held)
     folder = Path(target.path, STAGING)
     folder.mkdir(parents=True, exist_ok=True)
     staged = f"{bucket:04d}-{tick:08d}-{name}.parquet"
     write_part(folder / staged, rows, schema, weighted=False, durable=durable)
+    if held:
+        write_part(_held_beside(folder / staged), held, schema, durable=durable)
     return staged
 
 
-def applied(sink: str, target: TableFiles, rows: Rows, changes: Rows) -> list[tuple[Any, ...]]:
-    """Rows after changes; those that stay keep their order."""
+def _held_beside(staged: Path) -> Path:
+    return staged.with_suffix(".held")
+
+
+def applied(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Rows after changes, those that stay in their order; and the rows that are held back, weight last."""
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     for row in rows:
         counts[row] += 1
     for *values, weight in changes:
         counts[tuple(values)] += weight
-    for row, count in counts.items():
-        if count < 0:
-            raise CheckpointDamaged(
-                f"sink {sink!r}: the table at {target.path} does not hold the row {row!r} that is to go",
-                why="its files were changed by something else, or belong to another run",
-                fix="remove the table and the checkpoint, and run again from the beginning",
-                sink=sink,
-                row=row,
-            )
-    return [row for row, count in counts.items() for _ in range(count)]
+    shown = [row for row, count in counts.items() for _ in range(count)]
+    return shown, [(*row, count) for row, count in counts.items() if count < 0]
 
 
-def check_unique(sink: str, key: tuple[str, ...], by: Bucketing, rows: Rows) -> None:
+def check_unique(keys: Keys, rows: Rows, held: Rows) -> None:
+    """Raises `BadInput` where two rows have the same key."""
+    key = keys.of()
     seen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for row in rows:
-        other = seen.setdefault(by.key(row), row)
-        if other is not row:
-            raise BadInput(
-                f"sink {sink!r}: two rows have the same key ({', '.join(key)})",
-                why=f"{other!r}\nand {row!r}",
+        found = key(row)
+        if found in seen:
+            raise two_rows(
+                keys,
+                seen[found],
+                row,
+                held=[taken for taken in held if key(taken) == found],
+                key=found,
                 fix="give the columns that tell rows apart as key, or none: then rows are kept as they are",
-                sink=sink,
-                key=by.key(row),
             )
+        seen[found] = row
 
 
 def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
@@ -193,10 +216,15 @@ def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, d
     folder = Path(path, STAGING, tick_folder(tick))
     remove(folder)
     folder.mkdir(parents=True)
+    made: set[str] = set()
     for name in names:
-        os.rename(Path(path, STAGING, name), folder / bucket_file(int(name.partition("-")[0])))
+        bucket, staged = int(name.partition("-")[0]), Path(path, STAGING, name)
+        os.rename(staged, folder / bucket_file(bucket))
+        if _held_beside(staged).exists():
+            os.rename(_held_beside(staged), folder / held_file(bucket))
+        made |= {bucket_file(bucket), held_file(bucket)}
     for file in base_of(path, tick).iterdir():
-        if not (folder / file.name).exists():
+        if file.name not in made:
             take_over(file, folder / file.name)
     remove(version(path, tick))  # of an attempt that came to nothing
     move_folder(folder, version(path, tick), durable=durable)
@@ -271,7 +299,17 @@ class TableWriter(PartsWriter):
             parts[self._by.bucket(row)].append(row)
         drain, durable = self._drain, self._drain.durable
         names = [
-            stage_bucket(drain.name, self._target, tick, bucket, "0", part, drain.schema, durable=durable)
+            stage_bucket(
+                drain.name,
+                self._target,
+                tick,
+                bucket,
+                "0",
+                part,
+                drain.schema,
+                durable=durable,
+                sources=drain.sources,
+            )
             for bucket, part in parts.items()
         ]
         self.assemble(tick, names)
@@ -281,6 +319,13 @@ class TableWriter(PartsWriter):
 
     def publish(self, tick: int) -> None:
         publish(self._target.path, tick, durable=self._drain.durable)
+
+    def held_back(self) -> HeldBack | None:
+        from penstock.io.parts import read_part
+
+        files = sorted(Path(self._target.path, CURRENT).glob(held_file(0).replace("0000", "*")))
+        held = [row for file in files for row in read_part(file, self._drain.schema)]
+        return held_back_of(held, self._drain)
 
     def close(self) -> None:
         remove_empty(Path(self._target.path, STAGING))

@@ -137,7 +137,7 @@ class Driven:
         inputs = tuple(sorted(plan.inputs, key=lambda source: self._tags[source.name]))
         ready: Compiled = compiled(replace(plan, inputs=inputs))
         outlets = open_outlets(
-            self._graph, self._sinks, self._folder, checkpoint.tick, self._durable, self._closing
+            self._graph, self._sinks, self._folder, checkpoint.tick, self._durable, self._closing, self.append
         )
         return Ticker(ready, checkpoint, outlets, {}, "auto", False, None)
 

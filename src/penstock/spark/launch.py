@@ -12,8 +12,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock.engine.ends import as_sink, check_names, dead_letters_of
+from penstock.engine.ends import as_sink, check_names, dead_letters_of, held_back_by
 from penstock.engine.engine import Engine
+from penstock.engine.inlet import table_sources
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.metrics import Metrics, exported, observing
 from penstock.engine.progress import Progress
@@ -138,7 +139,10 @@ def run(
         interrupt = closing.enter_context(Interrupt())
         with told_deaths(spark, lambda: None if checkpoint is None else ticker.checkpoint.tick):
             query.until_done(interrupt)
-        return RunResult(ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal)
+        held_back = held_back_by({name: outlet.writer for name, outlet in ticker.outlets.items()})
+        return RunResult(
+            ticker.checkpoint.tick, *ticker.totals, stopped_by=interrupt.signal, held_back=held_back
+        )
 
 
 def _session(spark: SparkSession | None) -> SparkSession:
@@ -173,6 +177,7 @@ class _Run:
         self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack, *, durable: bool
     ) -> None:
         self._engine = Engine(flow)
+        self._append = self._engine.program.source_append
         self._graph = flow.graph()
         self._spark = spark
         self._folder = folder
@@ -206,7 +211,7 @@ class _Run:
         ready = compiled(replace(plan, stages=without_native(plan.stages, native), inputs=inputs))
         letters = self._open_dead_letters(sources, checkpoint.tick)
         outlets = open_outlets(
-            self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing
+            self._graph, sinks, self._folder, checkpoint.tick, self._durable, self._closing, self._append
         )
         ticker = Ticker(ready, checkpoint, outlets, letters, way, is_local(self._spark), on_tick)
         ticks = OwnTicks if is_remote(self._spark) else Query
@@ -224,7 +229,8 @@ class _Run:
 
     def _output(self, name: str, target: object) -> Output:
         schema = self._graph.nodes[self._graph.sinks[name]].schema
-        return Output(name, schema, task_target(target, name, self._folder))
+        sources = table_sources(self._graph, self._append, name)
+        return Output(name, schema, task_target(target, name, self._folder), sources)
 
     def _checkpoint(self, going_on: GoingOnSpark, keep_ticks: int) -> Checkpoint:
         checkpoint = Checkpoint.open(

@@ -161,7 +161,7 @@ def counted(rows: list[Counted]) -> dict[Row, int]:
 
 def test_too_much_together_comes_before_another_problem_in_every_order() -> None:
     one: Rows = Rows((((7,), 1),))
-    other = Problem("P733", "a row less than zero times")
+    other = Problem("P735", "it is gone")
     for answers in itertools.permutations((one, other, one)):
         merged = partitioned(limit=1)
         said: list[tuple[int, Response]] = [(n, PeekResponse(UUID, a)) for n, a in enumerate(answers)]
@@ -170,7 +170,7 @@ def test_too_much_together_comes_before_another_problem_in_every_order() -> None
 
 def test_a_worker_whose_own_rows_are_too_many_says_so_for_all() -> None:
     alone = Problem(ResultTooLarge.code, "too many bytes")
-    other = Problem("P733", "a row less than zero times")
+    other = Problem("P735", "it is gone")
     said: list[tuple[int, Response]] = [
         (n, PeekResponse(UUID, a)) for n, a in enumerate((other, alone, Rows(())))
     ]

@@ -13,7 +13,6 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.errors import (
     BadMessage,
     BadPlan,
-    NegativeMultiplicity,
     OutOfMemory,
     ResultGone,
     ResultTooLarge,
@@ -105,12 +104,12 @@ class Overdrawn(MemoryCollections):
         yield [(("a", 1), -1), (("b", 1), 1)]
 
 
-def test_a_row_that_is_there_less_than_never_is_an_error() -> None:
+def test_a_row_with_negative_multiplicity_is_held_back() -> None:
     rig = Rig(store=Overdrawn()).connect().collection("s1", BID, upper=10).index("u1", all_bids(), as_of=5)
-    found = problem(rig.peek("u1", 7), NegativeMultiplicity)
-    assert "-1" in found.message
-    assert rig.rows("u1", 7, [("b", 1)]) == Bag({("b", 1): 1})
-    problem(rig.peek("u1", 7, [("a", 1)]), NegativeMultiplicity)
+    assert rig.rows("u1", 7) == rig.rows("u1", 7, [("b", 1)]) == Bag({("b", 1): 1})
+    assert rig.rows("u1", 7, [("a", 1)]) == Bag()
+    rig.write("s1", (("a", 1), 12, 2), upper=20).run()
+    assert rig.rows("u1", 12) == Bag({("a", 1): 1, ("b", 1): 1})
 
 
 def test_a_cancelled_peek_is_answered_so_at_once_and_only_once() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import NegativeMultiplicity, ResultTooLarge, SinceViolation
+from penstock.compute.errors import ResultTooLarge, SinceViolation
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.commands import Parameters, Peek
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Counted, Row, Rows, Stashed
+from penstock.compute.protocol.responses import Counted, Rows, Stashed
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.feeds import CHUNK
 from penstock.compute.replica.finishing import finish_of
@@ -48,7 +48,7 @@ class PeekRun:
 
     def slices(self) -> Iterator[None]:
         for part in self._parts:
-            if not self._finish.take(checked(self.peek, self._predicate, part)):
+            if not self._finish.take(shown(self._predicate, part)):
                 break
             yield
         yield from self._send()
@@ -79,27 +79,11 @@ class PeekRun:
         self._writer = None
 
 
-def checked(peek: Peek, predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
-    """The rows that a peek wants. Raises `NegativeMultiplicity` where one is there less than never."""
+def shown(predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
+    """The rows that a peek wants. One with negative multiplicity is held back: it may come yet."""
     if predicate is None:
-        wanted = rows if isinstance(rows, list) else list(rows)
-    else:
-        wanted = [counted for counted in rows if predicate(counted[0]) is True]
-    for row, count in wanted:
-        if count < 0:
-            raise less_than_never(peek.target.id, row, count, peek.time)
-    return wanted
-
-
-def less_than_never(id: Id, row: Row, count: int, time: int) -> NegativeMultiplicity:
-    return NegativeMultiplicity(
-        f"{id} holds the row {row} {count} times at time {time}",
-        why="its inputs have taken back what was not there",
-        fix="repair the collections that it reads",
-        id=id,
-        row=row,
-        count=count,
-    )
+        return [counted for counted in rows if counted[1] > 0]
+    return [counted for counted in rows if counted[1] > 0 and predicate(counted[0]) is True]
 
 
 def check_size(size: int, settings: Parameters) -> None:

@@ -22,9 +22,9 @@ from penstock.compute.replica.peek_run import (
     PeekRun,
     below_since,
     check_size,
-    checked,
     collection_parts,
     index_parts,
+    shown,
 )
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.request_checks import check_keys
@@ -169,7 +169,7 @@ class Peeks:
         if peek.finishing != _PLAIN or peek.predicate is not None or len(rows) > 1000:
             self._put_off(_Pending(peek, index, index.hold(time)))
             return
-        rows = list(checked(peek, None, rows))
+        rows = list(shown(None, rows))
         settings = self.settings()
         if settings.max_result_size is not None or settings.peek_stash_size is not None:
             size = rows_size(rows)

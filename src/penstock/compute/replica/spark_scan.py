@@ -11,7 +11,7 @@ from penstock.compute.plans import predicate_of
 from penstock.compute.protocol.commands import Finishing, Parameters, Peek
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.finishing import finish_of
-from penstock.compute.replica.peek_run import check_size, checked
+from penstock.compute.replica.peek_run import check_size, shown
 from penstock.compute.replica.sizes import rows_size
 from penstock.compute.replica.spark_versions import Versions, summed
 from penstock.expr.types import Schema
@@ -63,7 +63,7 @@ class _Part:
         predicate = None if peek.predicate is None else predicate_of(peek.predicate, self.schema)
         finish = finish_of(_within_a_part(peek.finishing), self.schema)
         for low, high in self._ranges(number):
-            if not finish.take(checked(peek, predicate, summed(files, low, high, peek.time))):
+            if not finish.take(shown(predicate, summed(files, low, high, peek.time))):
                 break
         size = 0
         for rows in finish.rows():

@@ -87,7 +87,7 @@ def run_batch(
         plan = plan_batch(flow.graph())
         in_order = {name for name, node in flow.graph().sources.items() if node in plan.order.read}
         read = {name: run.read(name, source, name in in_order) for name, source in sources.items()}
-        outlets = open_outlets(flow.graph(), sinks, folder, 0, False, closing)
+        outlets = open_outlets(flow.graph(), sinks, folder, 0, False, closing, run.append)
         letters = {n: d for n, s in sources.items() if (d := dead_letters_of(n, s, False)) is not None}
         for name, dead_letters in letters.items():
             closing.callback(dead_letters.close)
@@ -112,6 +112,7 @@ class _Run:
     def __init__(self, flow: Flow, spark: SparkSession, folder: Path, closing: ExitStack) -> None:
         self._graph = flow.graph()
         self._engine = Engine(flow)
+        self.append = self._engine.program.source_append
         self._spark = spark
         self._folder = folder
         self._closing = closing

@@ -82,12 +82,21 @@ def _refused_null(operator: Source, column: str) -> Column:
 
 
 def _bag(frame: DataFrame, operator: Source) -> DataFrame:
-    """Each row as often as its weights add up to. A row taken back more often than given is an error."""
+    """Each row as often as its weights add up to. A row taken back more often than it came is an error.
+
+    Native operators know rows and no weights. A stream holds such a row back, because it may come yet.
+    """
     names = operator.schema.names
     total = f.sum(_COPIES).alias(_COPIES)
     sums = frame.groupBy(*(named(n) for n in names)).agg(total)
-    refusal = f.lit(
-        f"P201 BadRow: a row of source {operator.name!r} is taken back more often than it was given"
+    # As JSON a row is one line, without tabs; `ticks.errors` knows this form.
+    row = f.to_json(f.struct(*(named(n) for n in names))) if names else f.lit("{}")
+    refusal = f.concat(
+        f.lit(f"P201 BadRow: source {operator.name!r} takes a row back more often than it came\t"),
+        row,
+        f.lit(
+            "\tcorrect the input; or run it as a stream, which holds back such rows and tells them in the end"
+        ),
     )
     # A list of no copies explodes to no row.
     copies = f.when(named(_COPIES) < 0, f.raise_error(refusal).cast("long")).otherwise(named(_COPIES))

@@ -50,8 +50,9 @@ def _(
         buckets.setdefault(by.bucket(row), []).append(row)
     for bucket, changes in sorted(buckets.items()):
         staged = table_files.stage_bucket(
-            output.name, target, tick, bucket, attempt, changes, output.schema, durable=durable
-        )
+            output.name, target, tick, bucket, attempt, changes, output.schema,
+            durable=durable, sources=output.sources,
+        )  # fmt: skip
         yield Result("file", (output.name, staged, len(changes)))
 
 

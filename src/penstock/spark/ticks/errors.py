@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _MARK = re.compile(r"penstock-error:([A-Za-z0-9+/=]+):")
 # As Spark says it when it happened; a plan that Spark shows for another reason holds the text too.
-_BAD_ROW = re.compile(r"\[USER_RAISED_EXCEPTION\] P201 BadRow: ([^\n]*)")
+# What, why and fix with tabs between, the last two where there are any.
+_BAD_ROW = re.compile(r"\[USER_RAISED_EXCEPTION\] P201 BadRow: ([^\n\t]*)(?:\t([^\n\t]*)\t([^\n\t]*))?")
+_STATE = re.compile(r" SQLSTATE: \w+$")
 _MALFORMED = re.compile(r"\[MALFORMED_RECORD_IN_PARSING[^\]]*\] ([^\n]*)")
 
 Task = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
@@ -94,7 +96,8 @@ def error_of(error: Exception) -> PenstockError | None:
         return pickle.loads(base64.b64decode(sealed[1]))
     bad_row = _BAD_ROW.search(text)
     if bad_row:
-        return BadRow(bad_row[1])
+        what, why, fix = (_STATE.sub("", part or "") for part in bad_row.groups())
+        return BadRow(what, why=why, fix=fix)
     malformed = _MALFORMED.search(text)
     if malformed:
         return BadRow("a record cannot be parsed", why=malformed[1])

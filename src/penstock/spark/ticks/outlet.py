@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.change import Changes
 from penstock.engine.ends import as_sink
+from penstock.engine.inlet import table_sources
 from penstock.expr.rows import to_user
 from penstock.io import Writer, open_sink
 from penstock.io.outbox import Delivered
@@ -43,9 +44,17 @@ class Outlet:
 
 
 def open_outlets(
-    graph: FlowGraph, sinks: Mapping[str, Any], folder: Path, tick: int, durable: bool, closing: ExitStack
+    graph: FlowGraph,
+    sinks: Mapping[str, Any],
+    folder: Path,
+    tick: int,
+    durable: bool,
+    closing: ExitStack,
+    append: Mapping[str, bool],
 ) -> dict[str, Outlet]:
     """Open the sinks that were asked for and have them recover to the committed tick.
+
+    append: by source whether its rows are never taken back.
 
     Raises `BadInput` for what is no sink, or holds ticks that this run cannot have written.
     """
@@ -55,7 +64,8 @@ def open_outlets(
         schema = graph.nodes[graph.sinks[name]].schema
         user = to_user(schema)
         spool = outbox_of(folder, name) if durable or isinstance(target, Delivered) else None
-        drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user))
+        sources = table_sources(graph, append, name)
+        drain = Drain(name, schema, spool, lambda rows, user=user: Changes(rows, False, user), sources)
         writer = open_sink(target, drain)
         closing.callback(writer.close)
         writer.recover(tick)

@@ -41,12 +41,14 @@ class Input:
 class Output:
     """A sink of the flow as tasks write it.
 
-    target: data of `penstock.io`; None where the driver wants the rows.
+    target:  data of `penstock.io`; None where the driver wants the rows.
+    sources: the table sources that its rows come of.
     """
 
     name: str
     schema: Schema
     target: Any
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
