@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from penstock import col
 from penstock.analysis import Verdict, analyse
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.graph.node import FlowGraph
+from penstock.lattice import Max, Merging
 from tests.analysis import closing_price, every_feature
 from tests.analysis.graphs import graphs
 from tests.golden import assert_golden
@@ -42,9 +44,82 @@ def test_windows_that_answer_when_they_close_are_not_said_to_take_rows_back() ->
     flow = ps.Flow("closed")
     times = flow.source("times", int).watermark("value", lateness=0)
     flow.sink("counts", times.group_by(window=ps.tumbling(col.value, 10)).agg(count=ps.count()))
-    assert ps.explain(flow).endswith(
-        "counts  deterministic and live: the same however the input is cut; rows are only ever added\n"
-    )
+    assert f"counts  {IN_ORDER}; rows are only ever added\n" in ps.explain(flow)
+
+
+def sinks_of(flow: ps.Flow) -> list[str]:
+    """What the report says of the sinks, line by line, with the names of files left out."""
+    _, _, sinks = ps.explain(flow).partition("\nSinks\n")
+    lines = sinks.partition("\n\n")[0].rstrip().splitlines()
+    return [re.sub(r"\w+\.py:\d+", "HERE", line.strip()) for line in lines]
+
+
+def total(sum: float, row: float) -> float:
+    return sum + row
+
+
+def test_a_verdict_that_rests_on_claims_says_whose_they_are() -> None:
+    flow = ps.Flow("claims")
+    numbers = flow.source("numbers", float)
+    flow.sink("sum", numbers.map(abs, returns=float).fold(0.0, total, commutative=True, name="all"))
+    flow.sink("most", numbers.lattice_fold(Merging(0.0, max)))
+    flow.sink("plain", numbers.lattice_fold(Max()))
+    assert sinks_of(flow) == [
+        "sum    deterministic and live: the same however the input is cut; rows may be taken back",
+        "as claimed by map at HERE: abs is a function of its arguments",
+        "as claimed by fold 'all' at HERE: total is a function of its arguments, total is commutative",
+        "most   deterministic and live: the same however the input is cut; rows may be taken back",
+        "as claimed by lattice_fold at HERE: max merges in any order and any number of times alike",
+        "plain  deterministic and live: the same however the input is cut; rows may be taken back",
+    ]
+
+
+def running(sum: int, n: int) -> tuple[int, int]:
+    return sum + n, sum + n
+
+
+IN_ORDER = "reads the order of arrival: the same for rows in the same order, however cut"
+EQUAL_VALUES = "may show which of equal values came first: of any type, 1, True and 1.0 are one"
+
+
+def test_what_reads_the_order_of_arrival_is_called_that() -> None:
+    flow = ps.Flow("order")
+    numbers = flow.source("numbers", int)
+    flow.sink("sums", numbers.scan(0, running, per="value", name="running"))
+    flow.sink("most", numbers.enumerate().group_by().agg(most=ps.max(col.index)))
+    assert sinks_of(flow) == [
+        f"sums  {IN_ORDER}; rows are only ever added",
+        "order is read by scan 'running' at HERE",
+        "as claimed by scan 'running' at HERE: running is a function of its arguments",
+        f"most  {IN_ORDER}; rows may be taken back",
+        "order is read by enumerate at HERE",
+    ]
+
+
+def test_values_that_are_equal_and_differ_are_not_called_deterministic() -> None:
+    flow = ps.Flow("objects")
+    values = flow.source("values", object)
+    flow.sink("rows", values.map(str, returns=str))
+    flow.sink("texts", values.distinct().map(str, returns=str))
+    assert sinks_of(flow) == [
+        "rows   needs no coordination: rows are only ever added, whoever has seen what",
+        "as claimed by map at HERE: str is a function of its arguments",
+        f"texts  {EQUAL_VALUES}; rows are only ever added",
+        "made one by distinct at HERE",
+        "as claimed by map at HERE: str is a function of its arguments",
+    ]
+
+
+def test_a_flow_of_given_ticks_follows_them_where_they_show() -> None:
+    flow = ps.Flow("steps", ticks="given")
+    numbers = flow.source("numbers", int)
+    flow.sink("again", numbers.every_tick())
+    flow.sink("plain", numbers.filter(col.value > 0))
+    assert [analyse(flow.graph()).verdicts[name] for name in ("again", "plain")] == [
+        Verdict.GIVEN_TICKS,
+        Verdict.NO_COORDINATION,
+    ]
+    assert "Guards: none: its ticks are part of its input" in ps.explain(flow)
 
 
 @settings(max_examples=50)

@@ -64,8 +64,7 @@ class Run:
 
 
 def _shown(row: object) -> str:
-    # 0.0 and -0.0 are equal, and which of them stands for both is not promised.
-    return repr(_plain(row)).replace("-0.0", "0.0")
+    return repr(_plain(row))
 
 
 def _plain(value: object) -> object:

@@ -213,6 +213,12 @@ def test_decimals_get_the_scale_of_their_column(given: str, inside: str) -> None
     assert str(amount) == inside
 
 
+def test_a_timestamp_has_one_form() -> None:
+    given = datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
+    rows = from_user(schema_of(datetime), what="times")([given.replace(fold=1), given])
+    assert repr(rows[0]) == repr(rows[1]) == repr((given,))
+
+
 @pytest.mark.parametrize("text", ["1000.00", "-1000.00", "NaN", "sNaN", "Infinity", "0.001"])
 def test_decimals_that_do_not_fit_are_refused(text: str) -> None:
     with pytest.raises(BadRow):

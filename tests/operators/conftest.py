@@ -36,7 +36,7 @@ class FromScratch:
             try:
                 changes = oracle.tick(came.inputs)
             except NotOfBags as unknown:
-                pytest.skip(f"the oracle knows bags, and not the order of rows: {unknown}")
+                pytest.skip(f"the oracle knows bags alone: {unknown}")
             out.append({name: _plain(bag) for name, bag in changes.items()})
         return out
 

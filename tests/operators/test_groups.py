@@ -44,6 +44,47 @@ def of_readings(*aggregations: Aggregation, append: bool = False) -> Any:
     return build
 
 
+def test_a_group_is_there_while_it_has_more_rows_than_were_taken_back(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        per_shop,
+        """
+        tick | sales          | out
+        1    | - eve 3        |
+        2    | eve 4          |
+        3    | eve 3          | + eve 1 4
+        4    | - eve 5        | - eve 1 4
+        5    | eve 5; - eve 6 |
+        6    | eve 6; eve 6   | + eve 2 10
+    """,
+    )
+
+
+@pytest.mark.parametrize("operator", ["distinct", "top_k", "difference"])
+def test_a_row_is_there_when_it_came_more_often_than_it_was_taken_back(
+    operator: str, backend: Backend
+) -> None:
+    def build(flow: ps.Flow) -> AnyStream:
+        sales = flow.table("sales", Sale)
+        if operator == "difference":
+            return sales.distinct().difference(flow.table("gone", Sale))
+        return sales.distinct() if operator == "distinct" else sales.top_k(9, by=col.price)
+
+    check_ticks(
+        backend,
+        build,
+        """
+        tick | sales        | out
+        1    | - eve 3      |
+        2    | eve 3; ivy 1 | + ivy 1
+        3    | eve 3        | + eve 3
+        4    | - eve 3      | - eve 3
+        5    | - ivy 1; - ivy 1 | - ivy 1
+        6    | ivy 1; ivy 1 | + ivy 1
+    """,
+    )
+
+
 def test_a_group_replaces_its_row_once_per_tick(backend: Backend) -> None:
     check_ticks(
         backend,

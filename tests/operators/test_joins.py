@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import pytest
+
 import penstock as ps
 from penstock import left, right
 from penstock.testing import Backend, check_ticks
@@ -98,6 +100,45 @@ def test_copies_multiply_in_an_inner_join(backend: Backend) -> None:
         1    | +2 ann 3 | +3 ann 1 | +6 ann 3 1
         2    | - ann 3  |          | -3 ann 3 1
         3    | ann 3    | - ann 1  | + ann 3 1
+    """,
+    )
+
+
+def test_a_row_that_is_taken_back_before_it_comes_pairs_with_its_weight(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        inner,
+        """
+        tick | due     | most     | out
+        1    | - ann 3 |          |
+        2    |         | ann 10   | - ann 3 10
+        3    |         | - ann 10 | + ann 3 10
+        4    | ann 3   | ann 10   |
+        5    | ann 3   |          | + ann 3 10
+    """,
+    )
+
+
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_a_partner_is_there_when_it_came_more_often_than_it_was_taken_back(
+    how: Any, backend: Backend
+) -> None:
+    comes, goes = ("+", "-") if how == "semi" else ("-", "+")
+
+    def build(flow: ps.Flow) -> AnyStream:
+        due, most = due_and_most(flow)
+        return due.join(most, on="name", how=how)
+
+    check_ticks(
+        backend,
+        build,
+        f"""
+        tick | due   | most             | out
+        1    |       | - ann 10         |
+        2    | ann 3 |                  | {"" if how == "semi" else "+ ann 3"}
+        3    |       | ann 10           |
+        4    |       | ann 10           | {comes} ann 3
+        5    |       | - ann 10         | {goes} ann 3
     """,
     )
 

@@ -42,6 +42,22 @@ def test_a_select_computes_columns_and_keeps_every_row(backend: Backend) -> None
     )
 
 
+def test_a_deletion_may_overtake_its_insertion(backend: Backend) -> None:
+    def items(flow: ps.Flow) -> AnyStream:
+        return flow.table("orders", Order).filter(col.count > 1).select("item")
+
+    check_ticks(
+        backend,
+        items,
+        """
+        tick | orders         | out
+        1    | - tea 2        | - tea
+        2    | tea 3          | + tea
+        3    | tea 2; - pot 1 | + tea
+    """,
+    )
+
+
 def test_changes_that_a_select_makes_equal_cancel_within_a_tick(backend: Backend) -> None:
     def items(flow: ps.Flow) -> AnyStream:
         return flow.table("orders", Order).select("item")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,9 +14,10 @@ import penstock as ps
 from penstock import col, left, right
 from penstock.engine.change import Change
 from penstock.errors import BadInput, BadRow, EvaluationError, NoFixpoint, UserFunctionFailed, WrongType
+from penstock.lattice import Max
 from penstock.spark.batch.flow import lower_flow
 from penstock.spark.ticks.errors import told_errors
-from tests.spark.batch_rows_of import bag_of_frame, batch_bags, frame_of, true_bags
+from tests.spark.batch_rows_of import bag_of_frame, bags_in_one_tick, batch_bags, frame_of, true_bags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,6 +184,77 @@ def test_names_that_differ_in_upper_and_lower_case_are_two_columns(spark: SparkS
     assert batch_bags(spark, flow, {"cased": once([Cased(1, 2), Cased(2, 1)])})["out"] == {(1, 2): 1}
 
 
+# --- zeros -------------------------------------------------------------------------------
+
+
+class Nested(NamedTuple):
+    x: float
+    n: int
+
+
+class Zero(NamedTuple):
+    key: float
+    value: float | None
+    nested: Nested
+    listed: list[float]
+
+
+ZEROS = [
+    Zero(a, b, Nested(c, 1), [d])
+    for a, b, c, d in [
+        (0.0, -0.0, -0.0, 0.0),
+        (-0.0, 0.0, 0.0, -0.0),
+        (-0.0, None, -0.0, -0.0),
+        (1.0, -0.0, 0.0, 1.0),
+    ]
+]
+
+
+def shown_value(row: Any) -> str:
+    return repr(row[1])
+
+
+MERGED: dict[str, Callable[[Any, Any], Any]] = {
+    "extremes": lambda a, t: a.group_by().agg(
+        most=ps.max(col.value), least=ps.min(-col.value), nested=ps.max(col.nested), listed=ps.min(col.listed)
+    ),
+    "by order": lambda a, t: a.group_by("key").agg(
+        first=ps.first(col.value, by=col.nested), last=ps.last(col.nested, by=col.value)
+    ),
+    "collected": lambda a, t: a.group_by("key").agg(
+        values=ps.collect(col.value), nested=ps.collect(col.nested), mean=ps.mean(-col.key)
+    ),
+    "distinct": lambda a, t: a.select(col.key, col.value).distinct().map(shown_value, returns=str),
+    "distinct nested": lambda a, t: a.distinct().map(shown_value, returns=str),
+    "first of a table": lambda a, t: t.top_k(2, by=col.key),
+    "first of rows": lambda a, t: a.top_k(2, by=col.key).map(shown_value, returns=str),
+    "a table": lambda a, t: t,
+    "a table seen by a function": lambda a, t: t.map(shown_value, returns=str),
+    "a table seen by an expression": lambda a, t: t.select(text=col.key.cast(str)),
+    "a table of what is computed": lambda a, t: t.select(key=-col.key, value=col.value * -1.0),
+    "a table joined": lambda a, t: a.join(t, on="key", suffix="_t").map(shown_value, returns=str),
+    "a table joined, or not": lambda a, t: a.select(col.key, col.value).join(
+        t.select(col.value, other=-col.key), on="value", how="left"
+    ),
+    "a lattice": lambda a, t: a.lattice_fold(Max(), value="value", per="key", into="most"),
+    "a row by itself": lambda a, t: a.map(shown_value, returns=str),
+    "rows by themselves": lambda a, t: a.select(key=-col.key).filter(col.key <= 0.0),
+}
+
+
+@pytest.mark.parametrize("build", MERGED.values(), ids=MERGED)
+def test_zeros_are_shown_as_the_engine_shows_them(
+    spark: SparkSession, build: Callable[[Any, Any], Any]
+) -> None:
+    flow = ps.Flow("zeros")
+    flow.sink("out", build(flow.source("rows", Zero), flow.table("table", Zero)))
+    for rows in (ZEROS, ZEROS[::-1]):
+        inputs = {"rows": once(rows), "table": [*once(rows), Change(ZEROS[1], 1), Change(ZEROS[0], -1)]}
+        told = (batch_bags(spark, flow, inputs)["out"], bags_in_one_tick(flow, inputs)["out"])
+        batch, engine = (Counter(map(repr, bag.elements())) for bag in told)
+        assert batch == engine
+
+
 # --- numbers -----------------------------------------------------------------------------
 
 
@@ -255,8 +329,11 @@ def test_a_table_is_what_its_weights_add_up_to(spark: SparkSession) -> None:
 def test_a_row_taken_back_more_often_than_it_was_given_is_an_error(spark: SparkSession) -> None:
     flow = ps.Flow("table")
     flow.sink("out", flow.table("items", Item))
-    with pytest.raises(BadRow, match="source 'items' is taken back more often than it was given"):
-        batch_bags(spark, flow, {"items": [Change(ITEMS[0], 1), Change(ITEMS[0], -2)]})
+    with pytest.raises(BadRow, match="source 'items' takes a row back more often than it came") as raised:
+        batch_bags(spark, flow, {"items": [Change(ITEMS[2], 1), Change(ITEMS[2], -2)]})
+    told = raised.value
+    assert json.loads(told.why) == {"name": "b", "count": 2}
+    assert told.fix.endswith("tells them in the end")
 
 
 class Edge(NamedTuple):

@@ -10,7 +10,8 @@ from penstock.analysis.growth import check_growth
 from penstock.analysis.propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
 from penstock.analysis.strata import find_order
-from penstock.analysis.verdict import Verdict, find_verdicts
+from penstock.analysis.verdict import Judgement, Verdict, find_judgements
+from penstock.analysis.zeros import Zeros, find_zeros
 
 if TYPE_CHECKING:
     from penstock.graph.facts import Facts
@@ -27,7 +28,8 @@ class Analysis:
     ranks:      place in the one execution order of the flow: 0, 1, 2, ... without gaps.
     activation: head of the region that the node is part of.
     regions:    parts that are active together, in an order in which they may run one by one.
-    verdicts:   per sink name.
+    zeros:      where an engine puts 0.0 for -0.0.
+    judgements: per sink name, the verdict on it with its grounds.
     """
 
     facts: tuple[Facts, ...]
@@ -36,7 +38,13 @@ class Analysis:
     ranks: tuple[int, ...]
     activation: tuple[int, ...]
     regions: tuple[Region, ...]
-    verdicts: dict[str, Verdict]
+    zeros: Zeros
+    judgements: dict[str, Judgement]
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """Per sink name."""
+        return {name: judgement.verdict for name, judgement in self.judgements.items()}
 
     def is_changing(self, loop: tuple[int, ...]) -> bool:
         """Whether rows that go round in a loop may be taken back."""
@@ -67,5 +75,6 @@ def analyse(graph: FlowGraph) -> Analysis:
         ranks=order.ranks,
         activation=activation,
         regions=find_regions(graph, order, activation),
-        verdicts=find_verdicts(graph, facts),
+        zeros=find_zeros(graph, facts),
+        judgements=find_judgements(graph, facts),
     )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from penstock.analysis.analysis import Analysis, analyse
 from penstock.analysis.names import label
-from penstock.analysis.verdict import Verdict, upstream
+from penstock.analysis.verdict import Judgement, Verdict, upstream
 from penstock.flow.flow import Flow
 from penstock.graph.facts import Delay
+from penstock.graph.node import function_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,7 +61,7 @@ def explain(flow: Flow | FlowGraph, *, code: str = "", large_ticks: Sequence[str
         *_strata(graph, analysis),
         _section("Active together", _regions(graph, analysis), ""),
         _section("Loops", _loops(graph, analysis), "none: nothing goes round within a tick"),
-        _section("Guards", _guards(graph), "none: no answer depends on how the input is cut into ticks"),
+        _section("Guards", _guards(graph), _NO_GUARDS[graph.given_ticks]),
         _section("Opaque", _opaque(graph), "none: every function is an expression"),
         _section("Sinks", _sinks(graph, analysis), ""),
     ]
@@ -161,6 +162,12 @@ def _loops(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
         yield f"{names}: until nothing new is found, within the tick ({how})"
 
 
+_NO_GUARDS = {
+    False: "none: no answer depends on how the input is cut into ticks",
+    True: "none: its ticks are part of its input",
+}
+
+
 def _guards(graph: FlowGraph) -> Iterator[str]:
     for node in graph.nodes:
         if reason := node.operator.guard():
@@ -170,8 +177,8 @@ def _guards(graph: FlowGraph) -> Iterator[str]:
 def _opaque(graph: FlowGraph) -> Iterator[str]:
     for node in graph.nodes:
         for role, function in node.operator.callables():
-            name = getattr(function, "__qualname__", type(function).__qualname__)
-            yield f"{label(graph, node)} at {node.place}: {role} {name}{_home(function)}"
+            name = f"{function_name(function)}{_home(function)}"
+            yield f"{label(graph, node)} at {node.place}: {role} {name}"
 
 
 def _home(function: object) -> str:
@@ -180,19 +187,34 @@ def _home(function: object) -> str:
 
 
 def _sinks(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
-    width = max((len(name) for name in analysis.verdicts), default=0)
-    for name, verdict in analysis.verdicts.items():
-        meaning = _MEANING[verdict]
-        if verdict is Verdict.DETERMINISTIC:
+    width = max((len(name) for name in analysis.judgements), default=0)
+    for name, judgement in analysis.judgements.items():
+        meaning = _MEANING[judgement.verdict]
+        if judgement.verdict in (Verdict.DETERMINISTIC, Verdict.IN_ORDER, Verdict.EQUAL_VALUES):
             append = analysis.facts[graph.sinks[name]].append
             meaning += "; rows are only ever added" if append else "; rows may be taken back"
-        yield f"{name:<{width}}  {verdict.value}: {meaning}"
+        yield f"{name:<{width}}  {judgement.verdict.value}: {meaning}"
+        for ground in _grounds(graph, judgement):
+            yield f"{'':<{width}}    {ground}"
+
+
+def _grounds(graph: FlowGraph, judgement: Judgement) -> Iterator[str]:
+    """What a verdict rests on, a line per operator."""
+    role = "order is read by" if judgement.verdict is Verdict.IN_ORDER else "made one by"
+    for number in judgement.because:
+        node = graph.nodes[number]
+        yield f"{role} {label(graph, node)} at {node.place}"
+    for number, claims in groupby(judgement.claims, key=lambda claim: claim.node):
+        node, said = graph.nodes[number], ", ".join(claim.said for claim in claims)
+        yield f"as claimed by {label(graph, node)} at {node.place}: {said}"
 
 
 _MEANING = {
     Verdict.NO_COORDINATION: "rows are only ever added, whoever has seen what",
     Verdict.DETERMINISTIC: "the same however the input is cut",
-    Verdict.GIVEN_TICKS: "the same for the same values in the same order",
+    Verdict.IN_ORDER: "the same for rows in the same order, however cut",
+    Verdict.EQUAL_VALUES: "of any type, 1, True and 1.0 are one",
+    Verdict.GIVEN_TICKS: "the same for the same values in the same ticks and order",
     Verdict.GUARDED: "see its guards",
 }
 

@@ -17,12 +17,14 @@ from penstock.engine.loops.nested import write_nested
 from penstock.engine.loops.netting import NettedStep, may_meet_what_never_was
 from penstock.engine.loops.rounds import write_rounds
 from penstock.engine.loops.step import NestedStep, nested_step_for
+from penstock.engine.plan import is_delay
 from penstock.engine.row import Only, Row, tuple_source
 from penstock.engine.source_code import SourceCode
 from penstock.engine.steps import step_for
 from penstock.engine.steps.feedback import ClosingStep
 from penstock.engine.transients import must_take_back_first
 from penstock.expr.check import check
+from penstock.expr.keys import holds_floats
 from penstock.expr.python import Scope, key_of, lower, predicate
 from penstock.graph.node import Edge
 
@@ -295,13 +297,14 @@ class RegionWriter:
     def each_row(self, node: Node, port: int, only: Only = Only.ALL) -> Generator[Row]:
         """Loop over the buffer of an input, or what goes or comes of it; the body is written inside."""
         source = node.inputs[port]
+        edge = Edge(source, node.id, port)
         schema = self.graph.nodes[source].schema
         buffer = self.buffer(source)
         if self.is_append(source):
             row, at = self.fresh("row"), len(self.code.lines)
             with self.code.block(f"for {row} in {buffer}:"):
                 columns = self.unpack(schema, row)
-                yield Row(columns, row)
+                yield self._as_taken(edge, Row(columns, row))
             names = ", ".join(columns) + "," * (len(columns) == 1)
             self.code.drop_unused(at, row, f"for {names} in {buffer}:")
             return
@@ -310,14 +313,36 @@ class RegionWriter:
         if source in self._nested and node.id in self._loop_of[source]:
             at = self.fresh("at")
             with self.code.block(f"for {', '.join((*names, weight, at))} in {buffer}:"), self.at_round(at):
-                yield Row(names, None, weight)
+                yield self._as_taken(edge, Row(names, None, weight))
             return
         with self.code.block(f"for {', '.join((*names, weight))} in {buffer}:"):
             if only is Only.ALL:
-                yield Row(names, None, weight)
+                yield self._as_taken(edge, Row(names, None, weight))
             else:
                 with self.code.block(f"if {weight} {only.value} 0:"):
-                    yield Row(names, None, weight)
+                    yield self._as_taken(edge, Row(names, None, weight))
+
+    def _as_taken(self, edge: Edge, row: Row) -> Row:
+        """A row that comes over an edge, with 0.0 for -0.0 where its reader makes one of equal rows."""
+        merged = self._steps[edge.target].merges and not self.analysis.zeros.one[edge.source]
+        if not merged and not self.is_as_given(edge.source):
+            return row
+        return self._with_one_zero(self.graph.nodes[edge.source].schema, row)
+
+    def is_as_given(self, node: int) -> bool:
+        """Whether rows of a node are those that a table source was given, and no step has seen them yet."""
+        if not self.graph.nodes[node].inputs:
+            return node in self.analysis.zeros.made
+        return is_delay(self.graph.nodes[node]) and self.is_as_given(self.graph.nodes[node].inputs[0])
+
+    def _with_one_zero(self, schema: Schema, row: Row) -> Row:
+        columns = list(row.columns)
+        for at, field in enumerate(schema.fields):
+            if holds_floats(field.type):
+                name = self.fresh(field.name)
+                self.code.line(f"{name} = {key_of(field.type, field.nullable, columns[at])}")
+                columns[at] = name
+        return row if columns == list(row.columns) else Row(tuple(columns), None, row.weight)
 
     def add_weight(self, slot: str, get: str, key: str, row: Row) -> None:
         """Write `slot[key][row] += weight`, without entries of weight 0 or empty dicts."""
@@ -338,9 +363,12 @@ class RegionWriter:
 
     def emit(self, node: int, row: Row) -> None:
         """Write what is done with one row of a node's output: its consumer's code, or a buffer."""
+        if node in self.analysis.zeros.made:
+            row = self._with_one_zero(self.graph.nodes[node].schema, row)
         edge = self._inlined.get(node)
         if edge is not None:
             self._note_activation(edge.target)
+            row = self._as_taken(edge, row)
             with self.code.working_for(edge.target, row.columns):
                 self._steps[edge.target].consume(edge.port, row)
         elif node in self._nested:

@@ -88,7 +88,8 @@ def float_sum(group: list[Any], at: int, count: int = 1) -> float:
     if down > 0:
         return -inf
     try:
-        return numerator / (denominator * count)
+        # A quotient that is too small for a float would be -0.0 if it is negative.
+        return numerator / (denominator * count) or 0.0
     except OverflowError:
         return inf if numerator > 0 else -inf
 

@@ -207,4 +207,4 @@ def _date(type: DateType, v: str) -> str:
 
 @_exact.register(TimestampType)
 def _timestamp(type: TimestampType, v: str) -> str:
-    return f"type({v}) is datetime and {v}.tzinfo is utc"
+    return f"type({v}) is datetime and {v}.tzinfo is utc and not {v}.fold"

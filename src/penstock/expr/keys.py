@@ -40,18 +40,19 @@ def _any(type: AnyType, nullable: bool, source: str, name: Name) -> str:
 
 @_key.register(StructType)
 def _struct(type: StructType, nullable: bool, source: str, name: Name) -> str:
-    return f"x_key({source})" if _has_floats(type) else source
+    return f"x_key({source})" if holds_floats(type) else source
 
 
 @_key.register(ListType)
 def _list(type: ListType, nullable: bool, source: str, name: Name) -> str:
-    return f"x_key({source})" if _has_floats(type) else source
+    return f"x_key({source})" if holds_floats(type) else source
 
 
-def _has_floats(type: DataType) -> bool:
+def holds_floats(type: DataType) -> bool:
+    """Whether a value of a type is, or holds, a float that the type tells of."""
     if isinstance(type, StructType):
-        return any(_has_floats(f.type) for f in type.fields)
-    return _has_floats(type.element) if isinstance(type, ListType) else isinstance(type, Float64Type)
+        return any(holds_floats(f.type) for f in type.fields)
+    return holds_floats(type.element) if isinstance(type, ListType) else isinstance(type, Float64Type)
 
 
 def nested_key(value: object) -> object:

@@ -260,7 +260,7 @@ def _timestamp(type: TimestampType, value: object) -> object:
     if value.tzinfo is None or value.utcoffset() is None:
         raise _Refused("It has no time zone: give one, such as tzinfo=timezone.utc.")
     try:
-        moved = value.astimezone(UTC)
+        moved = value.astimezone(UTC).replace(fold=0)
     except OverflowError:
         raise _Refused("It lies outside the years 1 to 9999 in UTC.") from None
     return moved if datetime is moved.__class__ else datetime.combine(moved.date(), moved.timetz())

@@ -39,8 +39,8 @@ class Int64Type(DataType):
 class Float64Type(DataType):
     """`float`. NaN equals itself, groups as one key and sorts above every number.
 
-    0.0 and -0.0 are equal too. Where rows or values that are equal become one, which of
-    the two zeros stands for both is not promised.
+    0.0 and -0.0 are equal too. Where rows or values that are equal become one, 0.0 stands
+    for both; rows that are only added keep the one they came with.
     """
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.graph.facts import Need
+from penstock.graph.node import function_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ class Claims:
                 )
             )
         return tuple(needs)
+
+    def said_of(self, function: Callable[..., object]) -> Iterator[str]:
+        """What is claimed of a function, a clause each, as `Operator.claimed` gives them."""
+        for name in self.names():
+            yield f"{function_name(function)} is {name}"
 
     def __str__(self) -> str:
         return ", ".join(self.names())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.flow.lifetime import Lifetime, WithLifetime
@@ -45,6 +45,10 @@ class KeyedFold(WithLifetime):
 
     def placement(self) -> Placement:
         return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
+
+    def claimed(self) -> Iterator[str]:
+        yield from super().claimed()
+        yield from self.claims.said_of(self.function)
 
     def describe(self) -> str:
         keys = ", ".join(name for name, _ in self.keys)

@@ -22,6 +22,11 @@ ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})
 """Metadata of an operator's field whose value may change while the state of a flow stays good."""
 
 
+def function_name(function: object) -> str:
+    """A function as users called it."""
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
 class Operator(ABC):
     """Base of the operators: frozen dataclasses that say what analyses must know.
 
@@ -40,6 +45,8 @@ class Operator(ABC):
     """Whether what leads to it runs, although nothing of it leaves the flow."""
     linear: ClassVar[bool] = False
     """Whether it answers each row by itself and remembers nothing: a row that goes takes its answer along."""
+    merges_equal: ClassVar[bool] = False
+    """Whether equal values become one, also where no row is taken back: one of them stands for all."""
     __slots__ = ()
 
     @abstractmethod
@@ -100,6 +107,11 @@ class Operator(ABC):
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         """The operator's opaque functions with a label each."""
         yield from ()
+
+    def claimed(self) -> Iterator[str]:
+        """What users say of its functions and nothing proves, a clause each; verdicts rest on it."""
+        for _, function in self.callables():
+            yield f"{function_name(function)} is a function of its arguments"
 
     def describe(self) -> str:
         """The parameters in short, for `explain` and pictures; empty where there are none."""

@@ -88,8 +88,9 @@ def node_bags(graph: FlowGraph, inputs: Mapping[str, Mapping[Row, int]]) -> list
 
 
 def bag_of(rows: Mapping[Row, int]) -> Bag:
-    """The rows that are there. A row that is there less than 0 times is no input of an oracle."""
-    assert all(count >= 0 for count in rows.values()), "a bag with negative counts has no answer"
+    """The rows that are there. Raises `NotOfBags` where one has negative multiplicity: it may come yet."""
+    if any(count < 0 for count in rows.values()):
+        raise NotOfBags("a row has been taken back before it came")
     return Counter({row: count for row, count in rows.items() if count})
 
 
@@ -117,7 +118,8 @@ _Inputs: TypeAlias = Sequence[tuple[Schema, Bag]]
 
 
 class NotOfBags(Exception):
-    """An operator reads more out of its input than what it adds up to: its ticks, or the order of rows."""
+    """There is no bag to answer of: a row is taken back before it comes, or an operator reads more out of
+    its input than what it adds up to, its ticks or the order of rows."""
 
 
 def reads_ticks(operator: Operator) -> bool:

@@ -113,7 +113,8 @@ def _sum(bags: Sequence[Bag]) -> Bag:
 
 
 def _difference(after: Bag, before: Bag) -> Bag:
-    return Counter({row: after[row] - before[row] for row in after | before if after[row] != before[row]})
+    rows = {*after, *before}  # of counters, | would leave out what is below 0
+    return Counter({row: after[row] - before[row] for row in rows if after[row] != before[row]})
 
 
 @singledispatch

@@ -62,6 +62,11 @@ def dtype_of(type: DataType) -> pl.DataType:
     return found
 
 
+def one_zero(value: pl.Expr) -> pl.Expr:
+    """A float, with 0.0 for -0.0. (Polars adds no 0.0: it hands the column on as it is.)"""
+    return pl.when(value == 0.0).then(pl.lit(0.0)).otherwise(value)
+
+
 def constant(term: Term) -> object:
     """The value of a constant; None where the term is none."""
     return term.value if isinstance(term, LiteralTerm) else None

@@ -13,7 +13,7 @@ from functools import singledispatch
 
 import polars as pl
 
-from penstock.engine.columnar.lowered import Lowered
+from penstock.engine.columnar.lowered import Lowered, one_zero
 from penstock.engine.steps.accumulator import (
     Accumulator,
     BestOnly,
@@ -99,10 +99,11 @@ class _Best(Partial):
 
     def values(self, argument: Lowered | None, weight: pl.Expr | None, rows: int) -> Sequence[pl.Expr]:
         assert argument is not None
-        value = argument.value
+        is_float = self.types[0] == FLOAT64
+        value = one_zero(argument.value) if is_float else argument.value
         least = isinstance(self.accumulator, BestOnly) and self.accumulator.sign == "<"
         best = value.min() if least else value.max()
-        if self.types[0] == FLOAT64 and not least:
+        if is_float and not least:
             # NaN is the greatest; Polars passes it over.
             best = pl.when(value.is_nan().any()).then(pl.lit(float("nan"))).otherwise(best)
         return (best,)

@@ -10,7 +10,7 @@ import polars as pl
 
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns
 from penstock.engine.columnar.expressions import reads_columns
-from penstock.engine.columnar.lowered import Lowered, NotLowered
+from penstock.engine.columnar.lowered import Lowered, NotLowered, one_zero
 from penstock.engine.columnar.partials import Partial, partial_of
 from penstock.engine.columnar.stream import Stream, refuse_marked, summed
 from penstock.engine.columnar.values import from_series
@@ -113,8 +113,7 @@ class Groups(Reduction):
 
 
 def _key(lowered: Lowered, type: DataType) -> pl.Expr:
-    # The zeros are one key, and it is shown as 0.0.
-    return lowered.value + 0.0 if type == FLOAT64 else lowered.value
+    return one_zero(lowered.value) if type == FLOAT64 else lowered.value
 
 
 @reduction_of.register(Aggregate)

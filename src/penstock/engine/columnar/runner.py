@@ -9,7 +9,7 @@ import polars as pl
 
 from penstock.engine.columnar.columns import Columns, Declined, of_rows
 from penstock.engine.columnar.join import HeldJoin
-from penstock.engine.columnar.stream import Stream, apply, stream_of
+from penstock.engine.columnar.stream import Stream, apply, stream_of, with_one_zero
 from penstock.engine.steps.inner_join import SIDES
 from penstock.flow.operators.sink import Sink
 
@@ -62,6 +62,7 @@ class PartRunner:
     ) -> None:
         self._graph = graph
         self._append = {n: analysis.facts[n].append for n in (*shape.part.inputs, *shape.part.nodes)}
+        self._one_zero = analysis.zeros.made
         self._shape = shape
         self._function = function
         self._rest = rest
@@ -121,7 +122,9 @@ class PartRunner:
 
         def stream(node: int) -> Stream:
             if node not in streams:
-                streams[node] = stream_of(self._as_columns(node, given[node]))
+                taken = stream_of(self._as_columns(node, given[node]))
+                # A table's rows are as they were given to its source.
+                streams[node] = taken if self._append[node] else with_one_zero(taken)
             return streams[node]
 
         for node_id in shape.columnar:
@@ -132,6 +135,8 @@ class PartRunner:
                 made = self.joins[node_id].answer(news[node_id], computed_on=node_id in self._computed_on)
             else:
                 made = apply(node.operator, node.schema, self._append[node_id], read)
+            if node_id in self._one_zero:
+                made = with_one_zero(made)
             streams[node_id] = made.kept() if node_id in self._shared else made
         left: dict[int, Given] = {n: self._leaving(n, stream(n)) for n in part.outputs if n in shape.columnar}
         feeds = [

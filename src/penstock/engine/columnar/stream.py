@@ -11,7 +11,7 @@ import polars as pl
 
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, known_columns
 from penstock.engine.columnar.expressions import lower, reads_columns, unknown_columns
-from penstock.engine.columnar.lowered import Lowered, NotLowered, dtype_of, either
+from penstock.engine.columnar.lowered import Lowered, NotLowered, dtype_of, either, one_zero
 from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, Schema
 from penstock.flow.operators.filter import Filter
@@ -174,19 +174,17 @@ def _sink(operator: Sink, schema: Schema, append: bool, inputs: Sequence[Stream]
     return stream if append else summed(stream)
 
 
+def with_one_zero(stream: Stream) -> Stream:
+    """The same rows, with 0.0 for -0.0."""
+    floats = [str(at) for at, field in enumerate(stream.schema.fields) if field.type == FLOAT64]
+    made = [one_zero(pl.col(name)).alias(name) for name in floats]
+    return replace(stream, frame=stream.frame.with_columns(*made)) if made else stream
+
+
 def summed(stream: Stream) -> Stream:
     """Each row once: the weights of equal rows summed, rows of weight 0 gone, first seen first."""
-    keys: list[pl.Expr] = []
-    sums: list[pl.Expr] = []
-    for at, field in enumerate(stream.schema.fields):
-        column = pl.col(str(at))
-        if field.type == FLOAT64:
-            # Grouped, -0.0 is shown as 0.0: the row that comes first tells which it was.
-            keys.append(column.alias(f"k{at}"))
-            sums.append(column.first())
-        else:
-            keys.append(column)
-    sums += [pl.col(WEIGHT).sum()] + [pl.col(FAILS).any()] * stream.checked
+    keys = [pl.col(str(at)) for at in range(len(stream.schema.fields))]
+    sums = [pl.col(WEIGHT).sum(), *[pl.col(FAILS).any()] * stream.checked]
     stays = pl.col(WEIGHT) != 0
     frame = stream.frame.group_by(keys, maintain_order=True).agg(*sums)
     frame = frame.filter(stays | pl.col(FAILS) if stream.checked else stays)

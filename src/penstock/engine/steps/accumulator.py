@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.engine.row import times
 from penstock.engine.slot import Thaw, as_dict, as_it_is, as_list
@@ -64,7 +64,10 @@ class Accumulator:
     """State and code of one aggregate function over one type.
 
     types: of the arguments. append: rows are never taken back.
+    merges: values that are equal are one to it, so they come with one zero and one NaN.
     """
+
+    merges: ClassVar[bool] = False
 
     def __init__(self, types: tuple[Typed, ...], append: bool) -> None:
         self.types = types
@@ -210,6 +213,8 @@ class DecimalMean(DecimalTotals):
 class BestOnly(Accumulator):
     """The extreme value of rows that are never taken back: one field."""
 
+    merges = True
+
     def __init__(self, types: tuple[Typed, ...], append: bool, sign: str) -> None:
         super().__init__(types, append)
         self.sign = sign
@@ -233,6 +238,8 @@ class BestOnly(Accumulator):
 
 class Extreme(Accumulator):
     """[present values in order, copies per value, values of this tick]; the answer stands at one end."""
+
+    merges = True
 
     def __init__(self, types: tuple[Typed, ...], append: bool, end: int) -> None:
         super().__init__(types, append)
@@ -278,12 +285,13 @@ class ExtremeBy(Extreme):
 class DistinctValues(Accumulator):
     """[copies per value, number of present values]."""
 
+    merges = True
+
     def fields(self) -> tuple[Field, ...]:
         return (Field("{}", as_dict), Field("0"))
 
     def update(self, to: Target, arguments: tuple[str, ...], weight: str | None) -> None:
-        value = to.writer.key_source(self.types[0].type, arguments[0])
-        to.code.line(f"{to.field(1)} += x_count_value({to.field(0)}, {value}, {weight or '1'})")
+        to.code.line(f"{to.field(1)} += x_count_value({to.field(0)}, {arguments[0]}, {weight or '1'})")
 
     def result(self, to: Target) -> str:
         return to.field(1)
@@ -291,6 +299,8 @@ class DistinctValues(Accumulator):
 
 class Collected(Accumulator):
     """Copies per value; the answer is made anew when its group changed."""
+
+    merges = True
 
     def fields(self) -> tuple[Field, ...]:
         return (Field("{}", as_dict),)

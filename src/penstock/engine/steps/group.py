@@ -8,6 +8,7 @@ from penstock.engine.slot import Thaw, as_it_is
 from penstock.engine.steps.accumulator import Accumulator, Target, accumulator_for, null_skips
 from penstock.engine.steps.partial import merge
 from penstock.expr.check import check
+from penstock.expr.python import key_of
 from penstock.expr.tree import Column
 
 if TYPE_CHECKING:
@@ -68,12 +69,15 @@ class Group:
         values: list[str] = []
         guards: list[str] = []
         for expr, skips in zip(aggregation.arguments(), null_skips(aggregation), strict=True):
-            source = self._writer.value(expr, self._schema, row.columns)
-            if not isinstance(expr, Column):
+            typed = check(expr, self._schema)
+            source = value = self._writer.value(expr, self._schema, row.columns)
+            if accumulator.merges:
+                source = key_of(typed.type, typed.nullable, value)
+            if not isinstance(expr, Column) or source != value:
                 variable = self._writer.fresh("value")
                 to.code.line(f"{variable} = {source}")
                 source = variable
-            if skips and check(expr, self._schema).nullable:
+            if skips and typed.nullable:
                 guards.append(f"{source} is not None")
             values.append(source)
         if guards:

@@ -9,7 +9,7 @@ from penstock.engine.row import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.distinct import AppendDistinctStep, distinct_step
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import holds_any, item_of_row, users_view, write_received
+from penstock.engine.steps.user_rows import holds_any, merged_item, users_view, write_received
 from penstock.expr.rows import from_user, to_user
 from penstock.expr.types import AnyType
 from penstock.flow.lifetime import Lifetime
@@ -177,7 +177,7 @@ class StateStep(Step):
         code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
         with code.block(f"if {old} is None:"):
             code.line(f"{old} = {self.bottom}")
-        item = item_of_row(writer, self.node, self.operator.item, row)
+        item = merged_item(writer, self.node, self.operator.item, row)
         code.line(f"{new} = {self.absorb}({old}, {item})")
         # As parts of tuples, NaN is NaN.
         with code.block(f"if ({new},) != ({old},):"):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from penstock.engine.row import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.user_rows import item_of_row, write_received
+from penstock.engine.steps.user_rows import merged_item, write_received
+from penstock.expr.python import key_of
 from penstock.expr.rows import from_user
 from penstock.expr.types import Schema
 from penstock.flow.operators.lattice_fold import LatticeFold
@@ -42,7 +43,13 @@ class LatticeStep(Step):
 
     def value_of(self, call: str) -> str:
         """Source of the value that a call of the lattice gives, of the type that the column has."""
-        return write_received(self.writer, self.merged, call, self.checked).columns[0]
+        value = write_received(self.writer, self.merged, call, self.checked).columns[0]
+        (field,) = self.merged.fields
+        source = key_of(field.type, field.nullable, value)
+        if source != value:
+            value = self.writer.fresh("value")
+            self.code.line(f"{value} = {source}")
+        return value
 
     def emit_value(self, key: str, value: str, weight: str | None) -> None:
         count = len(self.keys)
@@ -72,7 +79,7 @@ class LatticeFoldStep(LatticeStep):
         code.line(f"{items} = {self.touched}.get({key})")
         with code.block(f"if {items} is None:"):
             code.line(f"{items} = {self.touched}[{key}] = []")
-        code.line(f"{items}.append({item_of_row(self.writer, self.node, self.operator.item, row)})")
+        code.line(f"{items}.append({merged_item(self.writer, self.node, self.operator.item, row)})")
 
     def finish(self) -> None:
         code, writer = self.code, self.writer
@@ -100,7 +107,7 @@ class LatticeGrowthStep(LatticeStep):
         old = writer.fresh("old")
         key = self.assign_key(row)
         code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
-        item = item_of_row(writer, self.node, self.operator.item, row)
+        item = merged_item(writer, self.node, self.operator.item, row)
         new = self.value_of(f"{absorb}({self.bottom} if {old} is None else {old}[0], {item})")
         with code.block(f"if {old} is None or ({new},) != {old}:"):
             code.line(f"{writer.slot(self.node.id, 'merged')}[{key}] = ({new},)")

@@ -22,6 +22,7 @@ class RightFirstStep(Step):
 
     takes_rows = False
     keeps_state = True
+    merges = True
     heavy = True
 
     def finish(self) -> None:

@@ -29,6 +29,8 @@ class SortStep(Step):
         super().__init__(node, writer)
         self.operator = operator
         self.pending = writer.named("pending", node.id)
+        # Where order of arrival means nothing, it must not show in rows that `by` holds equal.
+        self.merges = not writer.analysis.facts[node.inputs[0]].ordered
 
     def begin(self) -> None:
         self.code.line(f"{self.pending} = []")
@@ -49,9 +51,7 @@ class SortStep(Step):
             else:
                 user = users_view(writer, schema, row)
                 yield f"{writer.constant('by', one)}({user})"
-        unordered = not writer.analysis.facts[self.node.inputs[0]].ordered
-        # Where order of arrival means nothing, it must not show in rows that `by` holds equal.
-        if not self.operator.by or unordered:
+        if not self.operator.by or self.merges:
             for field, column in zip(schema.fields, row.columns, strict=True):
                 yield self._comparable(column, field.type, field.nullable, False)
 

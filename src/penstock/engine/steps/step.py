@@ -21,12 +21,14 @@ class Step:
     keeps_state: it has slots or waits for its whole input, so it is not merely
                 part of a chain.
     sites:      in how many places it emits: what follows is written that often.
+    merges:     equal rows of its inputs become one, also where none is taken back.
     heavy:      so much code per row that it is not written more than once.
     """
 
     takes_rows: bool = True
     keeps_state: ClassVar[bool] = False
     sites: int = 1
+    merges: bool = False
     heavy: ClassVar[bool] = False
     consolidates: ClassVar[bool] = False
     has_result: ClassVar[bool] = False

@@ -72,6 +72,7 @@ class MultisetDeltaStep(Step):
     """
 
     keeps_state = True
+    merges = True
 
     def __init__(self, node: Node, writer: RegionWriter) -> None:
         super().__init__(node, writer)
@@ -115,7 +116,11 @@ class DeferSignalStep(Step):
         code.line(f"{held} = {writer.slot_get(node, 'held')}(())")
         with code.block(f"if {held} is None:"):
             code.line(f"{held} = {writer.slot(node, 'held')}[()] = []")
-        code.line(f"{held}.extend({rows})")
+        if writer.is_as_given(self.node.inputs[0]):
+            with writer.each_row(self.node, 0) as change:
+                code.line(f"{held}.append({change.flat(append=False)})")
+        else:
+            code.line(f"{held}.extend({rows})")
         with code.block(f"if {signals} and {held}:"):
             code.line(f"del {writer.slot(node, 'held')}[()]")
             row = writer.fresh("row")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row import Row
 from penstock.expr.check import check
+from penstock.expr.python import key_of
 from penstock.expr.rows import exact_test, to_user
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType, DataType, Field, ListType, Schema, StructType
@@ -75,16 +76,24 @@ def _is_named_tuple(row_class: type[Any] | None) -> bool:
     return row_class is not None and issubclass(row_class, tuple)
 
 
-def item_of_row(writer: RegionWriter, node: Node, item: Expr | None, row: Row) -> str:
+def merged_item(writer: RegionWriter, node: Node, item: Expr, row: Row) -> str:
+    """Source of what a lattice gets of a row: the value of `item`, with one zero and one NaN."""
+    return item_of_row(writer, node, item, row, merges=True)
+
+
+def item_of_row(
+    writer: RegionWriter, node: Node, item: Expr | None, row: Row, *, merges: bool = False
+) -> str:
     """Source of what a folding function gets of a row: the row, or the value of `item`."""
     schema = writer.input_schema(node, 0)
     if item is None:
         return users_view(writer, schema, row)
-    value = writer.value(item, schema, row.columns)
-    if not isinstance(item, Column):
-        variable = writer.fresh("item")
-        writer.code.line(f"{variable} = {value}")
-        value = variable
     typed = check(item, schema)
+    value = source = writer.value(item, schema, row.columns)
+    if merges:
+        source = key_of(typed.type, typed.nullable, value)
+    if not isinstance(item, Column) or source != value:
+        value = writer.fresh("item")
+        writer.code.line(f"{value} = {source}")
     bare = Schema((Field("value", typed.type, typed.nullable),), scalar=True)
     return users_view(writer, bare, Row((value,)))

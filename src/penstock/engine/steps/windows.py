@@ -75,6 +75,7 @@ class WindowStep(Step):
 
     def assign_time(self, row: Row) -> str:
         time = self.writer.value(self.operator.time, self.schema, row.columns)
+        time = self.writer.key_source(self.type, time)
         if time.isidentifier():
             return time
         variable = self.writer.fresh("time")

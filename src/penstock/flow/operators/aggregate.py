@@ -39,6 +39,7 @@ class Aggregate(WithLifetime):
     """
 
     kind: ClassVar[str] = "aggregate"
+    merges_equal: ClassVar[bool] = True
     keys: tuple[tuple[str, Expr], ...]
     aggregations: tuple[tuple[str, Aggregation], ...]
     lifetime: Lifetime = Lifetime.STATIC

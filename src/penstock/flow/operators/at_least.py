@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast(Operator):
-    """The keys whose value in `column` has come to `threshold`, each once, as soon as it has.
+    """The keys whose value in `column` has come to `threshold`, each once, in the tick in which it has.
 
-    A row is the key's columns and the threshold in the place of the column. Nothing waits,
-    and nothing is ever taken back, although the table that is read takes its old values
-    back: the column may not fall, which is checked when the flow is analysed. An empty tick
-    says nothing; keys leave in the order in which they got there.
+    A row is the key's columns and the threshold in the place of the column. It waits for
+    nothing itself (what it reads may: an aggregate is complete for the tick first), and
+    takes nothing back, although the table that is read takes its old values back: the
+    column may not fall, which is checked when the flow is analysed. An empty tick says
+    nothing; keys leave in the order in which they got there.
 
     lattice: in whose order "at least" is meant; of numbers that is the usual one.
 
@@ -33,6 +34,7 @@ class AtLeast(Operator):
     """
 
     kind: ClassVar[str] = "at_least"
+    merges_equal: ClassVar[bool] = True
     threshold: object
     column: str
     keys: tuple[Expr, ...]

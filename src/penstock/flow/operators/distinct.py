@@ -32,6 +32,7 @@ class Distinct(WithLifetime):
     """
 
     kind: ClassVar[str] = "distinct"
+    merges_equal: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)

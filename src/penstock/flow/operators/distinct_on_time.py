@@ -32,6 +32,7 @@ class DistinctOnTime(Operator):
     """
 
     kind: ClassVar[str] = "distinct"
+    merges_equal: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     time: str
     width: Span

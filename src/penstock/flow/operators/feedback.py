@@ -38,6 +38,7 @@ class Feedback(Operator):
     """
 
     kind: ClassVar[str] = "feedback"
+    merges_equal: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
 

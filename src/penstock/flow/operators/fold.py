@@ -33,6 +33,7 @@ class Fold(Operator):
     """
 
     kind: ClassVar[str] = "fold"
+    merges_equal: ClassVar[bool] = True
     runs_first_tick: ClassVar[bool] = True
     init: object
     function: Callable[..., object]
@@ -59,6 +60,10 @@ class Fold(Operator):
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from named_functions(self.init, self.function)
+
+    def claimed(self) -> Iterator[str]:
+        yield from Operator.claimed(self)
+        yield from self.claims.said_of(self.function)
 
     def describe(self) -> str:
         return described(self.function, self.claims)

@@ -35,6 +35,7 @@ class FoldKeyed(KeyedFold):
     """
 
     kind: ClassVar[str] = "fold_keyed"
+    merges_equal: ClassVar[bool] = True
     keys: tuple[tuple[str, Expr], ...]
     into: str
     init: object

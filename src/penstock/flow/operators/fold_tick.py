@@ -31,6 +31,7 @@ class FoldTick(Operator):
     """
 
     kind: ClassVar[str] = "fold_tick"
+    merges_equal: ClassVar[bool] = True
     runs_each_tick: ClassVar[bool] = True
     init: object
     function: Callable[..., object]
@@ -64,6 +65,10 @@ class FoldTick(Operator):
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from named_functions(self.init, self.function)
+
+    def claimed(self) -> Iterator[str]:
+        yield from Operator.claimed(self)
+        yield from self.claims.said_of(self.function)
 
     def describe(self) -> str:
         return described(self.function, self.claims)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.operators.lattice_growth import LatticeGrowth, lattice_functions
+from penstock.flow.operators.lattice_growth import LatticeGrowth, lattice_claims, lattice_functions
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.growth import Growth
 from penstock.graph.node import ALTERABLE, Operator
@@ -34,6 +34,7 @@ class LatticeFold(Operator):
     """
 
     kind: ClassVar[str] = "lattice_fold"
+    merges_equal: ClassVar[bool] = True
     runs_first_tick: ClassVar[bool] = True
     lattice: Lattice
     keys: tuple[tuple[str, Expr], ...]
@@ -73,6 +74,9 @@ class LatticeFold(Operator):
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from lattice_functions(self.lattice)
+
+    def claimed(self) -> Iterator[str]:
+        yield from lattice_claims(self.lattice)
 
     def describe(self) -> str:
         keys = f" per {', '.join(name for name, _ in self.keys)}" if self.keys else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
 from penstock.graph.growth import Growth
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE, Operator, function_name
 from penstock.lattice import Merging
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class LatticeGrowth(Operator):
     """
 
     kind: ClassVar[str] = "lattice_fold"
+    merges_equal: ClassVar[bool] = True
     lattice: Lattice
     keys: tuple[tuple[str, Expr], ...]
     into: str
@@ -82,6 +83,9 @@ class LatticeGrowth(Operator):
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from lattice_functions(self.lattice)
 
+    def claimed(self) -> Iterator[str]:
+        yield from lattice_claims(self.lattice)
+
     def describe(self) -> str:
         keys = f" per {', '.join(name for name, _ in self.keys)}" if self.keys else ""
         return f"{self.lattice} of {self.item}{keys}"
@@ -90,3 +94,16 @@ class LatticeGrowth(Operator):
 def lattice_functions(lattice: Lattice) -> Iterator[tuple[str, Callable[..., object]]]:
     """The opaque functions of a lattice: what can raise in it."""
     yield "merge", lattice.function if isinstance(lattice, Merging) else lattice.merge
+
+
+def lattice_claims(lattice: Lattice) -> Iterator[str]:
+    """What users say of a lattice of theirs, a clause each; those of the library are what they should be."""
+    if isinstance(lattice, Merging):
+        yield f"{function_name(lattice.function)} {_MERGES}"
+    elif type(lattice).__module__ != Merging.__module__:
+        yield f"{function_name(type(lattice))} {_MERGES}"
+    for part in lattice.parts:
+        yield from lattice_claims(part)
+
+
+_MERGES = "merges in any order and any number of times alike"

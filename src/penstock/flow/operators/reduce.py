@@ -30,6 +30,7 @@ class Reduce(WithLifetime):
     """
 
     kind: ClassVar[str] = "reduce"
+    merges_equal: ClassVar[bool] = True
     function: Callable[..., object]
     scalar_column: str | None = None
     claims: Claims = NO_CLAIMS
@@ -55,6 +56,10 @@ class Reduce(WithLifetime):
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield "function", self.function
+
+    def claimed(self) -> Iterator[str]:
+        yield from WithLifetime.claimed(self)
+        yield from self.claims.said_of(self.function)
 
     def describe(self) -> str:
         return ", ".join([described(self.function, self.claims), *of_lifetime(self.lifetime)])

@@ -32,6 +32,7 @@ class ReduceKeyed(KeyedFold):
     """
 
     kind: ClassVar[str] = "reduce_keyed"
+    merges_equal: ClassVar[bool] = True
     keys: tuple[tuple[str, Expr], ...]
     into: str
     function: Callable[..., object]

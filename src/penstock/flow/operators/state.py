@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.in_order import InOrder
 from penstock.flow.lifetime import Lifetime
-from penstock.flow.operators.lattice_growth import lattice_functions
+from penstock.flow.operators.lattice_growth import lattice_claims, lattice_functions
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ class State(InOrder):
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from lattice_functions(self.lattice)
+
+    def claimed(self) -> Iterator[str]:
+        yield from lattice_claims(self.lattice)
 
     def describe(self) -> str:
         return ", ".join([f"{self.lattice} of {self.item}", *self.keys_and_lifetime()])

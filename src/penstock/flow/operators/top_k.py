@@ -33,6 +33,7 @@ class TopK(WithLifetime):
     """
 
     kind: ClassVar[str] = "top_k"
+    merges_equal: ClassVar[bool] = True
     count: int
     by: tuple[Ordering, ...]
     per: tuple[Expr, ...]

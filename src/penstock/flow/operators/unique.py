@@ -33,6 +33,7 @@ class Unique(WithLifetime):
     """
 
     kind: ClassVar[str] = "unique"
+    merges_equal: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)

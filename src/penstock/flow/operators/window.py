@@ -54,6 +54,7 @@ class Window(Operator):
     """
 
     kind: ClassVar[str] = "window"
+    merges_equal: ClassVar[bool] = True
     keys: tuple[tuple[str, Expr], ...]
     time: Expr
     shape: Shape

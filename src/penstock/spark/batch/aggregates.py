@@ -35,6 +35,7 @@ from penstock.flow.operators.aggregate import Aggregate
 from penstock.spark.batch.operators import Site, lower, named
 from penstock.spark.lowering import exact_numbers
 from penstock.spark.lowering.types import spark_type
+from penstock.spark.lowering.zeros import one_zero
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -67,10 +68,13 @@ def _(operator: Aggregate, site: Site) -> DataFrame:
     measures: list[Column] = []
     answers = [named(f"key {at}").alias(name) for at, (name, _) in enumerate(operator.keys)]
     for number, (name, aggregation) in enumerate(operator.aggregations):
-        given = [site.column(expr) for expr in aggregation.arguments()]
+        types = tuple(check(expr, site.schemas[0]).type for expr in aggregation.arguments())
+        given = [
+            one_zero(type_, site.column(expr))
+            for type_, expr in zip(types, aggregation.arguments(), strict=True)
+        ]
         labels = [f"argument {number} {at}" for at in range(len(given))]
         columns += [column.alias(label) for column, label in zip(given, labels, strict=True)]
-        types = tuple(check(expr, site.schemas[0]).type for expr in aggregation.arguments())
         out = fields[len(operator.keys) + number]
         measured = measure(aggregation, Arguments(tuple(named(label) for label in labels), types, out))
         made = [f"measure {number} {at}" for at in range(len(measured.measures))]

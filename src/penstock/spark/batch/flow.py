@@ -27,6 +27,7 @@ from penstock.spark.batch.islands import run_island
 from penstock.spark.batch.loops import run_loop
 from penstock.spark.batch.operators import Site, lower
 from penstock.spark.batch.plan import BatchPlan, Island, Loop, Native, plan_batch
+from penstock.spark.lowering.zeros import with_one_zero
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,17 +77,23 @@ def lower_plan(
     after = successors(len(graph.nodes), ((i, n) for n, r in plan.reads.items() for i in r if i is not None))
     forks = costly_forks(graph, after)
     made: dict[int, DataFrame] = {}
+
+    def with_zeros(n: int, frame: DataFrame) -> DataFrame:
+        return with_one_zero(frame, graph.nodes[n].schema) if n in plan.zeros else frame
+
     for unit in plan.units:
         match unit:
             case Native(n):
                 node, read = graph.nodes[n], [i for i in plan.reads[n] if i is not None]
                 inputs, schemas = tuple(made[i] for i in read), tuple(graph.nodes[i].schema for i in read)
-                frame = lower(node.operator, Site(node, inputs, schemas, frames))
+                frame = with_zeros(n, lower(node.operator, Site(node, inputs, schemas, frames)))
                 made[n] = share(frame) if n in forks else frame
             case Loop(nodes):
-                made |= run_loop(graph, nodes, made, share, bound)
+                answers = run_loop(graph, nodes, made, share, bound)
+                made |= {n: with_zeros(n, a) for n, a in answers.items()}
             case Island():
                 answers = run_island(plan, unit, made, frames, share)
+                answers = {n: with_zeros(n, a) for n, a in answers.items()}
                 alone = len(answers) == 1
                 made |= {n: share(a) if alone and n in forks else a for n, a in answers.items()}
     ends = (n for n in plan.reads if graph.nodes[n].operator.ends_streams)

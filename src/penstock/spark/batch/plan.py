@@ -63,10 +63,14 @@ Reads: TypeAlias = "dict[int, tuple[int | None, ...]]"
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """A flow divided. units: in an order in which they can be computed."""
+    """A flow divided. units: in an order in which they can be computed.
+
+    zeros: nodes behind which 0.0 is put for -0.0.
+    """
 
     graph: FlowGraph
     facts: Sequence[Facts]
+    zeros: frozenset[int]
     order: Order
     reads: Reads
     units: tuple[Unit, ...]
@@ -87,7 +91,8 @@ class BatchPlan:
 
 def plan_batch(graph: FlowGraph) -> BatchPlan:
     """Divide a flow. Raises what the analysis of the flow raises, and `NotOnSpark`."""
-    facts = analyse(graph).facts
+    analysis = analyse(graph)
+    facts = analysis.facts
     everything: Reads = {n.id: n.inputs for n in graph.nodes}
     reads = _needed(graph, everything)
     order, together = find_order(graph, facts, reads), _of_the_same_ticks(graph, reads)
@@ -96,7 +101,8 @@ def plan_batch(graph: FlowGraph) -> BatchPlan:
     # An end that nobody hears of is a tick all the same.
     reads = _needed(graph, less, together)
     order = find_order(graph, facts, reads)
-    plan = BatchPlan(graph, facts, order, reads, _Divider(graph, reads, order, together).units())
+    units = _Divider(graph, reads, order, together).units()
+    plan = BatchPlan(graph, facts, analysis.zeros.made, order, reads, units)
     check_runs_on_spark(graph, "batch", plan.travelling())
     return plan
 

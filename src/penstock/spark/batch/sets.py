@@ -14,6 +14,7 @@ from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.unique import Unique
 from penstock.spark.batch.operators import Site, lower, named, renamed
+from penstock.spark.lowering.zeros import with_one_zero
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -43,7 +44,7 @@ def _(operator: Difference, site: Site) -> DataFrame:
 
 @lower.register(TopK)
 def _(operator: TopK, site: Site) -> DataFrame:
-    frame = site.inputs[0]
+    frame = with_one_zero(site.inputs[0], site.schemas[0])
     names = site.schemas[0].names
     # Ties go by the whole row; what is tied even so are copies of one row, and any of them will do.
     order = [_sorting(ordering, site) for ordering in operator.by] + [named(name).asc() for name in names]

@@ -67,12 +67,15 @@ def grouping_behind(chain: Chain) -> Grouping | None:
 def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
     """What Spark makes of the rows of a source.
 
-    weighted: their last column is their weight, which is kept.
+    weighted: their last column is their weight, which is kept. As rows of a table they have one zero.
     """
     from penstock.spark.lowering.columns import to_column
+    from penstock.spark.lowering.zeros import with_one_zero
 
-    kept: list[Column] = [frame[WEIGHT]] if weighted else []
     schema: Schema = chain[0].schema
+    if weighted:
+        frame = with_one_zero(frame, schema)
+    kept: list[Column] = [frame[WEIGHT]] if weighted else []
     for node in chain[1:]:
         match node.operator:
             case Filter(predicate=Expr() as predicate):
@@ -82,6 +85,8 @@ def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
             case Select(columns=columns):
                 made = [to_column(expr, schema).alias(name) for name, expr in columns]
                 frame = frame.select(*made, *kept)
+                if weighted:
+                    frame = with_one_zero(frame, node.schema)
             case _:
                 raise AssertionError(f"{node.operator.kind} is not native")
         schema = node.schema

@@ -1,0 +1,59 @@
+"""One zero: columns with 0.0 for -0.0, where rows are compared but Spark itself does not make them so.
+
+Spark does in what it groups or joins by; not in the values that `min`, `max` or a sort compare.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as f
+
+from penstock.expr.keys import holds_floats
+from penstock.expr.types import DataType, Float64Type, ListType, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.expr.types import Schema
+
+
+@singledispatch
+def one_zero(type: DataType, column: Column) -> Column:
+    """A column of a type, with 0.0 for -0.0 at any depth."""
+    return column
+
+
+@one_zero.register(Float64Type)
+def _float(type: Float64Type, column: Column) -> Column:
+    return column + f.lit(0.0)
+
+
+@one_zero.register(StructType)
+def _struct(type: StructType, column: Column) -> Column:
+    for field in type.fields:
+        if holds_floats(field.type):
+            column = column.withField(f"`{field.name}`", one_zero(field.type, column.getField(field.name)))
+    return column
+
+
+@one_zero.register(ListType)
+def _list(type: ListType, column: Column) -> Column:
+    if not holds_floats(type):
+        return column
+    return f.transform(column, lambda element: one_zero(type.element, element))
+
+
+def with_one_zero(frame: DataFrame, schema: Schema) -> DataFrame:
+    """Rows of `schema` with 0.0 for -0.0; further columns stay."""
+    floats = {field.name: field.type for field in schema.fields if holds_floats(field.type)}
+    if not floats:
+        return frame
+    columns = {name: frame[f"`{name.replace('`', '``')}`"] for name in frame.columns}
+    return frame.select(
+        *(
+            one_zero(floats[name], column).alias(name) if name in floats else column
+            for name, column in columns.items()
+        )
+    )
