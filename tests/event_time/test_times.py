@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import Engine, col
-from penstock.errors import EvaluationError
+from penstock.errors import EvaluationError, WrongType
 from penstock.flow.windows import Windows
 from tests.event_time.by_hand import EVENTS_BEGIN, Event, grid, on_grid, part
 from tests.event_time.test_windows import EVENTS, SHAPES, cut, summed
@@ -62,6 +62,22 @@ def test_windows_of_timestamps_lie_where_those_of_their_seconds_do(
         for a in on_grid(on_time, places)
     ]
     assert found == expected
+
+
+@pytest.mark.parametrize("span", ["1m 30s", seconds(90), 90, 90.0])
+def test_a_span_of_timestamps_is_text_a_timedelta_or_a_number_of_seconds(
+    span: str | timedelta | float,
+) -> None:
+    flow = counts(Stamped, ps.tumbling(col.at, span), lateness=span)
+    events = [Stamped(1, EVENTS_BEGIN + seconds(at)) for at in (0, 89, 90, 300, 210, 209)]
+    expected = counts(Stamped, ps.tumbling(col.at, seconds(90)), seconds(90))
+    assert answers(flow, [events]) == answers(expected, [events])
+
+
+@pytest.mark.parametrize("span", [float("inf"), float("nan"), 1e300, True, -1])
+def test_a_number_that_is_no_span_of_timestamps_is_refused(span: float) -> None:
+    with pytest.raises(WrongType):
+        counts(Stamped, ps.tumbling(col.at, span), lateness=0)
 
 
 @examples(1)

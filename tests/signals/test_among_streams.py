@@ -12,7 +12,7 @@ import penstock as ps
 from penstock import col
 from penstock.engine.signals import steps  # noqa: F401
 from penstock.engine.signals.step import signal_step
-from penstock.errors import BadRow, NotOnSpark
+from penstock.errors import BadInput, BadRow, NotOnSpark
 from penstock.flow.operators import signals
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.graph.node import Operator
@@ -92,6 +92,52 @@ def test_the_last_row_needs_a_reason_unless_it_comes_from_a_signal() -> None:
     flow = ps.Flow("own ticks")
     flow.sink("out", flow.signal("a", int).stream().latest())
     assert rows(ps.Engine(flow).tick(a=1)["out"]) == [(1, 1)]
+
+
+READERS: dict[str, Any] = {
+    "moving": lambda q: q.moving(3).mean(),
+    "scan behind a filter": lambda q: q.filter(lambda v: v > 0).scan(0.0, lambda sum, v: sum + v),
+    "window": lambda q: (q + 1).window(2, list),
+    "delay": lambda q: q.delay(1),
+    "zip": lambda q: ps.lift(max, align="zip")(q, q.scan(0.0, max)),
+}
+
+
+@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
+def test_no_row_of_a_tick_is_missed_by_what_reads_every_value(reader: Any) -> None:
+    flow = ps.Flow("rows", ticks="given")
+    flow.sink("out", reader(flow.source("q", float).latest()))
+    engine = ps.Engine(flow, tick_rows=1)
+    engine.feed(q=[1.0, 2.0, 3.0])
+    alone = [rows(tick["out"]) for tick in engine.run_available()]
+    ones = ps.Engine(flow)
+    assert alone == [rows(ones.tick(q=[value])["out"]) for value in (1.0, 2.0, 3.0)]
+    with pytest.raises(BadInput, match="a tick brings 2 rows to latest"):
+        ps.Engine(flow).tick(q=[1.0, 2.0])
+
+
+@pytest.mark.parametrize("last", [lambda q: q * 2, lambda q: q.changes(), lambda q: ps.lift(max)(q, 0)])
+def test_the_last_row_of_a_tick_is_enough_for_what_reads_the_current_value(last: Any) -> None:
+    flow = ps.Flow("rows", ticks="given")
+    flow.sink("out", last(flow.source("q", float).latest()))
+    flow.sink("mean", flow.source("r", float).latest(nondet="one a second is enough").moving(2).mean())
+    tick = ps.Engine(flow).tick(q=[1.0, 2.0], r=[1.0, 3.0])
+    assert len(tick["out"]) == 1
+
+
+def test_what_is_subscribed_to_later_misses_no_row_either() -> None:
+    flow = ps.Flow("rows", ticks="given")
+    q = flow.source("q", float).latest()
+    flow.sink("out", q * 2)
+    engine = ps.Engine(flow)
+    engine.tick(q=[1.0, 2.0])
+    subscription = engine.subscribe(q.moving(1).mean(), lambda value: None)
+    engine.tick(q=[3.0])
+    engine.unsubscribe(subscription)
+    engine.tick(q=[1.0, 2.0])
+    engine.subscribe(q.moving(1).mean(), lambda value: None)
+    with pytest.raises(BadInput, match="missed"):
+        engine.tick(q=[1.0, 2.0])
 
 
 def test_signals_are_drawn_and_explained_with_what_is_silent() -> None:

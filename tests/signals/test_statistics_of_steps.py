@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import penstock as ps
 from penstock.engine.signals.statistics import FUNCTIONS, SILENT, Inputs, kernel_of, stepped
+from penstock.flow.operators.signals.statistic_signal import StatisticSignal
+from penstock.flow.statistics.inputs import Holes, Times
 from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 from penstock.flow.statistics.statistic import Statistic
 from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
@@ -95,6 +98,15 @@ def test_every_nth_is_the_last_of_each() -> None:
 def test_throttle_lets_the_first_through_and_then_one_per_span() -> None:
     events = [(0.0, "a"), (0.5, "b"), (1.0, "c"), (1.9, "d"), (2.1, "e")]
     assert fired(Throttle(SECONDS), events) == [(0.0, "a"), (1.0, "c"), (2.1, "e")]
+
+
+@pytest.mark.parametrize("span", ["1m 30s", timedelta(seconds=90), 90, 90.0])
+def test_a_span_is_text_a_timedelta_or_a_number_of_seconds(span: str | timedelta | float) -> None:
+    flow = ps.Flow("spans")
+    a, at = flow.signal("a", float), flow.signal("at", float)
+    flow.sink("out", a.throttle(span, at=at))
+    operators = [node.operator for node in flow.graph().nodes]
+    assert StatisticSignal(Throttle(timedelta(seconds=90)), Holes.NAN, Times.SECONDS) in operators
 
 
 def test_debounce_shows_the_newest_once_it_has_been_quiet() -> None:

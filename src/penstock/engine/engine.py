@@ -19,7 +19,7 @@ from penstock.engine.program import compile_program
 from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_of
 from penstock.engine.signals.running import RunsSignals
 from penstock.engine.signals.values import rows_of_signal
-from penstock.errors import BadInput, EngineStopped
+from penstock.errors import BadInput, EngineStopped, Place
 from penstock.expr.rows import from_user, to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
@@ -53,7 +53,8 @@ class Engine(RunsSignals):
     max_iterations: bound of the rounds of every loop within one tick, instead of
            those that the flow gives its feedbacks.
     state: a mapping per slot name, to keep state elsewhere than in memory or to
-           go on from an earlier run; by default new dicts.
+           go on from an earlier run; by default new dicts. `Engine(flow).slots` are the names:
+           the node's number and what is kept there, the same for equal flows.
     shared: some of the slots that somebody else keeps, by name (see `penstock.engine.shared_sides`).
            It goes with `columnar="never"`, and without `state`.
     first_tick: the number of the first tick; above 0 when going on from an earlier run.
@@ -102,6 +103,14 @@ class Engine(RunsSignals):
             raise BadInput(
                 "a memory bound is given for state that is kept elsewhere",
                 fix="leave out memory=, or state=; a run with a checkpoint has its state on disk",
+            )
+        elif missing := [name for name in self.slots if name not in state]:
+            raise BadInput(
+                f"state has no mapping for {', '.join(map(repr, missing))}",
+                where=[Place.of_caller()],
+                why=f"The slots of this flow are {', '.join(map(repr, self.slots))}.",
+                fix="give one for each, empty where there is nothing yet: "
+                "{name: {} for name in ps.Engine(flow).slots}",
             )
         self._flow = flow
         self._machine = Machine(self.program, state, large)
@@ -154,6 +163,18 @@ class Engine(RunsSignals):
         for island in self._machine.islands.values():
             counts.update(island.machine.activations)
         return {node.name: counts[node.id] for node in self.program.graph.nodes}
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Names of the slots in which operators keep their state: what `state=` must have.
+
+        >>> import penstock as ps
+        >>> flow = ps.Flow("total")
+        >>> flow.sink("total", flow.source("n", int).group_by().agg(sum=ps.sum(ps.col.value)))
+        >>> ps.Engine(flow).slots
+        ('1.groups',)
+        """
+        return tuple(slot.name for slot in self.program.slots)
 
     @property
     def spilled_slots(self) -> tuple[str, ...]:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 from penstock.flow.signal_statistics import timer
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from penstock.flow.signal import Signal
     from penstock.flow.signal_windows import Weighted
-    from penstock.flow.statistic_arguments import Span
 
 
 def moving_mean(
     signal: Signal[Any],
-    window: int | Span,
+    window: int | str | timedelta,
     *,
     at: Signal[Any] | None = None,
     min_periods: int | None = None,

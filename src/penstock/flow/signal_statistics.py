@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from penstock.errors import Place, WrongType
 from penstock.flow.columns import shown
 from penstock.flow.signal_windows import SignalLike, Weighted, Windowed, signal_of, statistic_of, time_signal
-from penstock.flow.statistic_arguments import Span, check_count, check_least, decay_of, span_of
+from penstock.flow.statistic_arguments import check_count, check_least, decay_of, span_of
 from penstock.flow.statistics.pace import BarsByCount, BarsByTime, Debounce, EveryNth, Throttle, Timer
 from penstock.flow.statistics.steps import Crossed, Diff, Direction, PctChange
 from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from penstock.flow.signal import Signal
+    from penstock.flow.spans import GivenSpan
 
 
 class SignalStatistics(SignalLike):
@@ -37,12 +40,13 @@ class SignalStatistics(SignalLike):
     # -- windows -----------------------------------------------------------------------------------
 
     def moving(
-        self, window: int | Span, *, at: Signal[Any] | None = None, min_periods: int | None = None
+        self, window: int | str | timedelta, *, at: Signal[Any] | None = None, min_periods: int | None = None
     ) -> Windowed:
         """The last values: `a.moving(10).mean()`, `a.moving("10s", at=time).mean()`.
 
-        window:      a count of values, those included that are missing; or a span of time, then those
-                     later than the newest less the span (open on the left, as in pandas).
+        window:      a count of values, those included that are missing; or a span of time, "10s" or a
+                     timedelta, then those later than the newest less the span (open on the left, as in
+                     pandas).
         at:          the times of the values, for a window by time.
         min_periods: values that must be there; by default as many as the window has, for a window by
                      time 1. `count()` needs none by default.
@@ -94,7 +98,7 @@ class SignalStatistics(SignalLike):
         *,
         com: float | None = None,
         span: float | None = None,
-        halflife: float | Span | None = None,
+        halflife: float | str | timedelta | None = None,
         alpha: float | None = None,
         adjust: bool = True,
         ignore_na: bool = False,
@@ -142,7 +146,7 @@ class SignalStatistics(SignalLike):
 
     def rank(
         self,
-        window: int | Span,
+        window: int | str | timedelta,
         *,
         method: Literal["average", "min", "max"] = "average",
         pct: bool = False,
@@ -175,13 +179,16 @@ class SignalStatistics(SignalLike):
         check_count("every", count, place)
         return statistic_of(EveryNth(count), (self._itself,), None, place, name)
 
-    def throttle(self, span: Span, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
-        """The first value, then each that comes `span` or more after the last one let through."""
+    def throttle(self, span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
+        """The first value, then each that comes `span` or more after the last one let through.
+
+        span: "10s", a timedelta, or a number of seconds.
+        """
         place = Place.of_caller()
         paced = Throttle(span_of("throttle", span, place))
         return statistic_of(paced, (self._itself,), time_signal("throttle", at, place), place, name)
 
-    def debounce(self, span: Span, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
+    def debounce(self, span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
         """The newest value, once `span` has passed without another.
 
         It fires when a time that is late enough comes, with a value or without.
@@ -191,7 +198,7 @@ class SignalStatistics(SignalLike):
         return statistic_of(paced, (self._itself,), time_signal("debounce", at, place), place, name)
 
     def ohlc(
-        self, each: int | Span, *, at: Signal[Any] | None = None, name: str | None = None
+        self, each: int | str | timedelta, *, at: Signal[Any] | None = None, name: str | None = None
     ) -> Signal[Any]:
         """Bars: the first, greatest, least and last of each so many values, or of each span of time.
 
@@ -221,7 +228,7 @@ def _crossed(
     return statistic_of(Crossed(direction, level), (signal,), None, place, name)
 
 
-def timer(span: Span, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
+def timer(span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
     """A signal that fires when a time at or after the next multiple of `span` comes, with that multiple.
 
     at: the times. It fires once for a time, however many multiples have passed since the one before.

@@ -1,7 +1,8 @@
-"""Spans of event time: what users write, in terms of the column whose time it is."""
+"""Spans of time as users write them, in terms of the column or signal whose time it is."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 Span: TypeAlias = "timedelta | int | float"
 """A difference of two times of one column: a timedelta of timestamps, a number of numbers."""
 GivenSpan: TypeAlias = "timedelta | str | int | float"
-"""As users write it: "10s", a timedelta, or a number in the unit of the column."""
+"""As users write it: "10s", a timedelta, or a number: of seconds, or in the unit of a column of numbers."""
 Unit: TypeAlias = Literal["us", "ms", "s", "m", "h", "d", "w"]
 
 TIME_TYPES: tuple[DataType, ...] = (TIMESTAMP, INT64, INT32, FLOAT64)
@@ -32,7 +33,7 @@ def span_of(
     what: names the span in errors, which are `WrongType`.
     """
     if type == TIMESTAMP:
-        span: Span = _of_timestamps(given, what, place)
+        span: Span = time_span(given, what, place)
     elif isinstance(given, str | timedelta):
         span = _in_units(duration(given), type, unit, what, place)
     else:
@@ -47,15 +48,18 @@ def span_of(
     return span
 
 
-def _of_timestamps(given: object, what: str, place: Place) -> timedelta:
-    if not isinstance(given, str | timedelta):
-        raise WrongType(
-            f"{what} is a span of time, got {shown(given)}",
-            where=[place],
-            why="The column holds timestamps.",
-            fix='write "10s", "5 min", "1h 30m", or a timedelta',
-        )
-    return duration(given)
+def time_span(given: object, what: str, place: Place) -> timedelta:
+    """A span of time: text, a `timedelta`, or a number of seconds. Raises `WrongType` for none."""
+    if isinstance(given, str | timedelta):
+        return duration(given)
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        with suppress(OverflowError, ValueError):  # of infinity; of NaN
+            return timedelta(seconds=given)
+    raise WrongType(
+        f"{what} needs a span of time, got {shown(given)}",
+        where=[place],
+        fix='write "10s", "5 min", "1h 30m", a timedelta, or a number of seconds',
+    )
 
 
 def _in_units(span: timedelta, type: DataType, unit: Unit | None, what: str, place: Place) -> int | float:

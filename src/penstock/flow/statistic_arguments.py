@@ -7,18 +7,16 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import Place, WrongType
-from penstock.expr.durations import duration, short
+from penstock.expr.durations import short
 from penstock.expr.rows import schema_of
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, AnyType, BoolType, DataType
 from penstock.flow.columns import shown
+from penstock.flow.spans import time_span
 from penstock.flow.statistics.ewm import Decay
 from penstock.flow.statistics.inputs import Holes, Result, Times
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
-
-Span = timedelta | str
-"""A span of time: a `timedelta`, or text such as "10s", "5 min"."""
 
 C = TypeVar("C", bound=Enum)
 
@@ -114,13 +112,7 @@ def check_least(least: object, place: Place, most: int | None = None) -> None:
 
 def span_of(what: str, span: object, place: Place) -> timedelta:
     """A span of time. Raises `WrongType` for none, and for one that is not above 0."""
-    if not isinstance(span, str | timedelta):
-        raise WrongType(
-            f"{what} needs a span of time, got {shown(span)}",
-            where=[place],
-            fix='write "10s", "5 min", "1h 30m", or a timedelta',
-        )
-    found = duration(span)
+    found = time_span(span, what, place)
     if found <= timedelta():
         raise WrongType(f"{what} got a span of {short(found)}", where=[place], fix="give more than 0")
     return found

@@ -1,7 +1,7 @@
-"""A number is no span of time."""
+"""A signal is no span of time: the two arguments are the wrong way round."""
 
 import penstock as ps
 
 flow = ps.Flow("prices")
 at = flow.signal("at", float)
-ps.timer(10, at=at)
+ps.timer(at, at=at)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.engine.signals.durable import Durable
 from penstock.engine.signals.loops import Loops
 from penstock.engine.signals.machine import Leaving, SignalMachine
+from penstock.errors import BadInput, Step
 from penstock.expr.rows import from_user, to_user
 from penstock.expr.types import AnyType
 from penstock.flow.operators.signals.last_row import LastRow
@@ -16,7 +17,7 @@ from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.signals.value_rows import ValueRows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from penstock.engine.plan import Part
     from penstock.engine.signals.moment import Moment
@@ -41,6 +42,8 @@ class Island:
         self._entering: list[list[tuple[int, Callable[[tuple[Any, ...]], Any]]]] = [
             _entering(graph, part, node) for node in part.inputs
         ]
+        self._graph = graph
+        self._readers: dict[tuple[int, int, int], Node | None] = {}
         self._outputs = part.outputs
         self._rows = {n: _leaving(graph.nodes[n]) for n in part.outputs}
 
@@ -54,6 +57,9 @@ class Island:
             self._durable.save(self.machine.nodes)
 
     def __call__(self, *inputs: Rows) -> tuple[Rows, ...]:
+        for rows, entering in zip(inputs, self._entering, strict=True):
+            if len(rows) > 1:
+                self._refuse_missed(len(rows), [node for node, _ in entering])
         values = {
             node: value(rows[-1])
             for rows, entering in zip(inputs, self._entering, strict=True)
@@ -68,6 +74,46 @@ class Island:
             self._durable.save(ran)
         left = self.left = self.machine.taken()
         return tuple(self._rows[n](left[n].values) if n in left else [] for n in self._outputs)
+
+    def _refuse_missed(self, rows: int, entered: Sequence[int]) -> None:
+        """Raises `BadInput` where an operator would miss all rows of the tick but the last."""
+        for source in entered:
+            latest, reader = self.machine.nodes[source], self._reader_of_every_value(source)
+            if reader is not None:
+                raise BadInput(
+                    f"a tick brings {rows} rows to latest(), and all but the last would be missed",
+                    where=[Step(latest.place, "a value per tick"), Step(reader.place, "reads every value")],
+                    fix="let each tick bring one row: feed() with tick_rows=1; "
+                    'or say why the last is enough: latest(nondet="...")',
+                    operator=reader.name,
+                    tick=self._moment.tick,
+                )
+
+    def _reader_of_every_value(self, source: int) -> Node | None:
+        """An operator that nobody has allowed to miss rows of a source, as the graph now is."""
+        operator = self.machine.nodes[source].operator
+        if not isinstance(operator, LastRow) or operator.nondet:
+            return None
+        known = source, len(self.machine.nodes), next(reversed(self.machine.nodes))
+        if known not in self._readers:
+            nodes = {node.id: node for node in self._graph.nodes} | self.machine.nodes
+            self._readers[known] = _reader_of_every_value(nodes, source)
+        return self._readers[known]
+
+
+def _reader_of_every_value(nodes: Mapping[int, Node], source: int) -> Node | None:
+    """The first operator that would fire, or answer, otherwise had a source fired more often."""
+    fires = {source}
+    for number in sorted(nodes):
+        node = nodes[number]
+        if not isinstance(node.operator, SignalOperator):
+            continue
+        ports = [port for port, read in enumerate(node.inputs) if read in fires]
+        if any(port in node.operator.reads_every_value() for port in ports):
+            return node
+        if any(port in node.operator.triggers() for port in ports):
+            fires.add(number)
+    return None
 
 
 def _entering(graph: FlowGraph, part: Part, node: int) -> list[tuple[int, Callable[[tuple[Any, ...]], Any]]]:

@@ -31,6 +31,9 @@ class DelaySignal(SignalOperator):
     def ports(self) -> tuple[Port, ...]:
         return ONE_INPUT
 
+    def reads_every_value(self) -> tuple[int, ...]:
+        return (0,)
+
     def may_be_silent(self) -> bool:
         return self.initial is None
 

@@ -17,6 +17,9 @@ class LastRow(SignalOperator):
     Which row is the last of a tick depends on where ticks end, so it needs a
     reason (`nondet=`) unless the ticks are part of the input. A tick without rows fires nothing.
 
+    A window, a scan or whatever else reads every value would miss the rows before the last one. So without a
+    reason a tick may then bring one row only: `BadInput`.
+
     >>> import penstock as ps
     >>> flow = ps.Flow("the newest", ticks="given")
     >>> flow.sink("newest", flow.source("prices", float).latest() * 2)

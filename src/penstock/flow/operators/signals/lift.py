@@ -61,6 +61,9 @@ class Lift(SignalOperator):
     def ports(self) -> tuple[Port, ...]:
         return _ports(sum(not isinstance(a, Constant) for a in self.arguments))
 
+    def reads_every_value(self) -> tuple[int, ...]:
+        return tuple(range(len(self.ports()))) if self.align is Align.ZIP else ()
+
     def waits_for_all(self) -> bool:
         return self.align is Align.LATEST
 

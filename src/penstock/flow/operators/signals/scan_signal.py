@@ -30,6 +30,9 @@ class ScanSignal(SignalOperator):
     def ports(self) -> tuple[Port, ...]:
         return ONE_INPUT
 
+    def reads_every_value(self) -> tuple[int, ...]:
+        return (0,)
+
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield "function", self.function
 

@@ -24,6 +24,10 @@ class SignalOperator(Operator):
         """Numbers of the ports whose firing activates it. Default: all of them."""
         return tuple(range(len(self.ports())))
 
+    def reads_every_value(self) -> tuple[int, ...]:
+        """Numbers of the ports of which each value counts, and not only the current one. Default: none."""
+        return ()
+
     def waits_for_all(self) -> bool:
         """Whether it is activated only when all of its inputs have a value."""
         return False

@@ -39,6 +39,9 @@ class StatisticSignal(SignalOperator):
         heard = len(self.ports()) if self.statistic.waits_for_time else self.statistic.inputs
         return tuple(range(heard))
 
+    def reads_every_value(self) -> tuple[int, ...]:
+        return tuple(range(self.statistic.inputs))
+
     def tells_inputs_apart(self) -> bool:
         return self.statistic.waits_for_time
 

@@ -13,4 +13,4 @@ class Bid(NamedTuple):
 
 flow = ps.Flow("bids")
 bids = flow.source("bids", Bid)
-bids.watermark(col.at, lateness=10)
+bids.watermark(col.at, lateness=col.ms)
