@@ -71,7 +71,7 @@ def test_a_module_that_is_not_found_is_told_with_where_it_was_looked_for(
         ("nothing.py:flow", "there is no file nothing.py"),
         ("flows:flaw", "flows has no 'flaw'\n\nFix: the flows there: flow"),
         ("flows:number", "'number' of flows is int, not a flow"),
-        ("flows:failing", "flows:failing cannot be loaded: KeyError: 'nothing'\n\n  flows.py:27   return {}"),
+        ("flows:failing", "flows:failing cannot be loaded: KeyError: 'nothing'\n\n  flows.py:33   return {}"),
         ("broken", "broken cannot be loaded: SyntaxError"),
         ("broken.py:flow", "broken.py:1   def f(:"),
         ("needy:flow", "needy cannot be loaded: ModuleNotFoundError: No module named 'not_there'"),

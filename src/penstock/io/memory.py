@@ -17,13 +17,14 @@ Present = Callable[[list[tuple[Any, ...]]], Sequence[Any]]
 class _Sum:
     weights: dict[tuple[Any, ...], int] = field(default_factory=dict[tuple[Any, ...], int])
     present: Present = lambda rows: rows
+    begins_at: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Memory(SinkTarget):
     """Adds up the changes it is given. Not kept by a checkpoint: after a restart it begins with nothing.
 
-    A row that is taken back before it comes is held back: it shows only in `held_back`.
+    `changes` is what they add up to; `rows` is the table, which holds back rows of negative weight.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee("this run only", "it lives in this process")
@@ -31,22 +32,25 @@ class Memory(SinkTarget):
 
     def changes(self) -> Sequence[Any]:
         """Each row with its weight, as one `Change` of that weight; in the order of their first coming."""
-        return self._sum.present(self._weighted(lambda weight: weight > 0))
-
-    def held_back(self) -> Sequence[Any]:
-        """The rows that were taken back and are not there, as changes with a weight below 0."""
-        return self._sum.present(self.held_rows())
-
-    def _weighted(self, which: Callable[[int], bool]) -> list[tuple[Any, ...]]:
-        return [(*row, weight) for row, weight in self._sum.weights.items() if which(weight)]
+        return self._sum.present([(*row, weight) for row, weight in self._sum.weights.items()])
 
     def rows(self) -> list[Any]:
         """The rows as users see them, each as often as its weight."""
         return [row for row, weight in self.changes() for _ in range(weight)]
 
+    def begins(self, tick: int) -> None:
+        """Note the committed tick from which a run goes on; for engines."""
+        if self._sum.begins_at is None:
+            self._sum.begins_at = tick
+
     def held_rows(self) -> list[tuple[Any, ...]]:
-        """What is held back, as internal rows with the weight last; for engines."""
-        return self._weighted(lambda weight: weight < 0)
+        """What is held back, as internal rows with the weight last; for engines.
+
+        Nothing where ticks went by before it was there: what is taken back may have come in them.
+        """
+        if self._sum.begins_at:
+            return []
+        return [(*row, weight) for row, weight in self._sum.weights.items() if weight < 0]
 
     def add(self, rows: list[tuple[Any, ...]], present: Present) -> None:
         """Count internal changes in; for engines."""
@@ -65,4 +69,5 @@ def _(sink: Memory, drain: Drain) -> Writer:
         drain,
         lambda _tick, rows: sink.add(rows, drain.present),
         sink.held_rows,
+        sink.begins,
     )

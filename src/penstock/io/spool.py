@@ -60,10 +60,17 @@ class Spool:
         sync_folder(self._folder)
 
 
-def spooled(drain: Drain, deliver: Deliver, held: Callable[[], Rows] = list) -> Writer:
+def _begins(_tick: int) -> None:
+    pass
+
+
+def spooled(
+    drain: Drain, deliver: Deliver, held: Callable[[], Rows] = list, begins: Callable[[int], None] = _begins
+) -> Writer:
     """A writer that has `deliver` called with the rows of each tick that has some.
 
-    held: the rows that a table holds back.
+    held:   the rows that a table holds back.
+    begins: called with the committed tick that the run goes on from, before anything is delivered.
 
     At least once for the last tick before a crash, exactly once for all others.
     Without a checkpoint the prepared tick is kept in memory: there is nothing to go on from.
@@ -72,19 +79,24 @@ def spooled(drain: Drain, deliver: Deliver, held: Callable[[], Rows] = list) -> 
     def told() -> HeldBack | None:
         return held_back_of(held(), drain)
 
-    return SpoolWriter(deliver, told, Spool(drain, drain.spool)) if drain.spool else Held(deliver, told)
+    if drain.spool is None:
+        return Held(deliver, told, begins)
+    return SpoolWriter(deliver, told, begins, Spool(drain, drain.spool))
 
 
 class Held(Writer):
     only_holds = True
 
-    def __init__(self, deliver: Deliver, told: Callable[[], HeldBack | None]) -> None:
+    def __init__(
+        self, deliver: Deliver, told: Callable[[], HeldBack | None], begins: Callable[[int], None]
+    ) -> None:
         self._deliver = deliver
         self._told = told
+        self._begins = begins
         self._held: tuple[int, Rows] | None = None
 
     def recover(self, tick: int) -> None:
-        pass
+        self._begins(tick)
 
     def prepare(self, tick: int, rows: Rows) -> None:
         self._held = (tick, rows)
@@ -102,8 +114,14 @@ class Held(Writer):
 class SpoolWriter(Held):
     only_holds = False
 
-    def __init__(self, deliver: Deliver, told: Callable[[], HeldBack | None], spool: Spool) -> None:
-        super().__init__(deliver, told)
+    def __init__(
+        self,
+        deliver: Deliver,
+        told: Callable[[], HeldBack | None],
+        begins: Callable[[int], None],
+        spool: Spool,
+    ) -> None:
+        super().__init__(deliver, told, begins)
         self._spool = spool
 
     def prepare(self, tick: int, rows: Rows) -> None:
@@ -115,6 +133,7 @@ class SpoolWriter(Held):
         self._spool.drop(tick)
 
     def recover(self, tick: int) -> None:
+        super().recover(tick)
         rows = self._spool.kept(tick)
         if rows is not None:
             super().prepare(tick, rows)

@@ -193,7 +193,7 @@ REPLICA = {
         "replica/test_peeks.py::test_a_peek_that_waits_for_an_index_that_is_dropped_is_an_error_and_never_rows"
     ),
     "peek/negative_multiplicity_is_error": (
-        "replica/test_peeks.py::test_a_row_that_is_there_less_than_never_is_an_error"
+        "replica/test_peeks.py::test_a_row_with_negative_multiplicity_is_held_back"
     ),
     "peek/exactly_one_response_even_if_cancelled_late": (
         "replica/test_peeks.py::test_cancelling_what_is_answered_says_nothing"
