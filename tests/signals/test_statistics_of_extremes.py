@@ -419,6 +419,15 @@ def test_a_median_overflows_nowhere_and_knows_infinities() -> None:
     assert math.isnan(values_of(lambda a: a.expanding().median(), float, [-math.inf, math.inf])[1])
 
 
+def test_a_change_from_a_zero_of_floats_to_a_whole_number_that_is_no_float_is_infinite() -> None:
+    for zero, now, change in (
+        (0.0, 10**400, math.inf),
+        (-0.0, 10**400, -math.inf),
+        (0.0, -(10**400), -math.inf),
+    ):
+        assert values_of(lambda a: a.pct_change(1), object, [zero, now])[-1] == change
+
+
 def test_deviations_whose_squares_are_no_floats_are_right() -> None:
     for unit in (5e-324, 1e-200, 1e200):
         found = values_of(lambda a: a.moving(3).std(), float, [unit, 2 * unit, 3 * unit])

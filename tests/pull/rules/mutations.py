@@ -337,6 +337,8 @@ def done_becomes_an_error(random: Random, events: Events) -> Events | None:
     above, below = first_end(events), first_end(events, "TO")
     if above == len(events) or below == len(events) or events[above].kind != "done":
         return None
+    if below < above:  # an error of its own is possible then: it may fail while it closes
+        return None
     held = sum(1 for _ in answers(events, "U", "value")) - sum(1 for _ in answers(events, "TO", "value"))
     if held or any(_is_error(event) or event.kind == "errorInd" for event in events):
         return None

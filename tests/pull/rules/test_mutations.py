@@ -46,6 +46,13 @@ def test_a_mutant_is_named_with_the_rule_that_it_breaks(mutation: Mutation, seed
         assert right, f"seed {seed}: {valid}  ->  {mutant}: {said}"
 
 
+def test_a_transformer_that_is_told_to_end_may_fail_by_itself_before_upstream_confirms() -> None:
+    """Seed 3044404889 made this of a valid trace, as if it broke T8."""
+    begins = "D:done1 D:ask2 TI:done1 D:ask3 TO:ans2=error(G) D:ask4 TI:ask2 U:ansT2=done"
+    ends = "TI:ask3 U:ansT3=done TO:ans3=error(G) TO:ans4=error(G)"
+    assert broken(parse([*begins.split(), *ends.split()], layer=3)) == set()
+
+
 def test_every_rule_of_the_specification_has_a_mutation() -> None:
     assert {mutation.rule for mutation in MUTATIONS} == set(rules("spec"))
 

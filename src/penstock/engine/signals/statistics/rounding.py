@@ -78,11 +78,13 @@ def ratio(above: Any, below: Any) -> float:
 
 def change(now: Any, before: Any) -> float:
     """`(now - before) / before`, also where the difference is no float."""
+    if not before:
+        return ratio(now, before)
     try:
         found = ratio(now - before, before)
     except OverflowError:
         found = NAN
-    if found - found == 0 or not before:
+    if found - found == 0:
         return found
     if is_infinite(before):
         return NAN
