@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 
 from penstock.analysis.canonical import canonical
-from penstock.analysis.changes import diff
 from penstock.analysis.fingerprint import describe, fingerprint, fingerprint_of
+from penstock.analysis.flow_diff import diff
 from penstock.errors import Place
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import INT32, INT64, STR, DecimalType, Field, Schema, StructType

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from penstock.cli.pace import Pace, duration, size, standing
 from penstock.cli.progress import Lines, block
+from penstock.cli.progress_text import Pace, duration, size, standing
 from penstock.engine.progress import Progress, SourceProgress
 from tests.cli.conftest import Run
 

@@ -16,7 +16,7 @@ import penstock as ps
 from penstock import col
 from penstock.engine import memory
 from penstock.engine.memory import StateInMemory, bytes_of, estimated_bytes
-from penstock.engine.sharded import ShardedSlot
+from penstock.engine.sharded_slot import ShardedSlot
 from penstock.engine.slot import Slot, as_dict, as_it_is, as_list
 from penstock.errors import BadInput
 from penstock.state.spill import SpilledSlot, SpillFile

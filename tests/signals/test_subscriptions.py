@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.engine.signals.statistics import FUNCTIONS, Inputs, kernel_of, stepped
 from penstock.engine.signals.statistics import SILENT as NO_ANSWER
-from penstock.engine.signals.subscriptions import Subscription
+from penstock.engine.signals.watchers import Subscription
 from penstock.errors import BadInput, UserFunctionFailed
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 from penstock.testing.conformance.propagation import SCHEDULES, NodeDescription, add

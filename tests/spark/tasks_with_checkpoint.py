@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock import Flow
-from penstock.spark.checkpoints.going_on import GoingOnSpark, Loops
+from penstock.spark.checkpoints.resume import GoingOnSpark, Loops
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.ticks.plan import Plan, ShippedPlan, compiled

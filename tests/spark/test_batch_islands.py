@@ -19,7 +19,7 @@ from penstock.errors import NotOnSpark, UserFunctionFailed
 from penstock.expr.rows import schema_of
 from penstock.spark import Frame
 from penstock.spark.batch.cut import Border
-from penstock.spark.batch.islands import whole_keys
+from penstock.spark.batch.in_process_subplans import whole_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,10 +25,10 @@ from penstock.spark.checkpoints.reshard import reshard
 from penstock.state.chain import merge
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import CommitLog
-from penstock.state.files import read_entries
 from penstock.state.inspection import inspect
 from penstock.state.manifest import as_it_is
 from penstock.state.rewind import rewind
+from penstock.state.sorted_files import read_entries
 from tests.spark.streamed_flows import EXAMPLES
 from tests.spark.tasks_with_checkpoint import CheckpointedTasks
 

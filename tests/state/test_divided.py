@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.state.chunked_values import DividedDict, DividedList, opened, pieces_of
 from penstock.state.codec import value_encoder
-from penstock.state.divided import DividedDict, DividedList, opened, pieces_of
 
 ENCODE = value_encoder()
 

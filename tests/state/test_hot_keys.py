@@ -101,5 +101,5 @@ def test_a_run_over_values_in_pieces_answers_as_one_in_memory(flow: Any, changes
     given = batches(seed, changes=changes)
     expected = run(flow(), given, None)
     small: dict[str, Any] = {"FROM": 8, "_ENTRIES": 2, "_LEAST_RUN": 2}
-    with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.divided", **small):
+    with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.chunked_values", **small):
         assert run(flow(), given, Path(name) / "c") == expected

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from penstock.errors import CheckpointDamaged
 from penstock.state.chain import Chain, merge
+from penstock.state.chunked_values import DividedDict, DividedList
 from penstock.state.codec import decode
-from penstock.state.divided import DividedDict, DividedList
-from penstock.state.files import read_entries
 from penstock.state.shard import ShardState
 from penstock.state.slots import Form, piece_keys, whole_values
+from penstock.state.sorted_files import read_entries
 
 Model = dict[str, dict[Any, Any]]
 SLOTS = {"1.counts": Form(), "2.rows": Form(dict)}
@@ -314,7 +314,7 @@ def as_stored(value: Any) -> Any:
 @given(st.lists(st.tuples(large_edits, fates), max_size=12))
 def test_values_in_pieces_are_what_they_would_be_whole(ticks: Any) -> None:
     small: dict[str, Any] = {"FROM": 8, "_ENTRIES": 3, "_LEAST_RUN": 3}
-    with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.divided", **small):
+    with tempfile.TemporaryDirectory() as name, patch.multiple("penstock.state.chunked_values", **small):
         folder, work = Path(name), Path(name) / "work"
         model: Model = {slot: {} for slot in DIVIDED}
         chain, committed = Chain(), 0

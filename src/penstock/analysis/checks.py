@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.analysis.names import called
 from penstock.analysis.strata import find_loops
-from penstock.analysis.verdict import upstream
+from penstock.analysis.verdicts import upstream
 from penstock.analysis.witness import cycle_across_ticks, cycle_through, steps, way_of_loss
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.graph.facts import Delay

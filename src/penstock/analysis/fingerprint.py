@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis.canonical import Json, parameters
-from penstock.analysis.changes import diff, essence
+from penstock.analysis.flow_diff import diff, essence
 from penstock.analysis.names import user_name
 
 if TYPE_CHECKING:

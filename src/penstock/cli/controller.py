@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.engine_option import Where
 from penstock.cli.serving import DEFAULT_ADDRESS, Ca, Certificate, Collections, Key, TokenFile
-from penstock.cli.where import Where
 
 
 def controller(

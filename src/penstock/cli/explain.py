@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.where import Where
+from penstock.cli.engine_option import Where
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def explain(
 
 def _here(flow: Flow, *, code: bool) -> str:
     from penstock.analysis import explain as explanation
-    from penstock.engine.columnar.told import told_of_large_ticks
+    from penstock.engine.columnar.explanation import told_of_large_ticks
 
     graph = flow.graph()
     source = ""

@@ -19,7 +19,7 @@ _MAIN = '''\
 
 import sys
 
-from penstock.cli.submitted import environment_of, run_submitted
+from penstock.cli.spark_submit import environment_of, run_submitted
 
 environment = environment_of(__file__)
 sys.exit(
@@ -91,7 +91,7 @@ def package(
     from penstock.cli.load import load_flow
     from penstock.cli.packing import NEEDED, pack_code, pack_environment, python_version
     from penstock.cli.run import named
-    from penstock.engine.ends import check_names
+    from penstock.engine.endpoints import check_names
     from penstock.io import parse_sink, parse_source
     from penstock.io.postgres_server import without_password
     from penstock.paths import local_path

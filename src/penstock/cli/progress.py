@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from penstock.cli.pace import Pace, duration, lag_of, shown_time, size, standing
+from penstock.cli.progress_text import Pace, duration, lag_of, shown_time, size, standing
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.engine_option import Where
 from penstock.cli.serving import (
     DEFAULT_ADDRESS,
     Ca,
@@ -16,7 +17,6 @@ from penstock.cli.serving import (
     TokenFile,
     connect,
 )
-from penstock.cli.where import Where
 
 replicas = typer.Typer(no_args_is_help=True, help="Add, list, drop and release the replicas of a controller.")
 Name = Annotated[str, typer.Argument(help="The name of the replica.")]

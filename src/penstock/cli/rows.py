@@ -182,7 +182,7 @@ def show_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
         for row in inside:
             typer.echo(json.dumps(record(row), ensure_ascii=False))
         return
-    from penstock.cli.tables import console, table_of
+    from penstock.cli.text_tables import console, table_of
 
     table = table_of(*(_head(field.name, field.type) for field in schema.fields))
     for row in inside:

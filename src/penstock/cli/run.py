@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.where import Where
+from penstock.cli.engine_option import Where
 from penstock.errors import BadInput, BadUri
 
 if TYPE_CHECKING:

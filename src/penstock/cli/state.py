@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.tables import console, table_of
+from penstock.cli.text_tables import console, table_of
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:

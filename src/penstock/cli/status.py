@@ -34,14 +34,14 @@ def status(
     server_name: ServerName = None,
 ) -> None:
     """Say what a controller knows of its replicas, views and collections."""
-    from penstock.compute.client.plain import to_plain
+    from penstock.compute.client.dataclass_codec import to_plain
 
     with connect(controller, ca, certificate, key, token_file, server_name) as client:
         found = client.status()
     if as_json:
         typer.echo(json.dumps(to_plain(found), indent=2, default=_as_text))
         return
-    from penstock.cli.tables import console
+    from penstock.cli.text_tables import console
 
     out = console()
     out.print(f"controller {found.epoch}, last write at {found.read_time} ({_moment(found.read_time)})")
@@ -70,7 +70,7 @@ def _moment(milliseconds: int) -> str:
 
 def show_replicas(found: ControllerStatus) -> None:
     """The table of replicas."""
-    from penstock.cli.tables import console, table_of
+    from penstock.cli.text_tables import console, table_of
 
     table = table_of(
         "name", "address", "runtime", "state", "ready", ">for", ">connections", ">deaths", "problem"
@@ -105,7 +105,7 @@ def _span(milliseconds: int) -> str:
 
 def show_views(found: ControllerStatus) -> None:
     """The table of views."""
-    from penstock.cli.tables import console, table_of
+    from penstock.cli.text_tables import console, table_of
 
     table = table_of("name", "reads", "key", "state", ">settled before", "replicas (lag)")
     for each in found.views:
@@ -129,7 +129,7 @@ def _upper(time: int | None) -> str:
 
 def show_collections(found: ControllerStatus) -> None:
     """The table of collections."""
-    from penstock.cli.tables import console, table_of
+    from penstock.cli.text_tables import console, table_of
 
     table = table_of("name", "columns", "written by", ">readable from", ">to before")
     for each in found.collections:

@@ -136,7 +136,7 @@ def _json(known: Known, progress: bool) -> Iterator[Show]:
 def _table(known: Known, progress: bool) -> Iterator[Show]:
     from rich.live import Live
 
-    from penstock.cli.tables import console, table_of
+    from penstock.cli.text_tables import console, table_of
     from penstock.io.print_rows import shown
 
     rows: Counter[tuple[str, ...]] = Counter()  # as they are shown: lists in them have no hash

@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.ends import positions_slot
-from penstock.engine.going_on import GoingOn, in_one_process, kept_by_node, names_of
+from penstock.engine.endpoints import positions_slot
 from penstock.engine.program import compile_program
+from penstock.engine.resume import GoingOn, in_one_process, kept_by_node, names_of
 from penstock.state.directory import DirectoryState
 from penstock.state.skipped import skipped_files
 from penstock.state.slots import Form

@@ -12,7 +12,7 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.engine.sharded import ShardedSlot
+from penstock.engine.sharded_slot import ShardedSlot
 from penstock.errors import BadInput, Place
 
 if TYPE_CHECKING:

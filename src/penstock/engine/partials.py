@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.expr.types import Schema
     from penstock.flow.operators.aggregate import Aggregate
     from penstock.flow.operators.top_k import TopK
-    from penstock.graph.growth import Growth
+    from penstock.graph.monotone_columns import Growth
 
 
 @dataclass(frozen=True, slots=True)

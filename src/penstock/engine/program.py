@@ -13,7 +13,7 @@ from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consume
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
 from penstock.engine.signals.durable import signal_slots
-from penstock.engine.signals.islands import island_of
+from penstock.engine.signals.signal_part import island_of
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.source_code import Purpose
 from penstock.expr.python import RUNTIME as EXPRESSION_RUNTIME
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
-    from penstock.engine.signals.islands import Island
     from penstock.engine.signals.moment import Moment
+    from penstock.engine.signals.signal_part import Island
     from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph
 

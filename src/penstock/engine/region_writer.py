@@ -13,16 +13,16 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.engine.loops.nested import write_nested
+from penstock.engine.loops.differential import write_nested
 from penstock.engine.loops.netting import NettedStep, may_meet_what_never_was
-from penstock.engine.loops.rounds import write_rounds
+from penstock.engine.loops.semi_naive import write_rounds
 from penstock.engine.loops.step import NestedStep, nested_step_for
 from penstock.engine.plan import is_delay
-from penstock.engine.row import Only, Row, tuple_source
+from penstock.engine.retraction_order import must_take_back_first
+from penstock.engine.row_codegen import Only, Row, tuple_source
 from penstock.engine.source_code import SourceCode
 from penstock.engine.steps import step_for
 from penstock.engine.steps.feedback import ClosingStep
-from penstock.engine.transients import must_take_back_first
 from penstock.expr.check import check
 from penstock.expr.keys import holds_floats
 from penstock.expr.python import Scope, key_of, lower, predicate

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from penstock.engine.ends import TICK_ROWS, AnySink, AnySource, check_names, is_async
+from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async
 from penstock.engine.interrupt import Interrupt
 from penstock.engine.metrics import Metrics, exported, observing
 from penstock.engine.options import RunOptions

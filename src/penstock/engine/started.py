@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.ends import (
+from penstock.engine.endpoints import (
     AnySink,
     AnySource,
     OpenSink,

@@ -19,7 +19,7 @@ from penstock.expr.types import FLOAT64, TIMESTAMP
 if TYPE_CHECKING:
     from penstock.engine.slot import SlotMapping
     from penstock.expr.types import DataType
-    from penstock.flow.clock import Clock
+    from penstock.flow.watermark_policy import Clock
     from penstock.flow.windows import Grid
 
 Place = tuple[Any, Any]

@@ -16,8 +16,8 @@ from functools import singledispatch
 from typing import Any, cast
 
 from penstock.expr.decimals import Shape
+from penstock.expr.row_validation import SlowRows
 from penstock.expr.runtime import NAN
-from penstock.expr.slow_values import SlowRows
 from penstock.expr.types import (
     BOOL,
     BYTES,

@@ -10,7 +10,7 @@ from penstock.errors import Place, WrongType
 from penstock.expr import decimals, formatting, keys, parsing, runtime, xxhash64
 from penstock.expr.check import elaborate
 from penstock.expr.emit import Emitter
-from penstock.expr.functions import CATALOGUE, arithmetic, casts, numbers, parts, strings, time
+from penstock.expr.functions import CATALOGUE, arithmetic, casts, nested, numbers, strings, time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ _MODULES = (
     xxhash64,
     arithmetic,
     casts,
+    nested,
     numbers,
-    parts,
     strings,
     time,
 )

@@ -9,7 +9,7 @@ from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described
 from penstock.flow.operators.reduce import folded, of_lifetime
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.growth import Growth
+from penstock.graph.monotone_columns import Growth
 from penstock.lattice import Max
 
 if TYPE_CHECKING:

@@ -55,9 +55,9 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
         Raises `WrongType` for what is no column of times, and for spans that do not fit it.
         """
-        from penstock.flow.clock import Clock
         from penstock.flow.operators.late_rows import LateRows
         from penstock.flow.operators.on_time import OnTime
+        from penstock.flow.watermark_policy import Clock
 
         place = Place.of_caller()
         field = self._time_column(column, place)

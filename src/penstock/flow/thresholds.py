@@ -10,7 +10,7 @@ from penstock.expr.tree import Column
 from penstock.expr.types import Field, Schema
 from penstock.flow.columns import shown
 from penstock.flow.operators.at_least import AtLeast
-from penstock.graph.growth import growth_of, origin
+from penstock.graph.monotone_columns import growth_of, origin
 
 if TYPE_CHECKING:
     from penstock.flow.stream_base import StreamBase

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.errors import Place
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
-    from penstock.graph.growth import Growth
+    from penstock.graph.monotone_columns import Growth
 
 
 ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})

@@ -13,13 +13,13 @@ from penstock.io.csv_files import CsvFiles
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
 from penstock.io.guarantee import Guarantee, guarantee_of
 from penstock.io.held_back import HeldBack
+from penstock.io.iterable_source import Rows
 from penstock.io.json_files import JsonFiles
 from penstock.io.kafka import Kafka, KafkaTopic
 from penstock.io.memory import Memory
 from penstock.io.parquet_files import ParquetFiles
 from penstock.io.postgres import PostgresChangelog, PostgresTable
 from penstock.io.print_rows import Print
-from penstock.io.rows import Rows
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, Source, open_source
 from penstock.io.table_files import TableFiles

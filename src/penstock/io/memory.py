@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from penstock.io.guarantee import Guarantee
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
-from penstock.io.spool import spooled
+from penstock.io.sink_spool import spooled
 
 Present = Callable[[list[tuple[Any, ...]]], Sequence[Any]]
 

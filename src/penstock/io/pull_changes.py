@@ -8,7 +8,7 @@ from typing import Any
 from penstock.io.guarantee import Guarantee, guarantee_of
 from penstock.io.pull_sink import Prepare, Publish, Rows
 from penstock.io.sink import Drain
-from penstock.io.spool import Spool
+from penstock.io.sink_spool import Spool
 from penstock.pull import Sink as SomeSink
 from penstock.pull import Transformer
 from penstock.pull.edge import Edge

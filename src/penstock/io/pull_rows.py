@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.io.guarantee import Guarantee, guarantee_of
-from penstock.io.rows import converted
+from penstock.io.iterable_source import converted
 from penstock.io.source import Batch, Feed
 from penstock.pull import Source, Transformer
 from penstock.pull.edge import Edge

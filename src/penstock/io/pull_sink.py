@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from penstock.io.once import Once
+from penstock.io.close_once import Once
 from penstock.io.sink import Writer
 from penstock.pull import Sink
 from penstock.pull.edge import Edge

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from penstock.io.once import Once
+from penstock.io.close_once import Once
 from penstock.io.source import Batch, Reader
 from penstock.pull import Source
 from penstock.pull.module import Module

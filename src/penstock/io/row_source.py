@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.expr.rows import from_user, schema_of, to_user
 from penstock.expr.types import Schema
+from penstock.io.close_once import Once
 from penstock.io.dead_letter import DeadLetters
-from penstock.io.once import Once
 from penstock.io.pull_source import Reading
 from penstock.io.source import Batch, Feed, dead_letter_folder, open_source
 from penstock.pull import Source, Transformer, pull

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.errors import Place, WrongType
 from penstock.expr.durations import duration, short
-from penstock.io.rows import converted
+from penstock.io.iterable_source import converted
 from penstock.io.source import Batch, Feed, Reader, Source, open_source
 
 _LAST = "last"

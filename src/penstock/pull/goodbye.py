@@ -6,8 +6,8 @@ from typing import Any
 
 from penstock.errors import Place
 from penstock.pull.edge import Edge
-from penstock.pull.kinds import only
 from penstock.pull.module import Module
+from penstock.pull.piece_checks import only
 from penstock.pull.pieces import Duplex, Sink, Source, TransformerPart
 from penstock.pull.protocol import AnswerTo, End, Read
 

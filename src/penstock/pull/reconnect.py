@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from penstock.pull.edge import Edge
-from penstock.pull.kinds import only
 from penstock.pull.module import Module
 from penstock.pull.options import positive, whole
+from penstock.pull.piece_checks import only
 from penstock.pull.pieces import Source
 from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.runtime import Cancellable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.pull.kinds import only
+from penstock.pull.piece_checks import only
 from penstock.pull.pipeline import Pipeline
 
 

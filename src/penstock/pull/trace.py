@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from penstock.errors import BadTrace
-from penstock.pull.carried import (
+from penstock.pull.trace_values import (
     closing,
     message_text,
     read_message,

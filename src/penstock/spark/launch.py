@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock.engine.ends import as_sink, check_names, dead_letters_of, held_back_by
+from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, held_back_by
 from penstock.engine.engine import Engine
 from penstock.engine.inlet import table_sources
 from penstock.engine.interrupt import Interrupt
@@ -22,8 +22,8 @@ from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.paths import local_path
-from penstock.spark.checkpoints.going_on import GoingOnSpark, Loops
-from penstock.spark.local.reach import is_local, is_remote, tasks_at_a_time
+from penstock.spark.checkpoints.resume import GoingOnSpark, Loops
+from penstock.spark.local.session_info import is_local, is_remote, tasks_at_a_time
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.native import Chain, native_parts, without_native
 from penstock.spark.placing.round_plan import LOOP_ROWS
@@ -34,10 +34,10 @@ from penstock.spark.sources import delta as delta_source
 from penstock.spark.sources.arrivals import arrived, read_arrivals
 from penstock.spark.sources.names import source_names
 from penstock.spark.sources.opening import Opened, Opening, has_own_name, open_on_spark, sends_rows
+from penstock.spark.ticks.connect_ticks import OwnTicks
 from penstock.spark.ticks.deaths import told_deaths
 from penstock.spark.ticks.drain import bucket_route, task_target
 from penstock.spark.ticks.outlet import open_outlets
-from penstock.spark.ticks.own_ticks import OwnTicks
 from penstock.spark.ticks.plan import Output, Plan, compiled
 from penstock.spark.ticks.query import Query
 from penstock.spark.ticks.ticker import Ticker, Way

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.files import Entry, FileRef
+from penstock.state.sorted_files import Entry, FileRef
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,10 +24,10 @@ from penstock.errors import BadInput, UnreadableSource
 from penstock.private_files import make_private_folder
 from penstock.state.chain import Chain
 from penstock.state.commit import KEEP_TICKS, Commit, CommitLog
-from penstock.state.files import FileRef, damaged
 from penstock.state.lease import Lease
 from penstock.state.manifest import Bind, Manifest
 from penstock.state.rewind import check_not_rewinding
+from penstock.state.sorted_files import FileRef, damaged
 
 
 class Checkpoint:

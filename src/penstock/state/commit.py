@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from penstock.errors import CheckpointInUse
 from penstock.state.chain import Chain
-from penstock.state.files import FileRef, damaged, sync
+from penstock.state.sorted_files import FileRef, damaged, sync
 
 KEEP_TICKS = 3
 """To how many ticks one can go back where nothing is said, the last one included."""

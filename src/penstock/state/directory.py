@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.commit import KEEP_TICKS
-from penstock.state.files import make_durable
 from penstock.state.manifest import Bind, Manifest
 from penstock.state.shard import ShardState
 from penstock.state.slots import Form
+from penstock.state.sorted_files import make_durable
 
 SlotsOf: TypeAlias = Callable[[Manifest], Mapping[str, Form]]
 

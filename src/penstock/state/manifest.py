@@ -19,7 +19,7 @@ from typing import Any, TypeAlias, cast
 
 from penstock.errors import FlowChanged, Place
 from penstock.state.commit import read_checked, write_checked
-from penstock.state.files import FileRef, check_file, damaged, sync
+from penstock.state.sorted_files import FileRef, check_file, damaged, sync
 
 FORMAT = 2
 

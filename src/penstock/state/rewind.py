@@ -21,9 +21,9 @@ from urllib.parse import unquote
 from penstock.errors import BadInput, CheckpointDamaged
 from penstock.paths import local_path
 from penstock.state.commit import Commit, CommitLog, read_checked, write_checked
-from penstock.state.files import sync
 from penstock.state.lease import Lease
 from penstock.state.manifest import Manifest, as_it_is
+from penstock.state.sorted_files import sync
 
 _MARK = "rewind.json"
 _SPARKS_LOGS = ("offsets", "commits")

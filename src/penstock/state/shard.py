@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from penstock.state.chain import Chain, Version, merge
 from penstock.state.codec import key_encoder, value_encoder
-from penstock.state.files import Entry, read_entries, write_entries
 from penstock.state.slots import Form, Slot
+from penstock.state.sorted_files import Entry, read_entries, write_entries
 from penstock.state.working_copy import AlteredCopy, WorkingCopy
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from penstock.errors import BadInput, BadRow, UnreadableSource
 from penstock.state.commit import read_checked, write_checked
-from penstock.state.files import sync
 from penstock.state.lease import Lease
+from penstock.state.sorted_files import sync
 
 _LIST = "skipped.json"
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Literal, TypeAlias, cast
 
+from penstock.state.chunked_values import Header, divided, is_small, opened, pieces_of
 from penstock.state.codec import decode
-from penstock.state.divided import Header, divided, is_small, opened, pieces_of
-from penstock.state.files import Entry
+from penstock.state.sorted_files import Entry
 
 Thaw: TypeAlias = Callable[[Any], Any]
 Load: TypeAlias = Callable[[str, bytes], bytes | None]

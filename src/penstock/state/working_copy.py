@@ -17,7 +17,7 @@ from zlib import crc32
 
 from penstock.state import entry_table
 from penstock.state.chain import Chain, Version
-from penstock.state.files import Entry, read_entries
+from penstock.state.sorted_files import Entry, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

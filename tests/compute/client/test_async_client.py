@@ -29,7 +29,7 @@ from penstock.compute.errors import (
 )
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.responses import RowCount, Rows
-from penstock.compute.serve import talk
+from penstock.compute.serve import client_session
 from penstock.errors import BadInput, BadRow, UnknownColumn
 from penstock.expr.rows import schema_of
 from tests.compute.serve.paper import Service, service
@@ -368,7 +368,7 @@ def test_batches_without_changes_are_given_where_they_are_asked_for() -> None:
 
 def test_what_may_have_been_done_or_not_is_said_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setitem(talk._REQUESTS, "drop", lambda *request: asked.append(request))
+    monkeypatch.setitem(client_session._REQUESTS, "drop", lambda *request: asked.append(request))
 
     async def test(client: AsyncClient, _: PaperController, served: Service) -> None:
         task = asyncio.create_task(client.drop("sales"))

@@ -16,7 +16,7 @@ from penstock.compute.protocol.dataflow import Dataflow, Plan
 from penstock.compute.protocol.stages import ControllerStages
 from penstock.compute.transport.addresses import host_of
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.greeting import Greeting, check_version
+from penstock.compute.transport.handshake import Greeting, check_version
 from penstock.compute.transport.limits import Limits
 from penstock.errors import PenstockError
 from tests.compute.transport.fakes import linked, run_link, served

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from penstock.compute.errors import ResultTooLarge, TotalResultTooLarge
 from penstock.compute.frontier import END, START, Frontier, meet
-from penstock.compute.partition import MergedStash, Partitioned, reading_worker
 from penstock.compute.protocol.commands import CreateTimely, Parameters, UpdateConfiguration
 from penstock.compute.protocol.responses import (
     Batch,
@@ -34,6 +33,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
+from penstock.compute.worker_responses import MergedStash, Partitioned, reading_worker
 from penstock.errors import Origin
 
 seeds = st.integers(0, 2**32).map(random.Random)

@@ -15,8 +15,8 @@ import penstock.flow
 from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.compute.plans import decode, encode
 from penstock.compute.plans.calls import SHAPES
-from penstock.compute.plans.checks.claimed import output_of
-from penstock.compute.plans.registers import CHOICES, OPERATORS, RECORDS, fields_of, hints_of
+from penstock.compute.plans.checks.context import output_of
+from penstock.compute.plans.registry import CHOICES, OPERATORS, RECORDS, fields_of, hints_of
 from penstock.compute.plans.servable import why_not
 from penstock.expr.functions import CATALOGUE
 from penstock.flow.aggregates import Aggregation

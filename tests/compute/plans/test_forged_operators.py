@@ -11,13 +11,12 @@ import penstock as ps
 from penstock import col, lattice, lit
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans import decode, encode
-from penstock.compute.plans.bodies import body_of
 from penstock.compute.plans.callables import dumped
 from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.plans.writing import Writer
+from penstock.compute.plans.node_messages import body_of
+from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.expr.types import INT64
-from penstock.flow.clock import Clock
 from penstock.flow.flow import Flow
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.least_watermark import Move
@@ -25,6 +24,7 @@ from penstock.flow.operators.signals.lift import Constant
 from penstock.flow.operators.window import Window
 from penstock.flow.statistics.ewm import Decay
 from penstock.flow.statistics.window import CountWindow
+from penstock.flow.watermark_policy import Clock
 from penstock.flow.windows import Grid, Sessions
 from tests.operators.examples import example
 from tests.signals.test_statistics_in_flows import STATISTICS

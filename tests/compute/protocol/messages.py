@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.compute.elsewhere import elsewhere
 from penstock.compute.frontier import END, LAST_TIME, Frontier
 from penstock.compute.protocol.commands import (
     AllowCompaction,
@@ -55,6 +54,7 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
+from penstock.compute.remote_paths import elsewhere
 from penstock.errors import Place, Step
 from penstock.expr.runtime import NAN
 

@@ -55,7 +55,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.compute.replica.here import Here
+from penstock.compute.replica.in_process_runtime import Here
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.replica import Replica
 from penstock.expr.types import Schema

@@ -30,7 +30,7 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
-from penstock.compute.replica import peek_run, stash
+from penstock.compute.replica import peek_run, peek_stash
 from penstock.compute.replica.finishing import RUN, finish_of
 from penstock.errors import Origin
 from tests.compute.replica.flows import BID, all_bids
@@ -318,7 +318,7 @@ def test_a_large_result_that_is_cancelled_or_cut_off_leaves_no_file(tmp_path: Pa
 def test_a_large_result_for_which_there_is_no_room_is_a_problem(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stash, "token_bytes", bytes)
+    monkeypatch.setattr(peek_stash, "token_bytes", bytes)
     (tmp_path / "stash").mkdir()
     rig = bids(*LOTS[:rows], folder=tmp_path)
     (tmp_path / "stash" / f"{bytes(16).hex()}.rows").symlink_to("/dev/full")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.compute.replica import rubbish
-from penstock.compute.replica.rubbish import Rubbish
+from penstock.compute.replica import gc_policy
+from penstock.compute.replica.gc_policy import Rubbish
 
 
 class Time:
@@ -37,7 +37,7 @@ def test_everything_is_looked_at_only_while_nothing_else_is_to_do(looks: list[An
     time = Time()
     collector = Rubbish(time)
     assert not gc.isenabled()
-    time.now = rubbish.OLD + 1
+    time.now = gc_policy.OLD + 1
     collector.slice(busy=True)
     assert 2 not in looks
     collector.slice(busy=False)
@@ -52,7 +52,7 @@ def test_after_a_drop_it_is_looked_at_soon(looks: list[Any]) -> None:
     collector.dropped()
     collector.slice(busy=False)
     assert 2 not in looks
-    time.now = rubbish.SOON + 1
+    time.now = gc_policy.SOON + 1
     collector.slice(busy=False)
     assert looks.count(2) == 1
     collector.close()

@@ -25,9 +25,9 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.replica.dataflows import _counted, _internal  # pyright: ignore[reportPrivateUsage]
-from penstock.compute.replica.hosting import Hosted, host
-from penstock.compute.replica.share import Share, division_of
-from penstock.compute.replica.ticking import Ticking, whole
+from penstock.compute.replica.tick_executor import Ticking, whole
+from penstock.compute.replica.worker_placement import Hosted, host
+from penstock.compute.replica.worker_shard import Share, division_of
 from penstock.testing.strategies import Case, Tick
 from tests.compute.replica import flows
 from tests.compute.replica.test_promise import Truth, served

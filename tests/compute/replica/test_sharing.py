@@ -18,7 +18,7 @@ from penstock.compute.protocol.commands import AllowCompaction
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.inlets import FromIndex
-from penstock.compute.replica.sharing import Sharing
+from penstock.compute.replica.shared_arrangements import Sharing
 from penstock.expr.rows import schema_of
 from penstock.flow.flow import Flow
 from penstock.testing.oracle import answers

@@ -51,9 +51,9 @@ from penstock.compute.protocol.responses import (
     Stashed,
     SubscribeResponse,
 )
-from penstock.compute.replica.making import make_runtime
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Runtime
+from penstock.compute.replica.runtime_factory import make_runtime
 from penstock.compute.replica.workers import Workers
 from penstock.expr.rows import schema_of
 from tests.compute.runtimes.stage import BEST, Best, Bid, Stage, at_time

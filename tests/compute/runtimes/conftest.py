@@ -10,7 +10,7 @@ import pytest
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig
-from penstock.compute.replica.here import Here
+from penstock.compute.replica.in_process_runtime import Here
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.workers import Workers

@@ -21,7 +21,7 @@ from penstock.compute.replica import spark_dataflow, spark_peeks, spark_versions
 from penstock.compute.replica.spark_versions import Versions
 from penstock.errors import SparkProcessDied
 from penstock.expr.rows import schema_of
-from penstock.spark.driven import Driven
+from penstock.spark.external_ticks import Driven
 from penstock.state.checkpoint import Checkpoint
 from tests.compute.runtimes.conftest import maker
 from tests.compute.runtimes.stage import Best, Stage

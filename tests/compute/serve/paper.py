@@ -12,7 +12,7 @@ from penstock.compute.controller.requests import StashedAt
 from penstock.compute.errors import ResultGone, StaleEpoch
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.serve.front import Front
-from penstock.compute.serve.writing import Writing
+from penstock.compute.serve.group_commit import Writing
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits

@@ -14,7 +14,7 @@ from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.errors import BadMessage, ComputeError
 from penstock.compute.protocol import rows
 from penstock.compute.protocol.wire import problem_from_bytes
-from penstock.compute.serve.talk import Talk
+from penstock.compute.serve.client_session import Talk
 
 
 def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:

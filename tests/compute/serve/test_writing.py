@@ -11,7 +11,7 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append, Bounds
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.serve.writing import Writing
+from penstock.compute.serve.group_commit import Writing
 from tests.compute.controller.world import World
 
 

@@ -34,15 +34,15 @@ from penstock.compute.protocol.dataflow import (
     IndexExport,
 )
 from penstock.compute.protocol.responses import PeekResponse, Rows
-from penstock.compute.replica.making import make_runtime
 from penstock.compute.replica.replica import Replica
-from penstock.compute.transport.bell import Bell
+from penstock.compute.replica.runtime_factory import make_runtime
 from penstock.compute.transport.channels import STREAM
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.greeting import Greeting
+from penstock.compute.transport.handshake import Greeting
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
 from penstock.compute.transport.server import serve
+from penstock.compute.transport.wakeup import Bell
 from penstock.expr.rows import schema_of
 from tests.compute.transport.fakes import PATIENCE, FakeController
 

@@ -26,12 +26,12 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.dataflow import Dataflow, IndexExport, Plan
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Response, Rows
-from penstock.compute.transport.bell import Bell
 from penstock.compute.transport.channels import STREAM
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
 from penstock.compute.transport.server import serve
+from penstock.compute.transport.wakeup import Bell
 
 DATAFLOW = Dataflow(
     Plan(b"plan"), (), (), (IndexExport("u1", "out"), IndexExport("silent", "out")), Frontier(0)

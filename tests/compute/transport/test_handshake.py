@@ -19,12 +19,12 @@ from penstock.compute.errors import (
     VersionMismatch,
 )
 from penstock.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
-from penstock.compute.transport import channels, greeting, statuses
-from penstock.compute.transport.bell import Bell
-from penstock.compute.transport.greeting import Greeting, Welcome
+from penstock.compute.transport import channels, handshake, statuses
+from penstock.compute.transport.handshake import Greeting, Welcome
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
 from penstock.compute.transport.session import Session
+from penstock.compute.transport.wakeup import Bell
 from tests.compute.transport.fakes import (
     PATIENCE,
     FakeController,
@@ -168,7 +168,7 @@ def test_a_replica_says_what_it_is_and_what_it_has_seen() -> None:
                 boot = link.welcome.boot
             async with linked(server, controller_epoch=2) as (controller, link):
                 await controller.peek()
-                assert link.welcome == greeting.Welcome(boot, "here", Epoch(1, 1))
+                assert link.welcome == handshake.Welcome(boot, "here", Epoch(1, 1))
 
     asyncio.run(story())
 
@@ -239,7 +239,7 @@ class rogue:
 
 def test_a_replica_that_ends_the_stream_gracefully_is_a_failure() -> None:
     async def stream(_requests: Any, context: Any) -> None:
-        await context.send_initial_metadata(greeting.version())
+        await context.send_initial_metadata(handshake.version())
 
     async def story() -> None:
         async with rogue(stream) as address:
@@ -253,7 +253,7 @@ def test_a_replica_that_ends_the_stream_gracefully_is_a_failure() -> None:
 
 def test_a_replica_that_talks_rubbish_is_left() -> None:
     async def stream(_requests: Any, context: Any) -> None:
-        await context.send_initial_metadata(greeting.version())
+        await context.send_initial_metadata(handshake.version())
         await context.write(b"\xff\xff\xff")
         await context.read()
 

@@ -41,7 +41,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
 )
 from penstock.compute.transport import session
-from penstock.compute.transport.greeting import Greeting
+from penstock.compute.transport.handshake import Greeting
 from penstock.compute.transport.limits import Limits
 from tests.compute.transport.fakes import answered, linked, raw_stream, run_link, served, until
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from penstock.compute.client.connection_options import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
 from penstock.compute.client.conversation import Conversation
+from penstock.compute.client.dataclass_codec import from_plain
 from penstock.compute.client.describing import known_of
-from penstock.compute.client.endpoint import ADDRESS_VARIABLE, DEFAULT_ADDRESS, Endpoint
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, Patience, Wait, seconds_of
 from penstock.compute.client.peeks import Reading, check_number, peek_message, rows_of
-from penstock.compute.client.plain import from_plain
 from penstock.compute.client.rows import Known
 from penstock.compute.client.subscription import AsyncSubscription
 from penstock.compute.controller.status import ControllerStatus

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from penstock.compute.client.endpoint import CONVERSE, SUBSCRIBE, Endpoint
+from penstock.compute.client.connection_options import CONVERSE, SUBSCRIBE, Endpoint
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.patience import AS_CLIENT, OfClient, Patience, Wait, seconds_of
 from penstock.compute.client.refusals import END_OF_CALL, refusal

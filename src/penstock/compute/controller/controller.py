@@ -10,29 +10,29 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.compute.collections.store import Collections
+from penstock.compute.controller.anomalies import Noted
 from penstock.compute.controller.building import check_name
 from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, taken
 from penstock.compute.controller.connection import ReplicaConnection
-from penstock.compute.controller.copies import Copies, CopyAnswer
+from penstock.compute.controller.copy_to import Copies, CopyAnswer
+from penstock.compute.controller.ddl import Asked, Names
 from penstock.compute.controller.durable import ControllerState
-from penstock.compute.controller.hearing import Hearing
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases, Positions
 from penstock.compute.controller.maintenance import Maintenance
-from penstock.compute.controller.names import Asked, Names
-from penstock.compute.controller.noted import Noted
 from penstock.compute.controller.oracle import Oracle
 from penstock.compute.controller.peeks import Peeks
-from penstock.compute.controller.reading import Reading
 from penstock.compute.controller.reads import Reads
 from penstock.compute.controller.replicas import Replicas
 from penstock.compute.controller.reporting import report
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, Write
+from penstock.compute.controller.response_router import Hearing
 from penstock.compute.controller.restart import create_views, start
 from penstock.compute.controller.settings import Settings
 from penstock.compute.controller.status import ControllerStatus
 from penstock.compute.controller.subscriptions import Deliver, Subscriptions
-from penstock.compute.controller.transient import TransientIds
+from penstock.compute.controller.timestamp_selection import Reading
+from penstock.compute.controller.transient_ids import TransientIds
 from penstock.compute.controller.unanswered import Unanswered
 from penstock.compute.controller.writes import Writes
 from penstock.compute.errors import ComputeError, StoreUnavailable

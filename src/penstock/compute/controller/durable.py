@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from penstock.compute.controller import records
+from penstock.compute.controller import catalog_codec
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, ReplicaEntry, ViewEntry
 from penstock.compute.errors import ComputeError, StaleEpoch, StoreDamaged, StoreUnavailable
 from penstock.compute.protocol.dataflow import Id
@@ -157,11 +157,11 @@ class ControllerState:
         catalog = Catalog(last_time=self._number("time"), given=self._number("s"))
         try:
             for entry in self._entries("collections"):
-                catalog.add(records.collection_from_bytes(entry))
+                catalog.add(catalog_codec.collection_from_bytes(entry))
             for entry in self._entries("views"):
-                catalog.add(records.view_from_bytes(entry))
+                catalog.add(catalog_codec.view_from_bytes(entry))
             for entry in self._entries("replicas"):
-                replica = records.replica_from_bytes(entry)
+                replica = catalog_codec.replica_from_bytes(entry)
                 catalog.replicas[replica.name] = replica
         except (ValueError, TypeError, PenstockError) as error:
             raise _damaged(self.place, f"an entry cannot be read: {error}") from error
@@ -201,7 +201,7 @@ class Change:
     def add_collection(self, entry: CollectionEntry) -> None:
         self._run(
             "INSERT INTO collections (id, name, entry) VALUES (?, ?, ?)",
-            (entry.id, entry.name, records.collection_to_bytes(entry)),
+            (entry.id, entry.name, catalog_codec.collection_to_bytes(entry)),
         )
 
     def remove_collection(self, id: Id) -> None:
@@ -210,7 +210,7 @@ class Change:
     def add_view(self, entry: ViewEntry) -> None:
         self._run(
             "INSERT INTO views (id, name, entry) VALUES (?, ?, ?)",
-            (entry.id, entry.name, records.view_to_bytes(entry)),
+            (entry.id, entry.name, catalog_codec.view_to_bytes(entry)),
         )
 
     def remove_view(self, id: Id) -> None:
@@ -227,7 +227,7 @@ class Change:
     def add_replica(self, entry: ReplicaEntry) -> None:
         self._run(
             "INSERT INTO replicas (name, entry) VALUES (?, ?)",
-            (entry.name, records.replica_to_bytes(entry)),
+            (entry.name, catalog_codec.replica_to_bytes(entry)),
         )
 
     def remove_replica(self, name: str) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
+from penstock.compute.controller.replica_targeting import lost_target
 from penstock.compute.controller.requests import PeekAnswer, StashedAt
-from penstock.compute.controller.targets import lost_target
 from penstock.compute.controller.unable import Unable
 from penstock.compute.errors import TooManyPeeks, UnknownName
 from penstock.compute.problems import problem_of

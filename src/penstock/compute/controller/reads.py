@@ -6,16 +6,22 @@ import random
 from collections.abc import Callable
 
 from penstock.compute.controller.catalog import Catalog
-from penstock.compute.controller.copies import Copies, Copy, CopyAnswer, check_file
+from penstock.compute.controller.copy_to import Copies, Copy, CopyAnswer, check_file
 from penstock.compute.controller.leases import Leases
-from penstock.compute.controller.passing import Passing
+from penstock.compute.controller.passthrough import Passing
 from penstock.compute.controller.peeks import Peeks, PendingPeek
-from penstock.compute.controller.reading import Entry, Reading, check_request, has_no_rows, target_of
+from penstock.compute.controller.replica_targeting import target_lost
 from penstock.compute.controller.replicas import Replicas
 from penstock.compute.controller.requests import PeekAnswer, PeekRequest
 from penstock.compute.controller.subscriptions import Deliver, Subscription, Subscriptions
-from penstock.compute.controller.targets import target_lost
-from penstock.compute.controller.transient import TransientIds
+from penstock.compute.controller.timestamp_selection import (
+    Entry,
+    Reading,
+    check_request,
+    has_no_rows,
+    target_of,
+)
+from penstock.compute.controller.transient_ids import TransientIds
 from penstock.compute.controller.unable import Unable
 from penstock.compute.controller.unanswered import Read, Unanswered
 from penstock.compute.problems import problem_of

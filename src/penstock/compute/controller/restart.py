@@ -13,10 +13,10 @@ from penstock.compute.as_of import select
 from penstock.compute.collections.store import Append, Bounds, Collections
 from penstock.compute.controller.building import dataflow_of
 from penstock.compute.controller.catalog import Catalog, CollectionEntry
+from penstock.compute.controller.catalog_codec import description_of
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.policy import KeepPast
-from penstock.compute.controller.records import description_of
 from penstock.compute.controller.writes import WRITTEN, WRITTEN_SCHEMA
 from penstock.compute.errors import StoreDamaged, StoreUnavailable, UnknownName, UpperMismatch
 from penstock.compute.frontier import END, START, Frontier, join

@@ -12,12 +12,12 @@ from typing import TypeAlias
 
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases
-from penstock.compute.controller.targets import lost_target
+from penstock.compute.controller.replica_targeting import lost_target
 from penstock.compute.controller.unable import Unable
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem, SubscribeResponse
-from penstock.compute.subscription import undelivered
+from penstock.compute.subscription_merge import undelivered
 from penstock.errors import Origin
 
 Deliver: TypeAlias = Callable[[Batch | DroppedAt], None]

@@ -9,9 +9,9 @@ from penstock.compute.controller.catalog import ViewEntry
 from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.oracle import Oracle
-from penstock.compute.controller.reading import Entry
 from penstock.compute.controller.replicas import Replica, Replicas
 from penstock.compute.controller.status import ReplicaState
+from penstock.compute.controller.timestamp_selection import Entry
 from penstock.compute.errors import Missing, ReadTimeout
 from penstock.compute.frontier import START
 from penstock.compute.protocol.responses import Problem

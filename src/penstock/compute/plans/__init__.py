@@ -13,9 +13,7 @@ from penstock.compute.plans.expressions import (
     schema_from_bytes,
     schema_to_bytes,
 )
-from penstock.compute.plans.limits import LIMITS, PlanLimits
-from penstock.compute.plans.servable import servable
-from penstock.compute.plans.shapes import (
+from penstock.compute.plans.flow_endpoints import (
     INPUT,
     OUTPUT,
     FlowSink,
@@ -24,6 +22,8 @@ from penstock.compute.plans.shapes import (
     sinks_of,
     sources_of,
 )
+from penstock.compute.plans.limits import LIMITS, PlanLimits
+from penstock.compute.plans.servable import servable
 
 __all__ = [
     "INPUT",

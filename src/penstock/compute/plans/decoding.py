@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.compute.errors import BadPlan, CallableRefused
-from penstock.compute.plans.bodies import VERSION, body_of
 from penstock.compute.plans.callables import loaded
 from penstock.compute.plans.checks import folds, pairs, rows, signals, ticks, time
-from penstock.compute.plans.checks.claimed import Claimed, agree, output_of
+from penstock.compute.plans.checks.context import Claimed, agree, output_of
 from penstock.compute.plans.checks.pairs import check_closing
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import LIMITS, PlanLimits
-from penstock.compute.plans.places import Places
-from penstock.compute.plans.reading import Reader, parse
-from penstock.compute.plans.writing import Writer
+from penstock.compute.plans.node_messages import VERSION, body_of
+from penstock.compute.plans.source_locations import Places
+from penstock.compute.plans.value_decoder import Reader, parse
+from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.engine.program import compile_program
 from penstock.errors import PenstockError

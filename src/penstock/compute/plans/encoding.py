@@ -6,12 +6,12 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from penstock.analysis import analyse
 from penstock.compute.errors import BadPlan
-from penstock.compute.plans.bodies import body_of, node_of
 from penstock.compute.plans.callables import dumped, refuse_callables
 from penstock.compute.plans.decoding import decode
 from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
-from penstock.compute.plans.places import places_of
-from penstock.compute.plans.writing import Writer
+from penstock.compute.plans.node_messages import body_of, node_of
+from penstock.compute.plans.source_locations import places_of
+from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.flow.flow import Flow
 from penstock.graph.node import Node

@@ -9,8 +9,8 @@ from typing import Any
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import LIMITS, PlanLimits, check_size
-from penstock.compute.plans.reading import Reader, parse
-from penstock.compute.plans.writing import Writer
+from penstock.compute.plans.value_decoder import Reader, parse
+from penstock.compute.plans.value_encoder import Writer
 from penstock.errors import PenstockError
 from penstock.expr.check import check
 from penstock.expr.python import compile_rows

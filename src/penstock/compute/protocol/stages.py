@@ -24,8 +24,8 @@ from penstock.compute.protocol.commands import (
     Peek,
     UpdateConfiguration,
 )
-from penstock.compute.protocol.exports_told import Exports
-from penstock.compute.protocol.peeks_told import Peeks
+from penstock.compute.protocol.exports_state import Exports
+from penstock.compute.protocol.peek_state import Peeks
 from penstock.compute.protocol.responses import PeekResponse, Response, Status
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.compute.elsewhere import elsewhere
 from penstock.compute.protocol import rows
 from penstock.compute.protocol import wire_fields as fields
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Problem
+from penstock.compute.remote_paths import elsewhere
 from penstock.errors import Origin, Place, Step
 
 

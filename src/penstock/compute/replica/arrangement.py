@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.failed import Failed
+from penstock.compute.replica.incremental_dict import Pieces
 from penstock.compute.replica.keying import Keying
-from penstock.compute.replica.pieces import Pieces
-from penstock.compute.replica.together import Together
+from penstock.compute.replica.pending_changes import Together
 from penstock.expr.types import Schema
 
 _Key: TypeAlias = Hashable

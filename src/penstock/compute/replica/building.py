@@ -30,9 +30,9 @@ from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.request_checks import exported
 from penstock.compute.replica.runtime import Answer
-from penstock.compute.replica.sharing import Sharing
+from penstock.compute.replica.shared_arrangements import Sharing
 from penstock.compute.replica.subscriptions import SubscribeOutlet
-from penstock.compute.replica.ticking import ChooseTicking, whole
+from penstock.compute.replica.tick_executor import ChooseTicking, whole
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema

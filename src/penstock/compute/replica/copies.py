@@ -13,7 +13,7 @@ from penstock.compute.protocol.responses import CopyToResponse, Counted, Dropped
 from penstock.compute.replica.copy_files import CopyFile, copy_file
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.outlet import Outlet
-from penstock.compute.replica.together import add_up
+from penstock.compute.replica.pending_changes import add_up
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 

@@ -20,9 +20,9 @@ from penstock.compute.replica.failed import Failed, failed
 from penstock.compute.replica.index_outlet import IndexOutlet
 from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
 from penstock.compute.replica.outlet import Outlet
-from penstock.compute.replica.pace import Pace
-from penstock.compute.replica.sharing import NOTHING_SHARED, Sharing
-from penstock.compute.replica.ticking import MakeTicking, Ticking
+from penstock.compute.replica.shared_arrangements import NOTHING_SHARED, Sharing
+from penstock.compute.replica.tick_executor import MakeTicking, Ticking
+from penstock.compute.replica.tick_sizing import Pace
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import BadInput
 from penstock.flow.flow import Flow

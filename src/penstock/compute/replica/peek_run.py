@@ -13,9 +13,9 @@ from penstock.compute.protocol.responses import Counted, Rows, Stashed
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.feeds import CHUNK
 from penstock.compute.replica.finishing import finish_of
+from penstock.compute.replica.peek_stash import Stash, StashWriter
 from penstock.compute.replica.plans import Predicate
 from penstock.compute.replica.sizes import rows_size
-from penstock.compute.replica.stash import Stash, StashWriter
 from penstock.expr.types import Schema
 
 KEYS = 64

@@ -26,10 +26,10 @@ from penstock.compute.replica.peek_run import (
     index_parts,
     shown,
 )
+from penstock.compute.replica.peek_stash import Stash
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.request_checks import check_keys
 from penstock.compute.replica.sizes import rows_size
-from penstock.compute.replica.stash import Stash
 from penstock.errors import PenstockError
 
 AT_ONCE = 64

@@ -37,8 +37,8 @@ from penstock.compute.protocol.commands import (
 from penstock.compute.protocol.responses import Counted, Response, Status
 from penstock.compute.protocol.stages import ReplicaStages, Stage
 from penstock.compute.reconciliation import Reconciliation, reconcile
+from penstock.compute.replica.reporter import Telling
 from penstock.compute.replica.runtime import Runtime
-from penstock.compute.replica.telling import Telling
 
 MakeRuntime = Callable[[TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
 

@@ -22,7 +22,7 @@ from penstock.compute.replica.spark_state import State
 from penstock.compute.replica.spark_versions import Versions
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import SparkProcessDied
-from penstock.spark.driven import Given, Session
+from penstock.spark.external_ticks import Given, Session
 
 MOST_TIMES = 4096
 """So many times a tick has at most."""

@@ -12,7 +12,7 @@ from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.spark_imports import Import, Seen
 from penstock.errors import BadInput
-from penstock.spark.driven import Given
+from penstock.spark.external_ticks import Given
 
 MOST_CHANGES = 200_000
 """So many changes of an input a tick takes, but for those of one time."""

@@ -13,7 +13,7 @@ from penstock.compute.replica.spark_state import State
 from penstock.compute.replica.spark_versions import Versions
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
-from penstock.spark.driven import Given, Session
+from penstock.spark.external_ticks import Given, Session
 from penstock.spark.versions.files import LAST_HASH
 
 

@@ -20,13 +20,13 @@ from penstock.compute.protocol.commands import CollectionTarget, Parameters, Pee
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Problem, Rows, Stashed
 from penstock.compute.replica.peek_run import PeekRun, below_since, collection_parts
+from penstock.compute.replica.peek_stash import Stash
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.request_checks import check_keys
 from penstock.compute.replica.spark_building import SparkIndex
-from penstock.compute.replica.spark_crew import Crew, Stores
 from penstock.compute.replica.spark_scan import scan
+from penstock.compute.replica.spark_threads import Crew, Stores
 from penstock.compute.replica.spark_versions import Hold
-from penstock.compute.replica.stash import Stash
 from penstock.errors import PenstockError
 from penstock.expr.types import DataType, Float64Type, Schema
 

@@ -26,12 +26,12 @@ from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed
 from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.peek_stash import Stash
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.spark_building import Built, SparkBuilder, SparkIndex
-from penstock.compute.replica.spark_crew import Crew, Stores
 from penstock.compute.replica.spark_peeks import SparkPeeks
-from penstock.compute.replica.stash import Stash
+from penstock.compute.replica.spark_threads import Crew, Stores
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import PenstockError, SparkProcessDied, SparkUnavailable
 from penstock.expr.types import Schema

@@ -15,9 +15,9 @@ from penstock.compute.replica.peek_run import check_size, shown
 from penstock.compute.replica.sizes import rows_size
 from penstock.compute.replica.spark_versions import Versions, summed
 from penstock.expr.types import Schema
-from penstock.spark.local.reach import tasks_at_a_time
+from penstock.spark.local.session_info import tasks_at_a_time
 from penstock.spark.versions.files import LAST_HASH, ChangeFile
-from penstock.spark.versions.in_parts import in_parts
+from penstock.spark.versions.partitioned_job import in_parts
 from penstock.state.codec import decode, value_encoder
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from penstock.compute.replica.spark_imports import GoesOn, Seen
 from penstock.compute.replica.spark_inputs import Inputs
 from penstock.compute.replica.spark_versions import Versions
 from penstock.errors import CheckpointDamaged, FlowChanged
-from penstock.spark.driven import Driven, Given, Session
+from penstock.spark.external_ticks import Driven, Given, Session
 from penstock.spark.versions.files import ChangeFiles
 
 if TYPE_CHECKING:

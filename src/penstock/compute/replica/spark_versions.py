@@ -20,9 +20,9 @@ from typing import Any
 from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.responses import Counted, Row, Update
 from penstock.compute.replica.failed import Failed
-from penstock.spark.driven import Session
+from penstock.spark.external_ticks import Session
 from penstock.spark.versions.files import LAST_HASH, ChangeFile, Entry, Filing, hash_of, write_entries
-from penstock.spark.versions.in_parts import in_parts
+from penstock.spark.versions.partitioned_job import in_parts
 from penstock.state.codec import decode
 
 _FILES = 8

@@ -18,8 +18,8 @@ from penstock.compute.protocol.responses import (
 )
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.pending_changes import Together
 from penstock.compute.replica.sizes import row_size
-from penstock.compute.replica.together import Together
 
 
 class SubscribeOutlet(Outlet):

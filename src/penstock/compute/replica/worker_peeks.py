@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.compute.errors import ResultGone
-from penstock.compute.partition import MergedStash, Partitioned
 from penstock.compute.protocol.commands import CancelPeek, Finishing, Peek
 from penstock.compute.protocol.responses import Counted, PeekResponse, Rows, Stashed
 from penstock.compute.replica.finishing import finish_of
 from penstock.compute.replica.worker_link import WorkerLink
+from penstock.compute.worker_responses import MergedStash, Partitioned
 from penstock.expr.types import Schema
 
 _STASHES = 100

@@ -25,11 +25,10 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.replica.here import Here
+from penstock.compute.replica.in_process_runtime import Here
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.share import Share, division_of
-from penstock.compute.replica.ticking import MakeTicking
+from penstock.compute.replica.tick_executor import MakeTicking
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.worker_messages import (
     Begin,
@@ -41,6 +40,7 @@ from penstock.compute.replica.worker_messages import (
     Said,
     ToWorker,
 )
+from penstock.compute.replica.worker_shard import Share, division_of
 from penstock.flow.flow import Flow
 
 SLICE = 0.005

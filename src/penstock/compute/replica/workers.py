@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.compute.frontier import END, LAST_TIME, START, Frontier, join, meet
-from penstock.compute.partition import Partitioned, reading_worker
 from penstock.compute.plans import sinks_of
 from penstock.compute.protocol.commands import (
     AllowCompaction,
@@ -33,13 +32,14 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
-from penstock.compute.replica.hosting import Hosted, host
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.sizes import row_size
 from penstock.compute.replica.worker_link import WorkerLink
 from penstock.compute.replica.worker_messages import Begin, Build, Forget, ForgetAnswers, Said, ToWorker
 from penstock.compute.replica.worker_peeks import WorkerPeeks
+from penstock.compute.replica.worker_placement import Hosted, host
+from penstock.compute.worker_responses import Partitioned, reading_worker
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow

@@ -18,8 +18,8 @@ from penstock.compute.protocol.responses import Counted, Row, Update
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.feeds import CHUNK, Feed
 from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.pending_changes import add_up
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.together import add_up
 from penstock.errors import PenstockError
 
 RETRY = 0.1

@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
+from penstock.compute.client.connection_options import SERVICE
 from penstock.compute.client.describing import description_of
-from penstock.compute.client.endpoint import SERVICE
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.client.refusals import END_OF_CALL
 from penstock.compute.errors import ComputeError, StaleEpoch, UnknownName
@@ -18,11 +18,11 @@ from penstock.compute.problems import problem_of, problem_of_any
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 from penstock.compute.protocol.wire import problem_to_bytes
 from penstock.compute.serve.chunks import chunks
+from penstock.compute.serve.client_session import Surroundings, Talk
 from penstock.compute.serve.outlet import Outlet
-from penstock.compute.serve.talk import Surroundings, Talk
 from penstock.compute.transport.channels import names_of_peer
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.greeting import check_version, pairs
+from penstock.compute.transport.handshake import check_version, pairs
 from penstock.compute.transport.statuses import refuse
 
 _grpc: Any = grpc

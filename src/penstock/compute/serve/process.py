@@ -18,8 +18,8 @@ from penstock.compute.errors import StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.serve.front import Front
+from penstock.compute.serve.group_commit import Writing
 from penstock.compute.serve.links import Links
-from penstock.compute.serve.writing import Writing
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import MEGABYTE, Limits

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from penstock.compute.replica.making import make_runtime
 from penstock.compute.replica.replica import Replica
-from penstock.compute.transport.bell import Bell
+from penstock.compute.replica.runtime_factory import make_runtime
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.server import serve
+from penstock.compute.transport.wakeup import Bell
 from penstock.paths import local_path
 from penstock.private_files import make_private_folder
 

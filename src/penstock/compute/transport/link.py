@@ -17,11 +17,11 @@ from penstock.compute.protocol.responses import Counted, Response
 from penstock.compute.protocol.stages import ControllerStages
 from penstock.compute.transport import channels
 from penstock.compute.transport.addresses import needs_lookup
-from penstock.compute.transport.bell import Bell
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.greeting import Greeting, Welcome, pairs, version
+from penstock.compute.transport.handshake import Greeting, Welcome, pairs, version
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.statuses import compute_error, error_from
+from penstock.compute.transport.wakeup import Bell
 
 _grpc: Any = grpc
 _aio: Any = _grpc.aio

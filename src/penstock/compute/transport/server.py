@@ -21,12 +21,12 @@ from penstock.compute.protocol.commands import Command, CreateTimely, Epoch
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Counted, Response
 from penstock.compute.transport import channels
-from penstock.compute.transport.bell import Bell
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.greeting import Greeting, Welcome, check_version, pairs
+from penstock.compute.transport.handshake import Greeting, Welcome, check_version, pairs
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.session import Session
 from penstock.compute.transport.statuses import refuse
+from penstock.compute.transport.wakeup import Bell
 from penstock.errors import PenstockError
 
 _grpc: Any = grpc

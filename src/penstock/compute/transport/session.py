@@ -13,7 +13,7 @@ from penstock.compute.problems import problem_of
 from penstock.compute.protocol import wire
 from penstock.compute.protocol.commands import CancelPeek, Command, CreateTimely, Peek
 from penstock.compute.protocol.responses import PeekResponse, Response
-from penstock.compute.transport.greeting import Greeting, Welcome
+from penstock.compute.transport.handshake import Greeting, Welcome
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.statuses import refuse
 

@@ -20,8 +20,8 @@ from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered import Lowered, NotLowered
 from penstock.engine.columnar.stream import Stream, heaviest, refuse_heavy, stream_of, unknown_stream
 from penstock.engine.columnar.values import from_series
+from penstock.engine.retraction_order import pair_schema
 from penstock.engine.steps.inner_join import SIDES
-from penstock.engine.transients import pair_schema
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, DataType, Schema

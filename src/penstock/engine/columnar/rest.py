@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.columnar.partials import Partial
 from penstock.engine.columnar.reduction import Groups
 from penstock.engine.region_writer import RegionWriter
-from penstock.engine.row import tuple_source
+from penstock.engine.row_codegen import tuple_source
 from penstock.engine.steps.accumulator import Target
 from penstock.engine.steps.aggregate import AggregateStep, group_of, keys_of
 from penstock.engine.steps.group import ROWS

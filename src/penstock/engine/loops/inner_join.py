@@ -14,9 +14,9 @@ from penstock.engine.loops.netting import Netting
 from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.round_side import KnownSide, RankSide, RoundSide, round_side
 from penstock.engine.loops.step import NestedStep
-from penstock.engine.row import Row, times
+from penstock.engine.retraction_order import pair_schema
+from penstock.engine.row_codegen import Row, times
 from penstock.engine.steps.joined_rows import JoinedRows
-from penstock.engine.transients import pair_schema
 from penstock.expr.fallible import can_fail
 
 if TYPE_CHECKING:

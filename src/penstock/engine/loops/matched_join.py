@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.round_side import round_side
 from penstock.engine.loops.step import NestedStep
-from penstock.engine.row import Row, negated, times
+from penstock.engine.row_codegen import Row, negated, times
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.flow.operators.join import How, Join
 

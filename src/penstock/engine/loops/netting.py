@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.step import NestedStep
-from penstock.engine.row import Row
-from penstock.engine.transients import looks_closely
+from penstock.engine.retraction_order import looks_closely
+from penstock.engine.row_codegen import Row
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.feedback import Feedback

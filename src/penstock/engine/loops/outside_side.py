@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.step import copies
-from penstock.engine.row import Row, tuple_source
+from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.slot import Slot, as_list
 from penstock.expr.tree import Column
 

@@ -15,7 +15,7 @@ from penstock.engine.loops.ranks import Ranks
 from penstock.engine.loops.round_side import RoundSide, round_side
 from penstock.engine.loops.runtime import RANK
 from penstock.engine.loops.step import NestedStep, copies, nested_step_for
-from penstock.engine.row import Row, negated, times
+from penstock.engine.row_codegen import Row, negated, times
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.flow.operators.difference import Difference

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.engine.loops.outside_side import Side
 from penstock.engine.loops.runtime import RANK
 from penstock.engine.loops.step import copies
-from penstock.engine.row import Row, tuple_source
+from penstock.engine.row_codegen import Row, tuple_source
 from penstock.expr.tree import Column
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct

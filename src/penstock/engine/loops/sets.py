@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.loops.ranks import Ranks
 from penstock.engine.loops.step import NestedStep, copies, nested_step_for
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.feedback import Feedback
 

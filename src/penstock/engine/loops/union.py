@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.loops.step import NestedStep, nested_step_for
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
 from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.feedback import Feedback

@@ -12,8 +12,8 @@ from penstock.flow.columns import shown
 from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.islands import Island
     from penstock.engine.signals.machine import Leaving
+    from penstock.engine.signals.signal_part import Island
     from penstock.graph.node import FlowGraph
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.signals.replay import Emissions, Replay, ticks_of
-from penstock.engine.signals.subscriptions import Subscription, Subscriptions
+from penstock.engine.signals.watchers import Subscription, Subscriptions
 from penstock.errors import BadInput, BadRow, Place
 from penstock.flow.signal import check_function, check_signal
 

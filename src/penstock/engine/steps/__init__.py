@@ -2,7 +2,6 @@
 
 from penstock.engine.steps import (
     aggregate,
-    borders,
     distinct,
     event_time,
     feedback,
@@ -18,6 +17,7 @@ from penstock.engine.steps import (
     row_functions,
     rows,
     sequences,
+    sink,
     sort,
     ticks,
     top_k,
@@ -27,7 +27,6 @@ from penstock.engine.steps.step import Step, step_for
 __all__ = [
     "Step",
     "aggregate",
-    "borders",
     "distinct",
     "event_time",
     "feedback",
@@ -43,6 +42,7 @@ __all__ = [
     "row_functions",
     "rows",
     "sequences",
+    "sink",
     "sort",
     "step_for",
     "ticks",

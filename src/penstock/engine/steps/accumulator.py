@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.engine.row import times
+from penstock.engine.row_codegen import times
 from penstock.engine.slot import Thaw, as_dict, as_it_is, as_list
 from penstock.expr.check import Typed, check
 from penstock.expr.order import order_key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot, as_dict
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.windows import before_all, mark_of
@@ -16,7 +16,7 @@ from penstock.flow.operators.watermark import Watermark
 
 if TYPE_CHECKING:
     from penstock.engine.region_writer import RegionWriter
-    from penstock.flow.clock import Clock
+    from penstock.flow.watermark_policy import Clock
     from penstock.graph.node import Node
 
 

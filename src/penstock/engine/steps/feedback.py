@@ -12,7 +12,7 @@ from penstock.flow.operators.feedback import Feedback
 
 if TYPE_CHECKING:
     from penstock.engine.region_writer import RegionWriter
-    from penstock.engine.row import Row
+    from penstock.engine.row_codegen import Row
     from penstock.graph.node import Node
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.user_rows import holds_any, item_of_row, users_view, write_received

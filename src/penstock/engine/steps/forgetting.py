@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.forgetting import is_first, still_near
-from penstock.engine.row import Row, tuple_source
+from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.engine.steps.step import Step, step_for

@@ -16,7 +16,7 @@ from penstock.flow.windows import Grid
 
 if TYPE_CHECKING:
     from penstock.engine.region_writer import RegionWriter
-    from penstock.engine.row import Row
+    from penstock.engine.row_codegen import Row
     from penstock.engine.steps.group import Group
     from penstock.graph.node import Node
 

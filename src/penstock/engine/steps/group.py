@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.engine.region_writer import RegionWriter
-    from penstock.engine.row import Row
+    from penstock.engine.row_codegen import Row
     from penstock.expr.types import Schema
     from penstock.flow.aggregates import Aggregation
 

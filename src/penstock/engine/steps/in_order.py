@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.distinct import AppendDistinctStep, distinct_step
 from penstock.engine.steps.step import Step, step_for

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Only, Row, times, tuple_source
+from penstock.engine.row_codegen import Only, Row, times, tuple_source
 from penstock.engine.slot import Slot, as_it_is, as_list
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.engine.steps.matched_join import MatchedJoinStep

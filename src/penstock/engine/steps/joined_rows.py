@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.engine.transients import pair_schema
+from penstock.engine.retraction_order import pair_schema
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from penstock.engine.region_writer import RegionWriter
-    from penstock.engine.row import Row
+    from penstock.engine.row_codegen import Row
     from penstock.flow.operators.join import Join
     from penstock.graph.node import Node
 

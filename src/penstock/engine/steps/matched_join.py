@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.row import Only, Row, negated, times
+from penstock.engine.row_codegen import Only, Row, negated, times
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.engine.steps.right_first import RightFirstStep, remembers_left

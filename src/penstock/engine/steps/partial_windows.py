@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.engine.partial_windows import MergedWindow, PartialWindow, panes_of
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.engine.steps.grid_windows import GridStep
 from penstock.engine.steps.group import FIRST_FIELD, ROWS, Group
 from penstock.engine.steps.step import Step, step_for

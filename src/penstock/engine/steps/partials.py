@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.engine.partials import Candidates, MergedAggregate, PartialAggregate
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.aggregate import AggregateStep, group_of, keys_of
 from penstock.engine.steps.group import FIRST_FIELD, ROWS, Group

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Only, Row, negated
+from penstock.engine.row_codegen import Only, Row, negated
 from penstock.engine.slot import Slot
 from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.engine.steps.right_first import RightFirstStep, remembers_left

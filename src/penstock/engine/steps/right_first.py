@@ -1,14 +1,14 @@
 """Operators that say something about absence: the right side is applied first, the left side last.
 
 Where what follows could notice a left row that goes in this tick, such rows go
-even before (see `penstock.engine.transients`).
+even before (see `penstock.engine.retraction_order`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Only
+from penstock.engine.row_codegen import Only
 from penstock.engine.steps.step import Step
 from penstock.flow.lifetime import Lifetime
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.user_rows import users_view, write_received
 from penstock.expr.rows import from_user

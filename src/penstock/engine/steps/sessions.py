@@ -12,7 +12,7 @@ from penstock.engine.steps.windows import WindowStep
 
 if TYPE_CHECKING:
     from penstock.engine.region_writer import RegionWriter
-    from penstock.engine.row import Row
+    from penstock.engine.row_codegen import Row
     from penstock.flow.operators.window import Window
     from penstock.flow.windows import Sessions
     from penstock.graph.node import Node

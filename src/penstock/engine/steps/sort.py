@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Row, tuple_source
+from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.user_rows import users_view
 from penstock.expr.check import check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot, as_dict, as_list
 from penstock.engine.steps.step import Step, step_for
 from penstock.flow.operators.defer_signal import DeferSignal

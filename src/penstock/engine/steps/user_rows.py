@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.row import Row
+from penstock.engine.row_codegen import Row
 from penstock.expr.check import check
 from penstock.expr.python import key_of
 from penstock.expr.rows import exact_test, to_user

@@ -12,13 +12,13 @@ from penstock.expr.functions import (
     comparison,
     hashing,
     logic,
+    nested,
     numbers,
-    parts,
     strings,
     time,
 )
 
-_THEMES = (arithmetic, casts, comparison, hashing, logic, numbers, parts, strings, time)
+_THEMES = (arithmetic, casts, comparison, hashing, logic, nested, numbers, strings, time)
 
 CATALOGUE: Mapping[str, Function] = MappingProxyType(
     {function.name: function for theme in _THEMES for function in theme.FUNCTIONS}

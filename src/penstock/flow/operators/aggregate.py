@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.growth import Growth
+from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import ALTERABLE
 from penstock.lattice import Max
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.in_order import InOrder
 from penstock.flow.lifetime import Lifetime
+from penstock.flow.ordered_operator import InOrder
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:

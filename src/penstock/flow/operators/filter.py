@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from penstock.expr.tree import Column, Expr
 from penstock.graph.facts import Port
-from penstock.graph.growth import Growth
+from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import Operator
 
 

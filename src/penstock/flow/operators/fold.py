@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.claims import NO_CLAIMS, Claims
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
-from penstock.graph.growth import Growth
+from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import Operator
 from penstock.lattice import Max
 

@@ -10,7 +10,7 @@ from penstock.graph.facts import WHOLE, Need, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
-    from penstock.flow.clock import Clock
+    from penstock.flow.watermark_policy import Clock
 
 
 @dataclass(frozen=True, slots=True)

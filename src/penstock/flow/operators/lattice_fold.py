@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.lattice_growth import LatticeGrowth, lattice_claims, lattice_functions
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.growth import Growth
+from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import ALTERABLE, Operator
 
 if TYPE_CHECKING:

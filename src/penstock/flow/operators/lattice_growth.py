@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.growth import Growth
+from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import ALTERABLE, Operator, function_name
 from penstock.lattice import Merging
 

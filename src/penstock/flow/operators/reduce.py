@@ -10,7 +10,7 @@ from penstock.flow.claims import NO_CLAIMS, Claims
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
-from penstock.graph.growth import Growth
+from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import ALTERABLE
 from penstock.lattice import Max
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.claims import NO_CLAIMS
-from penstock.flow.in_order import InOrder
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.fold import described, named_functions
+from penstock.flow.ordered_operator import InOrder
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:

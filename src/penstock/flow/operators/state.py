@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.in_order import InOrder
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.lattice_growth import lattice_claims, lattice_functions
+from penstock.flow.ordered_operator import InOrder
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from penstock.errors import AlreadyUsed, Place
 from penstock.pull.fan_in.joined import Joined
-from penstock.pull.kinds import only
 from penstock.pull.module import Module
+from penstock.pull.piece_checks import only
 from penstock.pull.pieces import Source, SourcePart
 from penstock.pull.protocol import BatchRead
 

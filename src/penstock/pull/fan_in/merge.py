@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.pull.fan_in.joined import Joined
-from penstock.pull.kinds import only
+from penstock.pull.piece_checks import only
 from penstock.pull.pieces import Source
 
 

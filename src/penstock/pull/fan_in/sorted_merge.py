@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from penstock.errors import BadOption, NotSorted, Place
 from penstock.pull.edge import Edge, when_all
-from penstock.pull.kinds import only
 from penstock.pull.module import Module
+from penstock.pull.piece_checks import only
 from penstock.pull.pieces import Source
 from penstock.pull.protocol import AnswerTo, End
 from penstock.pull.synchronous import AWAIT_BEFORE, synchronous

@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.errors import BadOption, Place, UnknownPort
 from penstock.pull.fan_out.hub import branches
-from penstock.pull.kinds import only
 from penstock.pull.options import whole
+from penstock.pull.piece_checks import only
 from penstock.pull.pieces import Source
 from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 

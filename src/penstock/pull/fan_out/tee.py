@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.errors import Place
 from penstock.pull.fan_out.hub import branches
-from penstock.pull.kinds import only
 from penstock.pull.options import whole
+from penstock.pull.piece_checks import only
 from penstock.pull.pieces import Source
 
 

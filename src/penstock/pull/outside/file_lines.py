@@ -6,11 +6,11 @@ from penstock.paths import local_path
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
+from penstock.pull.outside.atomic_file import Target
 from penstock.pull.outside.dividing import LONGEST
 from penstock.pull.outside.file_reading import CHUNK, FilePath, reading, unzipped
 from penstock.pull.outside.file_writing import writing
 from penstock.pull.outside.lines import check_encoding, encoder, lines
-from penstock.pull.outside.target import Target
 from penstock.pull.pieces import Sink, Source
 
 

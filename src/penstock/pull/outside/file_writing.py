@@ -8,8 +8,8 @@ from typing import Any
 from penstock.pull.asking import Asking
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
+from penstock.pull.outside.atomic_file import Target
 from penstock.pull.outside.octets import Octets
-from penstock.pull.outside.target import Target
 from penstock.pull.protocol import End
 
 

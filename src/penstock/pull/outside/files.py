@@ -8,10 +8,10 @@ from penstock.paths import local_path
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
+from penstock.pull.outside.atomic_file import Target
 from penstock.pull.outside.file_reading import CHUNK, FilePath, plain, reading
 from penstock.pull.outside.file_writing import writing
 from penstock.pull.outside.octets import octets
-from penstock.pull.outside.target import Target
 from penstock.pull.pieces import Sink, Source
 
 

@@ -34,8 +34,8 @@ from penstock.flow.aggregates import (
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.spark.batch.operators import Site, lower, named
 from penstock.spark.lowering import exact_numbers
+from penstock.spark.lowering.signed_zero import one_zero
 from penstock.spark.lowering.types import spark_type
-from penstock.spark.lowering.zeros import one_zero
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -23,11 +23,11 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
 from penstock.graph.order import components, is_cyclic, successors
-from penstock.spark.batch.islands import run_island
+from penstock.spark.batch.in_process_subplans import run_island
 from penstock.spark.batch.loops import run_loop
 from penstock.spark.batch.operators import Site, lower
 from penstock.spark.batch.plan import BatchPlan, Island, Loop, Native, plan_batch
-from penstock.spark.lowering.zeros import with_one_zero
+from penstock.spark.lowering.signed_zero import with_one_zero
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

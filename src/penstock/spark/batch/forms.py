@@ -1,7 +1,7 @@
 """In which form an operator runs in a batch: as native columns, row by row in tasks, or on islands.
 
 An operator that `penstock.spark.batch.operators.lower` knows has a native form. All others
-run on the in-process engine, inside tasks: `penstock.spark.batch.islands`.
+run on the in-process engine, inside tasks: `penstock.spark.batch.in_process_subplans`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from penstock.graph.node import FlowGraph, Node
 from penstock.spark.batch.machine import machine_for, program_of, until_quiet
 from penstock.spark.batch.ports import Ports, of_port
 from penstock.spark.batch.rounds import LoopBound, run_in_rounds, why_in_one_task
-from penstock.spark.local.reach import tasks_at_a_time
+from penstock.spark.local.session_info import tasks_at_a_time
 from penstock.spark.ticks.errors import told
 from penstock.spark.ticks.plan import pickled
 

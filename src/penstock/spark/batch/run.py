@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import functions as f
 
-from penstock.engine.ends import as_sink, dead_letters_of
+from penstock.engine.endpoints import as_sink, dead_letters_of
 from penstock.engine.engine import Engine
 from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
@@ -35,7 +35,7 @@ from penstock.spark.batch.operators import named
 from penstock.spark.batch.ordinals import ORDINAL
 from penstock.spark.batch.plan import plan_batch
 from penstock.spark.batch.rounds import LoopBound
-from penstock.spark.local.reach import is_local
+from penstock.spark.local.session_info import is_local
 from penstock.spark.lowering.types import spark_schema
 from penstock.spark.placing.round_plan import LOOP_ROWS
 from penstock.spark.sources.opening import Frame, Opening, frame_of, open_on_spark, sends_rows

@@ -14,7 +14,7 @@ from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.unique import Unique
 from penstock.spark.batch.operators import Site, lower, named, renamed
-from penstock.spark.lowering.zeros import with_one_zero
+from penstock.spark.lowering.signed_zero import with_one_zero
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from penstock.engine.sessions import NUMBER
 from penstock.engine.windows import note
 from penstock.errors import NotOnSpark
-from penstock.spark.checkpoints.homes import (
+from penstock.spark.checkpoints.state_ownership import (
     Calendar,
     Home,
     Homes,

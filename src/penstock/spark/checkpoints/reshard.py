@@ -13,11 +13,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.going_on import GoingOn, names_of
+from penstock.engine.resume import GoingOn, names_of
 from penstock.errors import BadInput, FlowChanged
 from penstock.paths import local_path
-from penstock.spark.checkpoints.going_on import ON_SPARK, Loops, keeps, layout, loops_of, stateful
-from penstock.spark.checkpoints.homes import Homes
 from penstock.spark.checkpoints.moving import (
     DEFERRED,
     Move,
@@ -28,15 +26,17 @@ from penstock.spark.checkpoints.moving import (
     scattered,
     straight_home,
 )
+from penstock.spark.checkpoints.resume import ON_SPARK, Loops, keeps, layout, loops_of, stateful
+from penstock.spark.checkpoints.state_ownership import Homes
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.ticks.plan import CompiledStage, Plan
 from penstock.state.chain import Chain, Link, Version, merge
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.codec import decode
-from penstock.state.files import EntryWriter, make_durable, read_entries
 from penstock.state.manifest import Manifest, as_it_is
 from penstock.state.slots import is_piece
+from penstock.state.sorted_files import EntryWriter, make_durable, read_entries
 
 if TYPE_CHECKING:
     from penstock.flow.flow import Flow

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.paths import local_path
 from penstock.spark.examination.finding import Finding, Level, ok
-from penstock.spark.local.reach import is_remote
+from penstock.spark.local.session_info import is_remote
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -70,7 +70,7 @@ def computed(frame: DataFrame, chain: Chain, *, weighted: bool) -> DataFrame:
     weighted: their last column is their weight, which is kept. As rows of a table they have one zero.
     """
     from penstock.spark.lowering.columns import to_column
-    from penstock.spark.lowering.zeros import with_one_zero
+    from penstock.spark.lowering.signed_zero import with_one_zero
 
     schema: Schema = chain[0].schema
     if weighted:

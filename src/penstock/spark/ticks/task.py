@@ -24,7 +24,7 @@ from penstock.spark.ticks.plan import Compiled, ShippedPlan
 from penstock.spark.ticks.round_files import fetched
 from penstock.spark.ticks.round_task import Leg, posted, run_rounds, version_number
 from penstock.state.chain import Chain
-from penstock.state.files import make_durable
+from penstock.state.sorted_files import make_durable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,7 +29,7 @@ from penstock.spark.ticks.drain import task_target, write_changes
 from penstock.spark.ticks.messages import Result
 from penstock.spark.ticks.plan import Output
 from penstock.state.codec import key_encoder, value_encoder
-from penstock.state.files import damaged
+from penstock.state.sorted_files import damaged
 
 Entry: TypeAlias = tuple[int, bytes, int, int]
 """Hash of the key, encoded row, time, weight."""
@@ -42,7 +42,7 @@ LAST_HASH = 2**63 - 1
 
 @dataclass(frozen=True)
 class ChangeFiles(SinkTarget):
-    """All changes of a timed run (`penstock.spark.driven`), filed by key.
+    """All changes of a timed run (`penstock.spark.external_ticks`), filed by key.
 
     key: positions of the columns that rows are filed by; empty: the whole row.
     """

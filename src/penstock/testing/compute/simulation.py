@@ -14,7 +14,7 @@ from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.settings import Settings
 from penstock.compute.errors import ComputeError, ConnectionBroken, ProtocolViolation, StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
-from penstock.compute.replica.here import Here
+from penstock.compute.replica.in_process_runtime import Here
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.replica import Replica
 from penstock.testing.compute.actions import ACTIONS

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from penstock.compute.errors import ComputeError, ResultTooLarge, TotalResultTooLarge
 from penstock.compute.frontier import Frontier
-from penstock.compute.partition import Partitioned
+from penstock.compute.frontier_reports import NotReported, Reported, ReportedFrontiers
 from penstock.compute.protocol.responses import (
     Batch,
     Canceled,
@@ -26,8 +26,8 @@ from penstock.compute.protocol.responses import (
     Rows,
     SubscribeResponse,
 )
-from penstock.compute.reported import NotReported, Reported, ReportedFrontiers
-from penstock.compute.subscription import undelivered
+from penstock.compute.subscription_merge import undelivered
+from penstock.compute.worker_responses import Partitioned
 from penstock.testing.conformance.compute_commands import Run, differs, must_assert
 from penstock.testing.conformance.compute_notation import (
     InWords,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.compute.plans.checks.claimed import Claimed, output_of
+from penstock.compute.plans.checks.context import Claimed, output_of
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
 from penstock.expr.types import INT64, AnyType, Field

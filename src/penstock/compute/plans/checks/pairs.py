@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.compute.plans.checks.claimed import Claimed, output_of
+from penstock.compute.plans.checks.context import Claimed, output_of
 from penstock.expr.tree import Expr
 from penstock.expr.types import BOOL, Field, Schema
 from penstock.flow.lifetime import Lifetime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.compute.plans.checks.claimed import Claimed, output_of
+from penstock.compute.plans.checks.context import Claimed, output_of
 from penstock.expr.check import check
 from penstock.expr.tree import Expr, Literal
 from penstock.expr.types import BOOL, INT64, AnyType, BoolType, Field, ListType

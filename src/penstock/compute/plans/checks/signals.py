@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import singledispatch
 
-from penstock.compute.plans.checks.claimed import Claimed, output_of
+from penstock.compute.plans.checks.context import Claimed, output_of
 from penstock.expr.types import Field
 from penstock.flow.operators.signals.delay_signal import DelaySignal
 from penstock.flow.operators.signals.filter_signal import FilterSignal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.compute.plans.checks.claimed import Claimed, output_of
+from penstock.compute.plans.checks.context import Claimed, output_of
 from penstock.expr.types import Field
 from penstock.flow.operators.defer_signal import DeferSignal
 from penstock.flow.operators.defer_tick import DeferTick

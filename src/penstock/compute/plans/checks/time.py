@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.compute.plans.checks.claimed import Claimed, output_of
+from penstock.compute.plans.checks.context import Claimed, output_of
 from penstock.compute.plans.checks.folds import aggregated
 from penstock.compute.plans.checks.pairs import check_join
 from penstock.expr.check import check
 from penstock.expr.monotone import Monotonicity, monotonicity
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import BOOL, DataType, Field, Schema
-from penstock.flow.clock import Clock
 from penstock.flow.event_time import VALUE, sources_of, watermark_of
 from penstock.flow.forgetting import forgetting_distinct, forgetting_join, timed_columns
 from penstock.flow.operators.distinct import Distinct
@@ -25,6 +24,7 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.watermark import Watermark
 from penstock.flow.operators.window import END, START, Window
 from penstock.flow.spans import TIME_TYPES, Span, span_of
+from penstock.flow.watermark_policy import Clock
 from penstock.flow.windows import Grid, Sessions
 
 Fields = tuple[Field, ...]

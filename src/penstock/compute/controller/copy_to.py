@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TypeAlias
 
 from penstock.compute.controller.instance import Instance
-from penstock.compute.controller.targets import lost_target
+from penstock.compute.controller.replica_targeting import lost_target
 from penstock.compute.controller.unable import Unable
 from penstock.compute.errors import BadMessage
 from penstock.compute.protocol.dataflow import Dataflow, Id

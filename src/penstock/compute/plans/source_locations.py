@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from google.protobuf.message import DecodeError
 
 from penstock.analysis.names import is_named
-from penstock.compute.elsewhere import elsewhere, file_name
 from penstock.compute.plans.generated import plan_pb2 as pb
+from penstock.compute.remote_paths import elsewhere, file_name
 from penstock.errors import Place
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.sink import Sink

@@ -11,8 +11,8 @@ pytest.importorskip("polars")
 import penstock as ps
 from penstock import col
 from penstock.analysis import explain
-from penstock.engine.columnar import told
-from penstock.engine.columnar.told import told_of_large_ticks
+from penstock.engine.columnar import explanation
+from penstock.engine.columnar.explanation import told_of_large_ticks
 
 
 class Bid(NamedTuple):
@@ -64,7 +64,7 @@ def test_what_stays_in_rows_has_a_reason(stream: object, why: str) -> None:
 
 
 def test_without_polars_nothing_runs_on_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "find_spec", lambda name: None)
+    monkeypatch.setattr(explanation, "find_spec", lambda name: None)
     assert lines(bids()) == ["none: Polars is not installed, every tick runs in rows"]
 
 

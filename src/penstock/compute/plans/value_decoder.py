@@ -12,12 +12,12 @@ from google.protobuf.message import DecodeError, Message
 
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans.calls import SHAPES
-from penstock.compute.plans.fitting import fits
+from penstock.compute.plans.field_types import fits
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import PlanLimits, check_size
 from penstock.compute.plans.refusal import Position
-from penstock.compute.plans.registers import CHOICES, FUNCTIONS, RECORDS, fields_of, hints_of
-from penstock.compute.plans.writing import PLAIN_TYPES
+from penstock.compute.plans.registry import CHOICES, FUNCTIONS, RECORDS, fields_of, hints_of
+from penstock.compute.plans.value_encoder import PLAIN_TYPES
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import DataType, DecimalType, Field, ListType, Schema, StructType
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.engine import Engine
 from penstock.io.sink import SinkTarget
-from penstock.spark.checkpoints.going_on import GoingOnSpark, Loops
-from penstock.spark.local.reach import is_local, tasks_at_a_time
+from penstock.spark.checkpoints.resume import GoingOnSpark, Loops
+from penstock.spark.local.session_info import is_local, tasks_at_a_time
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.sources.opening import nothing

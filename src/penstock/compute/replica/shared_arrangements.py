@@ -11,7 +11,7 @@ from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.inlets import FromIndex, Inlet
-from penstock.compute.replica.ticking import Ticking
+from penstock.compute.replica.tick_executor import Ticking
 from penstock.engine.engine import Engine
 from penstock.engine.program import compile_program
 from penstock.engine.shared_sides import JoinSide, SharedSide, join_sides, only_joined

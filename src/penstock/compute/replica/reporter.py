@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from penstock.compute.frontier_reports import ReportedFrontiers
 from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Id, IndexExport
 from penstock.compute.protocol.responses import Response
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.reported import ReportedFrontiers
 
 INTERVAL = 25
 """Milliseconds between two reports of frontiers while there is other work, where nothing else is set."""

@@ -1,7 +1,8 @@
 """Going on from a checkpoint: whether a flow may, and where its state is.
 
-Both engines ask here. What is compared is what operators are and read (`penstock.analysis.carried`);
-so parts without state, other names, and another order of writing change nothing.
+Both engines ask here. What is compared is what operators are and read
+(`penstock.analysis.state_compatibility`); so parts without state, other names, and another
+order of writing change nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis.canonical import canonical
-from penstock.analysis.carried import Carried, Kept, carry_over, first_names, other_python, told, with_state
 from penstock.analysis.fingerprint import describe, fingerprint
 from penstock.analysis.identity import identities
-from penstock.engine.ends import as_sink
+from penstock.analysis.state_compatibility import (
+    Carried,
+    Kept,
+    carry_over,
+    first_names,
+    other_python,
+    told,
+    with_state,
+)
+from penstock.engine.endpoints import as_sink
 from penstock.errors import FlowChanged
 from penstock.io import Call, Memory, Print, SinkTarget
 from penstock.state.manifest import Manifest, check_shards, flow_changed

@@ -21,7 +21,7 @@ from typing import Any
 from penstock import lattice
 from penstock.expr.tree import Expr, Ordering
 from penstock.expr.types import DataType, Schema
-from penstock.flow import aggregates, clock, windows
+from penstock.flow import aggregates, watermark_policy, windows
 from penstock.flow.claims import Claims
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
@@ -203,7 +203,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "aggregate.min": aggregates.Min,
     "aggregate.sum": aggregates.Sum,
     "claims": Claims,
-    "clock": clock.Clock,
+    "clock": watermark_policy.Clock,
     "constant": Constant,
     "decay": ewm.Decay,
     "lattice.bool_or": lattice.BoolOr,
@@ -288,7 +288,7 @@ def _named(classes: Iterable[type[Any]]) -> dict[str, Any]:
 
 # What annotations name that their modules import for type checkers alone.
 _HINTED: dict[str, Any] = {
-    **_named((aggregates.Aggregation, Claims, clock.Clock, DataType, Expr, Join, lattice.Lattice)),
+    **_named((aggregates.Aggregation, Claims, watermark_policy.Clock, DataType, Expr, Join, lattice.Lattice)),
     **_named((Ordering, Schema, timedelta)),
     "Callable": Callable,
     "Shape": windows.Shape,

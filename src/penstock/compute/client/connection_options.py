@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.compute.transport.credentials import Security
-from penstock.compute.transport.greeting import Pairs, version
+from penstock.compute.transport.handshake import Pairs, version
 from penstock.compute.transport.limits import Limits
 
 DEFAULT_ADDRESS = "127.0.0.1:7411"

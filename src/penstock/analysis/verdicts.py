@@ -94,7 +94,8 @@ def _reads_order(node: Node) -> bool:
 def _makes_one_of_equal(node: Node, facts: Facts) -> bool:
     """Whether values of its rows that are equal and yet differ are one, so that one is shown for all.
 
-    Of types that tell what a value is, equal values are the same, or are made so (`penstock.analysis.zeros`).
+    Of types that tell what a value is, equal values are the same, or are made so
+    (`penstock.analysis.signed_zero`).
     """
     merged = node.operator.merges_equal or not facts.append
     return merged and any(holds_any(field.type) for field in node.schema.fields)

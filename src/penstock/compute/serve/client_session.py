@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from penstock.compute.client.dataclass_codec import to_plain
 from penstock.compute.client.describing import description_of
 from penstock.compute.client.generated import client_pb2 as pb
-from penstock.compute.client.plain import to_plain
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.requests import PeekAnswer, PeekRequest, StashedAt
 from penstock.compute.errors import BadMessage, NotThere, PeekCanceled, StaleEpoch, Unconfirmed
@@ -26,7 +26,7 @@ from penstock.compute.protocol.dataflow import Id, Plan
 from penstock.compute.protocol.responses import Canceled, Counted, Dropped, Problem, RowCount, Rows
 from penstock.compute.protocol.wire import problem_to_bytes
 from penstock.compute.serve.chunks import chunks
-from penstock.compute.serve.writing import Writing
+from penstock.compute.serve.group_commit import Writing
 from penstock.compute.transport.addresses import host_of
 from penstock.errors import PenstockError
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.compute.controller.connection import ReplicaConnection
-from penstock.compute.controller.copies import Copies
+from penstock.compute.controller.copy_to import Copies
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.peeks import Peeks
 from penstock.compute.controller.subscriptions import Subscriptions

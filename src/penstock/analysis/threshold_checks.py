@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.analysis.names import called
 from penstock.analysis.witness import steps, way_of_loss
 from penstock.errors import NeedNotMet
-from penstock.graph.growth import origin
+from penstock.graph.monotone_columns import origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

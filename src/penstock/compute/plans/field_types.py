@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, cast
 
-from penstock.compute.plans.registers import CHOICE_NAMES, RECORD_NAMES
+from penstock.compute.plans.registry import CHOICE_NAMES, RECORD_NAMES
 from penstock.expr.tree import Expr
 from penstock.expr.types import DataType, Schema
 

@@ -1,6 +1,6 @@
 """Going on from a checkpoint on Spark: under which names, and on which shards, its state is.
 
-The names are those of `penstock.engine.going_on`. A place is a stage and the routes by which rows come
+The names are those of `penstock.engine.resume`. A place is a stage and the routes by which rows come
 to the operator within it: as long as both stay, every key is looked for on the shard where it was put.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from penstock.engine.going_on import GoingOn, check_engine, names_of
+from penstock.engine.resume import GoingOn, check_engine, names_of
 from penstock.errors import BadInput, FlowChanged
 from penstock.spark.placing.placement import ByBucket
 from penstock.spark.ticks.plan import CompiledStage, Plan, compile_stage
@@ -21,7 +21,7 @@ from penstock.state.manifest import Manifest, check_shards
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.analysis.carried import Kept
+    from penstock.analysis.state_compatibility import Kept
     from penstock.graph.node import FlowGraph
 
 Loops: TypeAlias = Literal["one shard", "rounds"]

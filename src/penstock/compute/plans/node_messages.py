@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.compute.errors import BadPlan
 from penstock.compute.plans.generated import plan_pb2 as pb
-from penstock.compute.plans.registers import RECORD_NAMES
-from penstock.compute.plans.writing import Writer
+from penstock.compute.plans.registry import RECORD_NAMES
+from penstock.compute.plans.value_encoder import Writer
 from penstock.graph.node import Node
 
 VERSION = 1

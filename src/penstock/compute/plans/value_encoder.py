@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.refusal import Position
-from penstock.compute.plans.registers import (
+from penstock.compute.plans.registry import (
     CHOICE_NAMES,
     FUNCTION_NAMES,
     RECORD_NAMES,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.analysis.canonical import is_callable
-from penstock.analysis.changes import diff, label_of
+from penstock.analysis.flow_diff import diff, label_of
 from penstock.analysis.identity import Description, identities
 
 if TYPE_CHECKING:

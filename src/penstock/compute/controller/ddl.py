@@ -20,11 +20,11 @@ from penstock.compute.controller.building import (
     shape_of,
 )
 from penstock.compute.controller.catalog import Catalog, CollectionEntry, Into, ViewEntry, taken
+from penstock.compute.controller.catalog_codec import description_of
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.holds import ReadHold
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.oracle import Oracle
-from penstock.compute.controller.records import description_of
 from penstock.compute.errors import AlreadyThere, BadMessage, SinceViolation, StillInUse
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.plans import FlowSource

@@ -19,16 +19,16 @@ from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.building import Builder
 from penstock.compute.replica.dataflows import RunningDataflow
 from penstock.compute.replica.feeds import Feeds
+from penstock.compute.replica.gc_policy import Rubbish
 from penstock.compute.replica.index_outlet import IndexOutlet
 from penstock.compute.replica.introspection import Introspection
 from penstock.compute.replica.outlet import Outlet
+from penstock.compute.replica.peek_stash import Stash
 from penstock.compute.replica.peeks import Peeks
 from penstock.compute.replica.plans import Plans
-from penstock.compute.replica.rubbish import Rubbish
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
-from penstock.compute.replica.stash import Stash
-from penstock.compute.replica.ticking import ChooseTicking
-from penstock.compute.replica.turns import Turns
+from penstock.compute.replica.scheduler import Turns
+from penstock.compute.replica.tick_executor import ChooseTicking
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.writing import CollectionOutlet
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
-from penstock.compute.replica.here import Here
+from penstock.compute.replica.gc_policy import Rubbish
+from penstock.compute.replica.in_process_runtime import Here
 from penstock.compute.replica.introspection import memory_of_process
 from penstock.compute.replica.plans import Plans
-from penstock.compute.replica.rubbish import Rubbish
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.watching import Watcher
 

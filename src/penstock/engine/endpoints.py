@@ -33,9 +33,9 @@ from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source
 from penstock.io.async_rows import rows_ahead
+from penstock.io.close_once import Once
 from penstock.io.dead_letter import DeadLetters
 from penstock.io.held_back import HeldBack
-from penstock.io.once import Once
 from penstock.io.publish import folder_called
 from penstock.io.pull_changes import Handover
 from penstock.io.pull_rows import in_batches

@@ -20,7 +20,7 @@ from penstock.compute.protocol.dataflow import (
     IndexExport,
     SubscribeExport,
 )
-from penstock.compute.protocol.export_told import CopyTold, ExportTold, FrontiersTold, SubscriptionTold
+from penstock.compute.protocol.export_state import CopyTold, ExportTold, FrontiersTold, SubscriptionTold
 from penstock.compute.protocol.responses import CopyToResponse, Frontiers, SubscribeResponse
 
 _UNKNOWN = "It was not created, or is dropped."
