@@ -436,6 +436,14 @@ def test_deviations_whose_squares_are_no_floats_are_right() -> None:
         assert both == pytest.approx([1.0], rel=1e-15)
 
 
+def test_a_fraction_that_has_left_leaves_nothing_behind_in_whole_numbers() -> None:
+    values = [2.5, 2**60, 2**60, 2**60 + 2]
+    assert values_of(lambda a: a.moving(2).std(), object, values)[1:] == pytest.approx([0.0, math.sqrt(2)])
+    line = values_of(lambda a: a.moving(2).corr(a.scan(0, lambda n, _: n + 1)), object, values)
+    assert line[-1] == pytest.approx(1.0)
+    assert values_of(lambda a: a.moving(2).sum(), object, values)[1:] == [2**61, 2**61 + 2]
+
+
 def test_a_large_value_that_has_left_leaves_nothing_behind() -> None:
     for loud in (1e200, 1.7e308, 5e-324, 10**400, math.inf):
         quiet = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]

@@ -77,7 +77,8 @@ def _change(kept: List, values: tuple[Any, ...], by: int) -> None:
         return
     if not whole:
         kept[_BROKEN] += by
-        _rescale(kept)
+        if by > 0:  # one that leaves is still part of sums in the finer scale
+            _rescale(kept)
     _add(kept, [_scaled(v, kept[_SCALE]) for v in values], by)
     if not whole:
         _rescale(kept)
