@@ -23,7 +23,7 @@ _DISPATCH = functools.__file__
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """A line of a user's file: where an operator was written."""
 
     file: str
@@ -39,7 +39,7 @@ class Place:
         return f"{os.path.basename(self.file)}:{self.line}"
 
     @classmethod
-    def of_caller(cls) -> Place:
+    def of_caller(cls) -> SourceLocation:
         """The nearest frame outside the package: the user's line that called us."""
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         while frame.f_back is not None and _is_ours(frame):
@@ -59,7 +59,7 @@ def _is_ours(frame: FrameType) -> bool:
 class Step:
     """One line of a path shown in an error: a place and what it has to do with it."""
 
-    place: Place
+    place: SourceLocation
     note: str = ""
 
     def line(self, width: int = 0) -> str:
@@ -94,7 +94,7 @@ class PenstockError(Exception):
         self,
         what: str,
         *,
-        where: Sequence[Step | Place] = (),
+        where: Sequence[Step | SourceLocation] = (),
         why: str = "",
         fix: str = "",
         **facts: Any,
@@ -108,7 +108,7 @@ class PenstockError(Exception):
             setattr(self, name, value)
         super().__init__(self._text())
 
-    def blaming(self, file: str, place: Place | None) -> Self:
+    def blaming(self, file: str, place: SourceLocation | None) -> Self:
         """This error, with another place for those in files whose path begins so; None: with none."""
         others = [Step(place, "")] if place is not None else []
         self.where = tuple(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.types import ANY, AnyType, BoolType, DataType, Field, ListType, StructType
 
 
@@ -265,7 +265,7 @@ def _any_of(lattice: Lattice, item: Field, *also: type[DataType]) -> Field:
 def _does_not_fit(lattice: Lattice, item: Field, why: str, fix: str) -> WrongType:
     return WrongType(
         f"{lattice} cannot merge {item.name!r}, which is {item.type}",
-        where=[Place.of_caller()],
+        where=[SourceLocation.of_caller()],
         why=f"In this lattice {why}.",
         fix=fix,
         column=item.name,

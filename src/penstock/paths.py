@@ -10,7 +10,7 @@ import os
 import re
 from urllib.parse import unquote
 
-from penstock.errors import BadUri, Place
+from penstock.errors import BadUri, SourceLocation
 
 # As in RFC 3986, where a relative path must not begin so. One letter is a drive: C:\data. That slashes follow
 # is not asked for: of two, a `Path` has kept one.
@@ -60,7 +60,7 @@ def unsupported(text: str, what: str, *, why: str = _WHY, fix: str = _FIX) -> Ba
     shown = _SECRET.sub("//***@", text)
     return BadUri(
         f"{what}: the scheme {scheme!r} of {shown!r} is not supported",
-        where=[Place.of_caller()],
+        where=[SourceLocation.of_caller()],
         why=why.format(scheme=scheme),
         fix=fix,
         uri=shown,

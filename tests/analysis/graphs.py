@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.expr.types import INT64, Field, Schema
 from penstock.flow.operators.aggregate import Aggregate
 from penstock.flow.operators.defer_tick import DeferTick
@@ -86,7 +86,7 @@ class Draft:
                 operator=op,
                 inputs=tuple(self.inputs[i]),
                 schema=op.schema if isinstance(op, Source) else ROW,
-                place=Place("flow.py", i + 1),
+                place=SourceLocation("flow.py", i + 1),
             )
             for i, op in enumerate(self.operators)
         )

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.progress import Lines, block
-from penstock.cli.progress_text import Pace, duration, size, standing
+from penstock.cli.progress_text import RunTotals, duration, size, standing
 from penstock.engine.progress import Progress, SourceProgress
 from tests.cli.conftest import Run
 
@@ -45,7 +45,7 @@ def test_what_waits_and_where_the_run_stands_is_told_in_pieces(monkeypatch: pyte
 
 
 def test_speed_is_of_all_ticks_and_duration_of_the_last_and_of_the_mean() -> None:
-    pace = Pace()
+    pace = RunTotals()
     pace.add(Progress(1, 1_000, 0, 5, 1.5))
     pace.add(EVERYTHING)
     assert pace.line(EVERYTHING) == (
@@ -65,7 +65,7 @@ def test_in_a_log_there_is_a_line_now_and_then_and_never_before_its_time() -> No
 
 def test_a_terminal_shows_sources_watermarks_and_state_below_the_line() -> None:
     console = Console(file=io.StringIO(), width=120, force_terminal=False)
-    pace = Pace()
+    pace = RunTotals()
     pace.add(EVERYTHING)
     with console.capture() as shown:
         console.print(block(pace, EVERYTHING))

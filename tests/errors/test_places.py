@@ -6,27 +6,27 @@ import functools
 from pathlib import Path
 
 import penstock
-from penstock.errors import Place, Step
+from penstock.errors import SourceLocation, Step
 
 PACKAGE = Path(penstock.__file__).parent
 
 
-def place_seen_from(file: str, source: str) -> Place:
-    namespace: dict[str, object] = {"Place": Place, "functools": functools}
+def place_seen_from(file: str, source: str) -> SourceLocation:
+    namespace: dict[str, object] = {"SourceLocation": SourceLocation, "functools": functools}
     exec(compile(source, file, "exec"), namespace)
     found = namespace["found"]
-    assert isinstance(found, Place)
+    assert isinstance(found, SourceLocation)
     return found
 
 
 def test_a_folder_whose_name_begins_like_ours_is_the_users() -> None:
     file = str(PACKAGE.with_name("penstock_flows") / "billing.py")
-    assert place_seen_from(file, "\n\nfound = Place.of_caller()\n") == Place(file, 3, "<module>")
+    assert place_seen_from(file, "\n\nfound = Place.of_caller()\n") == SourceLocation(file, 3, "<module>")
 
 
 def test_frames_of_ours_and_of_single_dispatch_between_them_are_passed_over() -> None:
     inside = str(PACKAGE / "expr" / "check.py")
-    ours = {"Place": Place, "functools": functools}
+    ours = {"SourceLocation": SourceLocation, "functools": functools}
     source = "@functools.singledispatch\ndef check(value):\n    return Place.of_caller()\n"
     exec(compile(source, inside, "exec"), ours)
     check = ours["check"]
@@ -36,5 +36,5 @@ def test_frames_of_ours_and_of_single_dispatch_between_them_are_passed_over() ->
 
 
 def test_a_place_without_text_has_its_note() -> None:
-    step = Step(Place("a.py", 7), "why")
+    step = Step(SourceLocation("a.py", 7), "why")
     assert step.line(10) == "  a.py:7      <- why"

@@ -13,7 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock.engine.run import Progress
-from penstock.engine.running import Running
+from penstock.engine.running import RunModule
 from penstock.errors import BadInput, BadRow
 from penstock.io import JsonFiles
 
@@ -241,9 +241,9 @@ def test_a_signal_wakes_a_run_that_waits_for_a_bounded_source() -> None:
 def test_a_signal_is_heard_once_however_long_a_source_takes_to_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    heard: list[Running] = []
-    stop = Running.stop
-    monkeypatch.setattr(Running, "stop", lambda running: (heard.append(running), stop(running)))
+    heard: list[RunModule] = []
+    stop = RunModule.stop
+    monkeypatch.setattr(RunModule, "stop", lambda running: (heard.append(running), stop(running)))
 
     async def closing_slowly() -> AsyncIterator[int]:
         try:

@@ -21,7 +21,7 @@ from penstock.flow import operators
 from penstock.graph.node import FlowGraph, Operator
 from penstock.spark.batch.loops import cut_out
 from penstock.spark.batch.places import meeting
-from penstock.spark.batch.plan import BatchPlan, Island, Loop, Native, plan_batch
+from penstock.spark.batch.plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from penstock.spark.batch.rounds import why_in_one_task
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.levels import units
@@ -135,7 +135,7 @@ def _in_batch(plan: BatchPlan, n: int) -> str:
             case Loop(nodes) if n in nodes:
                 why_not = why_in_one_task(cut_out(plan.graph, nodes).graph)
                 return "loop in one task" if why_not else "loop in one task, or in rounds"
-            case Island(nodes) if n in nodes:
+            case Subplan(nodes) if n in nodes:
                 return _BY.get(type(meeting(plan, unit)).__name__, "")
     return "left out: the input ends, and nothing waits for time"
 

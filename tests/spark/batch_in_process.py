@@ -18,7 +18,7 @@ from penstock.flow.operators.source import Source
 from penstock.spark.batch.cut import Border, part_of
 from penstock.spark.batch.machine import machine_for, program_of, until_quiet
 from penstock.spark.batch.places import ByKeys, InOneTask, Meeting, meeting
-from penstock.spark.batch.plan import Island, Native, plan_batch
+from penstock.spark.batch.plan import Native, Subplan, plan_batch
 from penstock.spark.placing.placement import ByKey
 from penstock.spark.placing.routing import divider
 from tests.spark.batch_rows_of import Bag
@@ -50,7 +50,7 @@ class InProcessBatch:
             if isinstance(self.plan.graph.nodes[nodes[0]].operator, Source):
                 self.made[nodes[0]] = self._bag_of_source(nodes[0])
                 continue
-            answers = self._run(Island(nodes), alone=not isinstance(unit, Island))
+            answers = self._run(Subplan(nodes), alone=not isinstance(unit, Subplan))
             for rows in answers.values():
                 self.random.shuffle(rows)
             self.made |= answers
@@ -67,7 +67,7 @@ class InProcessBatch:
         self.random.shuffle(rows)
         return rows
 
-    def _run(self, island: Island, *, alone: bool) -> dict[int, Rows]:
+    def _run(self, island: Subplan, *, alone: bool) -> dict[int, Rows]:
         how = InOneTask() if alone else meeting(self.plan, island)
         part = part_of(self.plan, island)
         tasks: list[dict[str, Rows]] = [{} for _ in range(1 if isinstance(how, InOneTask) else _TASKS)]
@@ -95,7 +95,7 @@ class InProcessBatch:
         """The rows of a node that carries ordinals."""
         if node in self.given:
             return self.given[node]
-        program = program_of(part_of(self.plan, Island((node,))).graph)
+        program = program_of(part_of(self.plan, Subplan((node,))).graph)
         (name,) = program.graph.sources
         rows = self._in_order(self.plan.graph.nodes[node].inputs[0])
         (made,) = until_quiet(machine_for(program), {name: rows}).values()

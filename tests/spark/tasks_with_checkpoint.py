@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from penstock import Flow
-from penstock.spark.checkpoints.resume import GoingOnSpark, Loops
+from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.ticks.plan import Plan, ShippedPlan, compiled
@@ -29,7 +29,7 @@ class CheckpointedTasks:
         def plan_for(count: int, loops: Loops) -> Plan:
             return Plan(cut(combined(graph), count, rounds=loops == "rounds"), (), {}, str(folder), False)
 
-        going_on = GoingOnSpark(graph, plan_for, {}, shards, default, loops)
+        going_on = SparkResumeBinding(graph, plan_for, {}, shards, default, loops)
         self.checkpoint = Checkpoint.open(folder, going_on, keep_ticks=keep_ticks, durable=False)
         rounds = self.checkpoint.manifest.layout["loops"] == "rounds"
         self.tasks = tasks = InProcessTasks(flow, self.checkpoint.manifest.shards, folder, way, rounds=rounds)

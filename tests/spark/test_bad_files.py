@@ -30,7 +30,7 @@ from penstock.cli.main import app
 from penstock.errors import BadRow, PenstockError, UnreadableSource
 from penstock.spark import run as run_on_spark
 from penstock.spark.sources.arrivals import ReadArrivals, counters_of, read_arrivals
-from penstock.spark.ticks.outlet import Outlet
+from penstock.spark.ticks.driver_sinks import DriverSink
 from penstock.state.inspection import inspect
 from penstock.state.skipped import skip
 
@@ -301,7 +301,7 @@ def test_what_is_committed_and_not_published_is_not_planned_anew(spark: Any, tmp
     runs.arrive(1)
     runs.arrive(2)
     with (
-        mock.patch.object(Outlet, "publish", side_effect=OSError("killed")),
+        mock.patch.object(DriverSink, "publish", side_effect=OSError("killed")),
         pytest.raises(OSError, match="killed"),
     ):
         runs.run()

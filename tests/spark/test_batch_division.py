@@ -14,7 +14,7 @@ from penstock import col
 from penstock.engine.change import Change
 from penstock.errors import NotOnSpark, PenstockError
 from penstock.spark.batch.places import meeting
-from penstock.spark.batch.plan import Island, Loop, plan_batch
+from penstock.spark.batch.plan import Loop, Subplan, plan_batch
 from penstock.testing.strategies import Case, cases
 from tests.spark.batch_in_process import InProcessBatch
 from tests.spark.batch_rows_of import NeverQuiet, bags_in_one_tick
@@ -194,7 +194,7 @@ def test_a_flow_is_divided_and_answers_as_the_whole(name: str, seeds: range) -> 
     if "table" in graph.sources:
         inputs["table"] = [Change(m, 1) for m in METERS] + [Change("b", -1)]
     plan = plan_batch(graph)
-    islands = [u for u in plan.units if isinstance(u, Island)]
+    islands = [u for u in plan.units if isinstance(u, Subplan)]
     kinds = [" ".join(graph.nodes[n].operator.kind for n in u.nodes) for u in islands]
     assert [f"{k}: {meeting(plan, u)}" for k, u in zip(kinds, islands, strict=True)] == expected
     for seed in seeds:
@@ -234,7 +234,9 @@ def test_a_loop_of_bags_is_no_island() -> None:
     flow = ps.Flow("loop")
     flow.sink("out", flow.fixpoint(lambda n: n.filter(col.value > 0).select(value=col.value - 1, into=int),
                                    flow.source("n", int)))  # fmt: skip
-    assert [u for u in plan_batch(flow.graph()).units if isinstance(u, Island | Loop)] == [Loop((1, 2, 3, 4))]
+    assert [u for u in plan_batch(flow.graph()).units if isinstance(u, Subplan | Loop)] == [
+        Loop((1, 2, 3, 4))
+    ]
 
 
 def test_what_no_sink_reads_is_left_out() -> None:
@@ -242,7 +244,7 @@ def test_what_no_sink_reads_is_left_out() -> None:
     readings = flow.source("readings", Reading)
     readings.every_tick().fold(0, lambda n, row: n + 1, commutative=True, lifetime="tick")
     flow.sink("out", readings.defer_tick())
-    assert [u for u in plan_batch(flow.graph()).units if isinstance(u, Island)] == []
+    assert [u for u in plan_batch(flow.graph()).units if isinstance(u, Subplan)] == []
 
 
 def test_rows_of_any_type_may_stay_on_an_island_and_not_leave_it() -> None:

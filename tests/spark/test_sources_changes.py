@@ -16,7 +16,7 @@ import penstock as ps
 from penstock import Flow, col, io, pull
 from penstock.errors import BadInput, BadRow, UnreadableSource, UserFunctionFailed, WrongType
 from penstock.spark import Frame, Pulled, run
-from penstock.spark.ticks.outlet import Outlet
+from penstock.spark.ticks.driver_sinks import DriverSink
 from tests.io.change_records import BOOKS, Book, debezium, lines, now, operations
 
 pytestmark = pytest.mark.spark
@@ -236,14 +236,14 @@ def test_a_pull_stream_is_taken_tick_by_tick_in_order_and_goes_on_after_a_crash(
             sinks={"firsts": lambda tick, changes: seen.setdefault(tick, []).extend(changes.raw)},
         )  # fmt: skip
 
-    prepare = Outlet.prepare
+    prepare = DriverSink.prepare
 
-    def dying(outlet: Outlet, tick: int, *written: Any) -> None:
+    def dying(outlet: DriverSink, tick: int, *written: Any) -> None:
         if tick == 2:
             raise OSError("the machine is gone")
         prepare(outlet, tick, *written)
 
-    with mock.patch.object(Outlet, "prepare", dying), pytest.raises(OSError, match="the machine is gone"):
+    with mock.patch.object(DriverSink, "prepare", dying), pytest.raises(OSError, match="the machine is gone"):
         attempt(25)
     assert list(seen) == [1]
     attempt(32)

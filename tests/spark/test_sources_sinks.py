@@ -13,7 +13,7 @@ import penstock as ps
 from penstock import Flow, col, io
 from penstock.errors import BadInput
 from penstock.spark import run
-from penstock.spark.ticks.outlet import Outlet
+from penstock.spark.ticks.driver_sinks import DriverSink
 from tests.postgres_server import PASSWORD, Postgres
 
 pl = pytest.importorskip("polars", reason="Polars is not installed")
@@ -87,14 +87,14 @@ def test_each_tick_arrives_once_also_where_the_run_dies_before_it_is_shown(
 
     attempt(1)
     assert contents(tmp_path, postgres, schema) == [expected(1)] * 4
-    publish = Outlet.publish
+    publish = DriverSink.publish
 
-    def dying(outlet: Outlet, tick: int) -> None:
+    def dying(outlet: DriverSink, tick: int) -> None:
         if outlet.name == "log":
             raise OSError("the machine is gone")
         publish(outlet, tick)
 
-    with mock.patch.object(Outlet, "publish", dying), pytest.raises(OSError, match="the machine is gone"):
+    with mock.patch.object(DriverSink, "publish", dying), pytest.raises(OSError, match="the machine is gone"):
         attempt(2)
     seen = contents(tmp_path, postgres, schema)
     assert seen == [expected(2), expected(1), expected(1), expected(1)]

@@ -27,7 +27,7 @@ from penstock.errors import (
     WrongType,
 )
 from penstock.spark import Frame, run
-from penstock.spark.ticks.outlet import Outlet
+from penstock.spark.ticks.driver_sinks import DriverSink
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.manifest import as_it_is
 from tests.spark.streamed_flows import EXAMPLES, Bid, Example, closing_prices
@@ -175,7 +175,7 @@ def crash_before(module: Any, name: str, at: int) -> Any:
 @pytest.mark.parametrize("table", [False, True])
 @pytest.mark.parametrize(
     ("place", "name"),
-    [(Outlet, "prepare"), (Checkpoint, "commit"), (Checkpoint, "_forget_old"), (Outlet, "publish")],
+    [(DriverSink, "prepare"), (Checkpoint, "commit"), (Checkpoint, "_forget_old"), (DriverSink, "publish")],
 )
 def test_a_crash_at_each_step_of_a_tick_costs_and_doubles_nothing(
     spark: Any, tmp_path: Path, place: Any, name: str, table: bool

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from penstock.cli.progress_text import Pace, duration, lag_of, shown_time, size, standing
+from penstock.cli.progress_text import RunTotals, duration, lag_of, shown_time, size, standing
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -45,7 +45,7 @@ class Lines:
         self._out = out
         self._between = between
         self._clock = clock
-        self._pace = Pace()
+        self._pace = RunTotals()
         self._last = clock()
 
     def __call__(self, done: Progress) -> None:
@@ -63,7 +63,7 @@ def _on_terminal() -> Iterator[Callable[[Any], None]]:
     from rich.console import Console
     from rich.live import Live
 
-    pace = Pace()
+    pace = RunTotals()
     # Redirected, printed rows would land on standard error: only where both are the same screen.
     with Live(
         # Names of sources may hold brackets and colons: they are no markup.
@@ -79,7 +79,7 @@ def _on_terminal() -> Iterator[Callable[[Any], None]]:
         yield on_tick
 
 
-def block(pace: Pace, done: Progress) -> Group:
+def block(pace: RunTotals, done: Progress) -> Group:
     """The line of the pace, and below it a line per source, one of the watermarks, one of the state."""
     from rich.console import Group
     from rich.table import Table

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Pace:
+class RunTotals:
     """Sums over a run, and its speed while it worked."""
 
     began: float = field(default_factory=time.perf_counter)

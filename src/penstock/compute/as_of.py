@@ -51,7 +51,7 @@ class ReadPolicy(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class AsOfSelection:
     """as_of: by export. END: it need not run any more.
 
     broken: exports for which no time fulfils what must hold; they start as early as their inputs allow, and
@@ -67,7 +67,7 @@ def select(
     collections: Mapping[Id, Bounds],
     policies: Mapping[Id, ReadPolicy],
     now: int,
-) -> Selected:
+) -> AsOfSelection:
     """The time from which each dataflow starts.
 
     dataflows:   in the order of their creation: what is imported comes first. Their own as-ofs do not matter.
@@ -174,10 +174,10 @@ class _Selection:
                 range.lower_upper(self._now)
         self._agree()
 
-    def selected(self) -> Selected:
+    def selected(self) -> AsOfSelection:
         as_of = {id: range.upper for range in self._ranges for id in range.exports}
         as_of |= {id: END for range in self._sealed for id in range.exports}
-        return Selected(as_of, frozenset(id for r in self._ranges if r.broken for id in r.exports))
+        return AsOfSelection(as_of, frozenset(id for r in self._ranges if r.broken for id in r.exports))
 
     def _transitive_upper(self, range: _Range, uppers: dict[Id, Frontier]) -> Frontier:
         """The earliest upper of the collections it reads, through whatever indexes; now where it reads

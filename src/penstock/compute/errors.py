@@ -138,14 +138,14 @@ class StillInUse(ComputeError):
     origin = Origin.DATA
 
 
-class NotThere(ComputeError):
+class NegativeMultiplicity(ComputeError):
     """A row is taken back more often than it is there; nothing was written. Facts: `id`, `row`."""
 
     code = "P725"
     origin = Origin.DATA
 
 
-class NotYet(ComputeError):
+class TimestampNotReady(ComputeError):
     """A time that is not settled, where nobody waits. Facts: `id`, `time`, `upper`."""
 
     code = "P726"

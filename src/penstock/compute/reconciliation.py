@@ -46,7 +46,7 @@ dependencies_retained: the indexes that it reads are kept, too.
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciliation:
+class ReconciliationPlan:
     """What is to be done: first `first`, then `then`, both in order.
 
     keep:    dataflows as asked that go on as they run, from their new as-of.
@@ -73,7 +73,7 @@ class Reconciliation:
     halt: IncompatibleInstance | None = None
 
 
-def reconcile(installed: Sequence[Command] | None, asked: Sequence[Command]) -> Reconciliation:
+def reconcile(installed: Sequence[Command] | None, asked: Sequence[Command]) -> ReconciliationPlan:
     """What becomes of a replica that was told `installed` and is told `asked` by its next controller.
 
     installed: None: it has been told nothing and has no state.
@@ -82,7 +82,7 @@ def reconcile(installed: Sequence[Command] | None, asked: Sequence[Command]) -> 
     """
     told = tuple(c for c in asked if not isinstance(c, CreateTimely | InitializationComplete))
     if installed is None:
-        return Reconciliation(create=_dataflows(told), then=told, history=told)
+        return ReconciliationPlan(create=_dataflows(told), then=told, history=told)
     running = _Running.of(installed)
     return _agree(running, told)
 
@@ -106,7 +106,7 @@ class _Running:
         )
 
 
-def _agree(running: _Running, told: tuple[Command, ...]) -> Reconciliation:
+def _agree(running: _Running, told: tuple[Command, ...]) -> ReconciliationPlan:
     kept: dict[frozenset[Id], Dataflow] = {}
     kept_ids: set[Id] = set()
     create: list[Dataflow] = []
@@ -116,7 +116,7 @@ def _agree(running: _Running, told: tuple[Command, ...]) -> Reconciliation:
         match command:
             case CreateInstance(config):
                 if running.instance is not None and not compatible(running.instance, config):
-                    return Reconciliation(history=told, halt=_halt(running.instance, config))
+                    return ReconciliationPlan(history=told, halt=_halt(running.instance, config))
             case CreateDataflow(dataflow):
                 old = running.dataflows.get(dataflow.export_ids)
                 failed = () if old is None else _reasons(old, dataflow, running.compactions, kept_ids)
@@ -132,7 +132,7 @@ def _agree(running: _Running, told: tuple[Command, ...]) -> Reconciliation:
                 then.append(command)
     first = _compactions(running, kept)
     drop = tuple(c.id for c in first if c.frontier.ended)
-    return Reconciliation(tuple(kept.values()), drop, tuple(create), reasons, first, tuple(then), told)
+    return ReconciliationPlan(tuple(kept.values()), drop, tuple(create), reasons, first, tuple(then), told)
 
 
 def _reasons(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.endpoints import positions_slot
 from penstock.engine.program import compile_program
-from penstock.engine.resume import GoingOn, in_one_process, kept_by_node, names_of
+from penstock.engine.resume import ResumeBinding, in_one_process, kept_by_node, names_of
 from penstock.state.directory import DirectoryState
 from penstock.state.skipped import skipped_files
 from penstock.state.slots import Form
@@ -82,7 +82,7 @@ def open_checkpoint(graph: FlowGraph, folder: Path, sinks: Mapping[str, Any]) ->
 
     directory = DirectoryState.open(
         folder,
-        GoingOn(graph, keeps, in_one_process, sinks),
+        ResumeBinding(graph, keeps, in_one_process, sinks),
         lambda manifest: {name: local.get(slot, Form()) for slot, name in by_name(manifest).items()},
     )
     try:

@@ -19,7 +19,7 @@ from penstock.engine.program import compile_program
 from penstock.engine.queue import QUEUE_ROWS, PerSource, Queues, check_limits, limit_of
 from penstock.engine.signals.running import RunsSignals
 from penstock.engine.signals.values import rows_of_signal
-from penstock.errors import BadInput, EngineStopped, Place
+from penstock.errors import BadInput, EngineStopped, SourceLocation
 from penstock.expr.rows import from_user, to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source
@@ -107,7 +107,7 @@ class Engine(RunsSignals):
         elif missing := [name for name in self.slots if name not in state]:
             raise BadInput(
                 f"state has no mapping for {', '.join(map(repr, missing))}",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why=f"The slots of this flow are {', '.join(map(repr, self.slots))}.",
                 fix="give one for each, empty where there is nothing yet: "
                 "{name: {} for name in ps.Engine(flow).slots}",

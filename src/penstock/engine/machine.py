@@ -17,7 +17,7 @@ from penstock.engine.failure import explained
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
 from penstock.engine.runtime import consolidate
-from penstock.engine.signals.moment import Moment
+from penstock.engine.signals.tick_context import TickContext
 from penstock.engine.slot import SlotMapping
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Machine:
         self.program = program
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
         self._names = functions = program.bind({**state, **transient})
-        self.moment = Moment()
+        self.moment = TickContext()
         self.islands = program.islands(self.moment)
         functions.update(self.islands)
         self.activations: list[int] = functions["x_activations"]

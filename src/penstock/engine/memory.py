@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engine.sharded_slot import ShardedSlot
-from penstock.errors import BadInput, Place
+from penstock.errors import BadInput, SourceLocation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -40,7 +40,7 @@ def bytes_of(bound: int | str) -> int:
     if size <= 0 or isinstance(bound, bool):
         raise BadInput(
             f"the memory bound is {bound!r}",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             fix='give bytes, or a size such as "512 MB" or "2 GiB"',
         )
     return size

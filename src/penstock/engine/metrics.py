@@ -153,7 +153,7 @@ def exported(metrics: Metrics | None, flow: str) -> Generator[RunMetrics | None]
         thread.join()
 
 
-def observing(
+def combine_observers(
     on_tick: Callable[[Progress], object] | None, metrics: RunMetrics | None
 ) -> Callable[[Progress], object] | None:
     """What to call after each tick, so that both hear of it."""

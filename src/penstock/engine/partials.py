@@ -90,7 +90,7 @@ class MergedAggregate(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates(Operator):
+class PartialTopK(Operator):
     """Of each group of a piece of a tick the rows that `of` would answer: no other can be among its first.
 
     Right only of rows that are never taken back.

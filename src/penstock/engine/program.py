@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
 
-    from penstock.engine.signals.moment import Moment
-    from penstock.engine.signals.signal_part import Island
+    from penstock.engine.signals.signal_part import SignalPart
+    from penstock.engine.signals.tick_context import TickContext
     from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph
 
@@ -68,7 +68,7 @@ class Program:
     constants: dict[str, object] = field(repr=False)
     bytecode: CodeType = field(repr=False)
 
-    def islands(self, moment: Moment) -> dict[str, Island]:
+    def islands(self, moment: TickContext) -> dict[str, SignalPart]:
         """The parts that are signals, at work, by function."""
         return {
             part.function: island_of(self.graph, part, moment, schedule=self.schedule, counting=self.counting)

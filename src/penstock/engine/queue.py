@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import BadInput, QueueFull
 
 if TYPE_CHECKING:
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
 
 Rows = list[tuple[Any, ...]]
 PerSource = int | Mapping[str, int] | None
@@ -24,7 +24,7 @@ QUEUE_ROWS = 100_000
 class SourceQueue:
     """First in, first out. limit: how many rows may wait, None for any number. place: of the source."""
 
-    def __init__(self, source: str, limit: int | None, place: Place) -> None:
+    def __init__(self, source: str, limit: int | None, place: SourceLocation) -> None:
         self.source = source
         self.limit = limit
         self._place = place
@@ -100,7 +100,7 @@ class Queues:
 
     def __init__(
         self,
-        sources: Mapping[str, Place],
+        sources: Mapping[str, SourceLocation],
         bounded: Collection[str],
         tick_rows: PerSource,
         queue_rows: PerSource,

@@ -41,7 +41,7 @@ IN_ONE_PROCESS = "one process"
 
 
 @dataclass(frozen=True, slots=True)
-class GoingOn:
+class ResumeBinding:
     """What a run brings. Called as a `penstock.state.manifest.Bind`.
 
     keeps:  per node its slots. layout: where they lie; must stay so for state that is kept.

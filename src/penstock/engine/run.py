@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.endpoints import TICK_ROWS, AnySink, AnySource, check_names, is_async
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.metrics import Metrics, exported, observing
+from penstock.engine.metrics import Metrics, combine_observers, exported
 from penstock.engine.options import RunOptions
 from penstock.engine.progress import Progress, RunResult
 from penstock.engine.queue import PerSource, check_limits
@@ -89,7 +89,7 @@ def run(
     if any(map(is_async, sources.values())) and running_loop() is not None:
         raise _loop_runs()
     with exported(metrics, flow.name) as told, Interrupt() as interrupt, ExitStack() as closing:
-        heard = observing(on_tick, told)
+        heard = combine_observers(on_tick, told)
         options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
         try:
             return Started(flow, sources, sinks or {}, options, Runtime(), interrupt, closing).wait()
@@ -120,7 +120,7 @@ async def arun(
     check_ends(flow, sources, sinks, tick_rows)
     check_confirm_within("arun", confirm_within)
     with exported(metrics, flow.name) as told, ExitStack() as closing:
-        heard = observing(on_tick, told)
+        heard = combine_observers(on_tick, told)
         options = RunOptions(tick_rows, checkpoint, follow, heard, max_iterations, end, confirm_within)
         started = Started(flow, sources, sinks or {}, options, Runtime(running_loop()), None, closing)
         return await started.finished()

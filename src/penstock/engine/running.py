@@ -32,7 +32,7 @@ Rows = list[tuple[Any, ...]]
 _NONE: AbstractSet[str] = frozenset()
 
 
-class Running:
+class RunModule:
     """See the module's text.
 
     ticks, rows_in, set_aside, changes_out: so far, as in `RunResult`.

@@ -20,8 +20,8 @@ from penstock.engine.endpoints import (
 from penstock.engine.engine import Engine
 from penstock.engine.inlet import Inlet, Outlet, readers_of
 from penstock.engine.progress import RunResult
-from penstock.engine.running import Running
-from penstock.errors import CallCancelled, Place
+from penstock.engine.running import RunModule
+from penstock.errors import CallCancelled, SourceLocation
 from penstock.paths import local_path
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
@@ -74,8 +74,8 @@ class Started:
         self._run = Run(runtime, confirm_within=options.confirm_within)
         self._run.interrupted = self._interrupted
         self._modules: dict[str, Module] = {}
-        module = Module(self._run, f"flow {flow.name}", Place.of_caller())
-        self._running = Running(
+        module = Module(self._run, f"flow {flow.name}", SourceLocation.of_caller())
+        self._running = RunModule(
             module,
             self._engine,
             state,

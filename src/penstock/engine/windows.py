@@ -19,7 +19,7 @@ from penstock.expr.types import FLOAT64, TIMESTAMP
 if TYPE_CHECKING:
     from penstock.engine.slot import SlotMapping
     from penstock.expr.types import DataType
-    from penstock.flow.watermark_policy import Clock
+    from penstock.flow.watermark_policy import WatermarkPolicy
     from penstock.flow.windows import Grid
 
 Place = tuple[Any, Any]
@@ -36,7 +36,7 @@ def before_all(type: DataType) -> Any:
 # -- where the watermark stands --------------------------------------------------------------
 
 
-def mark_of(clock: Clock, type: DataType) -> Callable[[Any], Any]:
+def mark_of(clock: WatermarkPolicy, type: DataType) -> Callable[[Any], Any]:
     """The function from the greatest time seen to the watermark."""
     lateness: Any = clock.lateness
     every: Any = clock.every

@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, TypeAlias, cast
 
-from penstock.errors import Place, UnknownRowType
+from penstock.errors import SourceLocation, UnknownRowType
 from penstock.expr.types import (
     ANY,
     BOOL,
@@ -85,7 +85,7 @@ def _valid(wanted: DataType) -> DataType:
     ):
         raise UnknownRowType(
             f"{wanted} is not a decimal type",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="the precision is 1 to 38 digits, and the scale at most that.",
         )
     return wanted
@@ -144,7 +144,7 @@ def fields_of(row_class: type) -> tuple[Field, ...]:
     except (NameError, TypeError) as error:
         raise UnknownRowType(
             f"the annotations of {row_class.__name__} cannot be read: {error}",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="with `from __future__ import annotations` a name must be known in the module.",
             fix="define the row classes at module level",
         ) from error
@@ -157,7 +157,7 @@ def fields_of(row_class: type) -> tuple[Field, ...]:
     if missing or not names:
         raise UnknownRowType(
             f"{called} has no type for {missing[0]!r}" if missing else f"{called} is empty",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             fix="write a NamedTuple or a dataclass with an annotation for each field",
         )
     return tuple(as_field(n, hints[n]) for n in names)
@@ -166,7 +166,7 @@ def fields_of(row_class: type) -> tuple[Field, ...]:
 def _unknown(what: str, name: str) -> UnknownRowType:
     return UnknownRowType(
         f"{what} (column {name!r})" if name else what,
-        where=[Place.of_caller()],
+        where=[SourceLocation.of_caller()],
         why="Columns are bool, int, Int32, float, Decimal, str, bytes, date, datetime, lists of these,\n"
         "and nested NamedTuples or dataclasses.",
         fix="for a null write `T | None`; for digits `Annotated[Decimal, DecimalType(12, 2)]`",

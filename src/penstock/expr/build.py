@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.tree import Call, Column, Expr, Literal, operand
 
 
@@ -40,7 +40,9 @@ right = Columns("right")
 def lit(value: object, type: Any = None) -> Literal:
     """A constant. `type` as in `Expr.cast`; needed only for None and for another width or scale."""
     if isinstance(value, Expr):
-        raise WrongType(f"a constant is needed, got an expression: {value}", where=[Place.of_caller()])
+        raise WrongType(
+            f"a constant is needed, got an expression: {value}", where=[SourceLocation.of_caller()]
+        )
     if type is None:
         return Literal(value)
     from penstock.expr.annotations import as_type
@@ -99,7 +101,7 @@ def timestamp(text: str) -> Literal:
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError as error:
-        raise WrongType(f"{text!r} is no timestamp: {error}", where=[Place.of_caller()]) from None
+        raise WrongType(f"{text!r} is no timestamp: {error}", where=[SourceLocation.of_caller()]) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
     return Literal(moment.astimezone(datetime.UTC))
@@ -110,4 +112,4 @@ def date(text: str) -> Literal:
     try:
         return Literal(datetime.date.fromisoformat(text))
     except ValueError as error:
-        raise WrongType(f"{text!r} is no date: {error}", where=[Place.of_caller()]) from None
+        raise WrongType(f"{text!r} is no date: {error}", where=[SourceLocation.of_caller()]) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from functools import singledispatch
 
-from penstock.errors import Place, UnknownColumn, WrongType
+from penstock.errors import SourceLocation, UnknownColumn, WrongType
 from penstock.expr.catalogue import Mismatch
 from penstock.expr.coercion import as_constant, converted
 from penstock.expr.functions import CATALOGUE
@@ -33,7 +33,7 @@ def elaborate(expr: Expr, schema: Schema) -> Term:
     if term.type == NULL:
         raise WrongType(
             f"the type of {expr} is not known",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="A bare null can be of any type.",
             fix="name it: ps.lit(None, int)",
         )
@@ -50,7 +50,7 @@ def _column(expr: Column, schema: Schema) -> Term:
     if expr.side is not None:
         raise WrongType(
             f"{expr.side}.{expr.name} stands outside a join condition",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="Only a join has a left and a right side.",
             fix=f"ps.col.{expr.name}",
         )
@@ -59,7 +59,7 @@ def _column(expr: Column, schema: Schema) -> Term:
         near = difflib.get_close_matches(expr.name, schema.names, 1)
         raise UnknownColumn(
             f"no column {expr.name!r}",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why=f"The columns are {', '.join(schema.names)}.",
             fix=f"did you mean {near[0]!r}?" if near else "use a column that is there",
             column=expr.name,
@@ -75,7 +75,7 @@ def _literal(expr: Literal, schema: Schema) -> Term:
     if found is None:
         raise WrongType(
             f"{expr.value!r} ({type(expr.value).__name__}) is no value of a column",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="Constants are bool, int, float, Decimal, str, bytes, date, datetime, and None.",
             fix="compute with the values of a row by col, or with whole rows in map()",
         )
@@ -97,7 +97,9 @@ def _literal(expr: Literal, schema: Schema) -> Term:
 
 def _no_constant(expr: Literal, why: str) -> WrongType:
     wanted = "" if expr.type is None else f" of type {expr.type}"
-    return WrongType(f"{expr.value!r} cannot be a constant{wanted}", where=[Place.of_caller()], why=why)
+    return WrongType(
+        f"{expr.value!r} cannot be a constant{wanted}", where=[SourceLocation.of_caller()], why=why
+    )
 
 
 @_term.register(Call)
@@ -110,7 +112,10 @@ def _call(expr: Call, schema: Schema) -> Term:
         arguments = tuple(converted(a, t) for a, t in wanted)
     except Mismatch as mismatch:
         raise WrongType(
-            f"{mismatch.what} in {expr}", where=[Place.of_caller()], why=mismatch.why, fix=mismatch.fix
+            f"{mismatch.what} in {expr}",
+            where=[SourceLocation.of_caller()],
+            why=mismatch.why,
+            fix=mismatch.fix,
         ) from None
     nullable = signature.nullable
     if nullable is None:

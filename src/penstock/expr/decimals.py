@@ -18,7 +18,7 @@ _QUOTIENT_DIGITS = 39
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DecimalSpec:
     """A decimal type made ready for use: its step, and the bound of its values."""
 
     type: DecimalType
@@ -26,11 +26,11 @@ class Shape:
     bound: Decimal
 
     @classmethod
-    def of(cls, type: DecimalType) -> Shape:
+    def of(cls, type: DecimalType) -> DecimalSpec:
         return cls(type, Decimal((0, (1,), -type.scale)), Decimal(10) ** (type.precision - type.scale))
 
 
-def fit(value: Decimal, shape: Shape) -> Decimal:
+def fit(value: Decimal, shape: DecimalSpec) -> Decimal:
     """`value` rounded to the shape's scale. Raises `EvaluationError` where it has too many digits."""
     rounded = _WIDE.quantize(value, shape.step)
     if not -shape.bound < rounded < shape.bound:
@@ -38,19 +38,19 @@ def fit(value: Decimal, shape: Shape) -> Decimal:
     return rounded or abs(rounded)
 
 
-def add(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+def add(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     return fit(_EXACT.add(a, b), shape)
 
 
-def subtract(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+def subtract(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     return fit(_EXACT.subtract(a, b), shape)
 
 
-def multiply(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+def multiply(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     return fit(_MULTIPLY.multiply(a, b), shape)
 
 
-def divide(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+def divide(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     if not b:
         zero_division()
     # Unscaled integers give the exact quotient, so that it is rounded once, half up, at 39 digits.
@@ -68,7 +68,7 @@ def half_up(value: Decimal, digits: int) -> Decimal:
     return _WIDE.quantize(value, Decimal((0, (1,), -digits)))
 
 
-def remainder(a: Decimal, b: Decimal, shape: Shape) -> Decimal:
+def remainder(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
     if not b:
         zero_division()
     return fit(_WIDE.remainder(a, b), shape)
@@ -82,14 +82,14 @@ def negate(a: Decimal) -> Decimal:
     return a.copy_negate() if a else a
 
 
-def from_float(value: float, shape: Shape) -> Decimal:
+def from_float(value: float, shape: DecimalSpec) -> Decimal:
     """The shortest decimal that reads back as `value`, rounded. Raises for NaN and infinities."""
     if value - value != 0.0:
         overflow(value, str(shape.type))
     return fit(Decimal(repr(value)), shape)
 
 
-def from_int(value: int, shape: Shape) -> Decimal:
+def from_int(value: int, shape: DecimalSpec) -> Decimal:
     return fit(Decimal(value), shape)
 
 

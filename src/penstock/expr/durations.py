@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 
 UNITS = {
     "us": timedelta(microseconds=1),
@@ -49,7 +49,7 @@ def duration(value: timedelta | str) -> timedelta:
             return total
     raise WrongType(
         f"{value!r} is no span of time",
-        where=[Place.of_caller()],
+        where=[SourceLocation.of_caller()],
         fix='write a timedelta, or text such as "10s", "5 min", "1h 30m", "7 days"',
     )
 

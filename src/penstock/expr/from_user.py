@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import singledispatch
 from typing import Any, cast
 
-from penstock.expr.decimals import Shape
+from penstock.expr.decimals import DecimalSpec
 from penstock.expr.row_validation import SlowRows
 from penstock.expr.runtime import NAN
 from penstock.expr.types import (
@@ -72,7 +72,7 @@ def from_user(
     }
     for at, field in enumerate(schema.fields):
         if isinstance(field.type, DecimalType):
-            shape = Shape.of(field.type)
+            shape = DecimalSpec.of(field.type)
             names |= {f"c{at}_step": shape.step, f"c{at}_bound": shape.bound}
     exec(compile(source, f"<rows of {what}>", "exec"), names)
     return cast("Callable[[Iterable[object]], list[tuple[Any, ...]]]", names["convert"])

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from penstock.errors import EvaluationError
-from penstock.expr.decimals import Shape, fit
+from penstock.expr.decimals import DecimalSpec, fit
 from penstock.expr.runtime import NAN, overflow
 
 # Spark strips these: spaces and every control character.
@@ -75,7 +75,7 @@ def to_float(text: str) -> float:
     malformed(text, "float64")
 
 
-def to_decimal(text: str, shape: Shape) -> Decimal:
+def to_decimal(text: str, shape: DecimalSpec) -> Decimal:
     """A decimal, with or without an exponent, rounded half up to the scale."""
     stripped = text.strip(_BLANK)
     if _DECIMAL.fullmatch(stripped):

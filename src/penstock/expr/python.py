@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, count
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr import decimals, formatting, keys, parsing, runtime, xxhash64
 from penstock.expr.check import elaborate
 from penstock.expr.emit import Emitter
@@ -99,7 +99,7 @@ def _not_too_deep(source: str, expr: Expr) -> str:
         if depth > _BRACKETS:
             raise WrongType(
                 f"an expression is nested too deeply: {str(expr)[:60]}...",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why="The Python code that it becomes has more nested brackets than Python reads.",
                 fix="compute a part of it first, in with_columns()",
             )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from penstock.errors import ExpressionTruthValue, Place, WrongType
+from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,7 +44,7 @@ class Expr:
     def __bool__(self) -> NoReturn:
         raise ExpressionTruthValue(
             "an expression has no truth value while the flow is being built",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="`and`, `or`, `not`, `if` and `in` ask for one; so does a chained comparison.",
             fix="use `&`, `|`, `~`, `ps.when(...)`, `.is_in(...)`, `.between(...)`",
         )
@@ -60,12 +60,12 @@ class Expr:
     __hash__ = object.__hash__
 
     def __iter__(self) -> Iterator[Expr]:
-        raise WrongType(f"an expression cannot be iterated: {self}", where=[Place.of_caller()])
+        raise WrongType(f"an expression cannot be iterated: {self}", where=[SourceLocation.of_caller()])
 
     def __contains__(self, value: object) -> bool:
         raise ExpressionTruthValue(
             "`in` asks for a truth value, which an expression does not have",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             fix="use .contains(...)",
         )
 
@@ -427,7 +427,7 @@ def _comparable(value: object) -> Expr:
     if value is None:
         raise WrongType(
             "an expression is compared with None",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="Null equals nothing, not even null, so the answer would always be null.",
             fix=".is_null() or .is_not_null()",
         )

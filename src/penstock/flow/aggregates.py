@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.types import (
     FLOAT64,
@@ -54,7 +54,7 @@ def _number(function: str, expr: Expr, schema: Schema) -> Field:
     if typed.type not in (INT32, INT64, FLOAT64) and not isinstance(typed.type, DecimalType):
         raise WrongType(
             f"{function} needs numbers, got {typed.type}: {expr}",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             fix="cast() it, or use min, max, count, count_distinct, collect",
         )
     return Field("", typed.type, typed.nullable)

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.errors import Place, UnknownRowType, WrongType
+from penstock.errors import SourceLocation, UnknownRowType, WrongType
 from penstock.expr.rows import schema_of
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Schema
@@ -25,7 +25,7 @@ def own_keywords(named: dict[str, Any]) -> tuple[type | None, str | None]:
     return into, name
 
 
-def computed_columns(named: dict[str, Any], place: Place) -> tuple[tuple[str, Expr], ...]:
+def computed_columns(named: dict[str, Any], place: SourceLocation) -> tuple[tuple[str, Expr], ...]:
     """Columns from keyword arguments. Raises `WrongType` for what is no expression."""
     for name, value in named.items():
         if not isinstance(value, Expr):
@@ -48,7 +48,7 @@ def _expression_instead(name: str, value: object) -> str:
     return f"{name}=ps.lit({value!r})"
 
 
-def check_named(what: str, unnamed: Sequence[object], example: str, place: Place) -> None:
+def check_named(what: str, unnamed: Sequence[object], example: str, place: SourceLocation) -> None:
     """Raises `WrongType` for an argument without a name of a method that makes columns of all it is given."""
     if unnamed:
         raise WrongType(
@@ -65,7 +65,7 @@ _OF_GROUP_BY = {
 }
 
 
-def check_aggregations(named: dict[str, Any], place: Place) -> None:
+def check_aggregations(named: dict[str, Any], place: SourceLocation) -> None:
     """Raises `WrongType` for a keyword argument of `agg` that is no aggregate."""
     for name, value in named.items():
         if name in _OF_GROUP_BY and not isinstance(value, Aggregation | Expr):
@@ -88,7 +88,7 @@ def check_aggregations(named: dict[str, Any], place: Place) -> None:
             check_expression(f"{str(value).partition('(')[0]} of column {name!r}", argument, place)
 
 
-def check_no_emit(named: dict[str, Any], place: Place) -> None:
+def check_no_emit(named: dict[str, Any], place: SourceLocation) -> None:
     """Raises `WrongType` for an `emit` of groups without windows; a key may be called so."""
     if not isinstance(named.get("emit"), Expr | None):
         raise WrongType(
@@ -99,7 +99,7 @@ def check_no_emit(named: dict[str, Any], place: Place) -> None:
         )
 
 
-def check_name(what: str, name: object, place: Place) -> None:
+def check_name(what: str, name: object, place: SourceLocation) -> None:
     """Raises `WrongType` for a name that is no text."""
     if not isinstance(name, str) or not name:
         raise WrongType(
@@ -109,7 +109,7 @@ def check_name(what: str, name: object, place: Place) -> None:
         )
 
 
-def check_expression(what: str, value: object, place: Place) -> None:
+def check_expression(what: str, value: object, place: SourceLocation) -> None:
     """Raises `WrongType` for what is no expression."""
     if not isinstance(value, Expr):
         column = value if isinstance(value, str) else "price"
@@ -120,7 +120,7 @@ def check_expression(what: str, value: object, place: Place) -> None:
         )
 
 
-def named_columns(columns: Sequence[object], place: Place) -> tuple[tuple[str, Expr], ...]:
+def named_columns(columns: Sequence[object], place: SourceLocation) -> tuple[tuple[str, Expr], ...]:
     """Columns from positional arguments. Raises `WrongType` for an expression without a name."""
     named: list[tuple[str, Expr]] = []
     for column in columns:
@@ -164,7 +164,7 @@ def all_columns(schema: Schema) -> tuple[Expr, ...]:
     return tuple(Column(n) for n in schema.names)
 
 
-def as_class(schema: Schema, into: Any, place: Place) -> Schema:
+def as_class(schema: Schema, into: Any, place: SourceLocation) -> Schema:
     """`schema` seen as rows of the class `into`, whose columns it must have."""
     wanted = schema_of(into)
     mine = [(f.name, f.type) for f in schema.fields]
@@ -183,7 +183,13 @@ def as_class(schema: Schema, into: Any, place: Place) -> Schema:
 
 
 def result_schema(
-    what: str, function: Callable[..., Any], returns: Any, place: Place, *, many: bool, maybe: bool = False
+    what: str,
+    function: Callable[..., Any],
+    returns: Any,
+    place: SourceLocation,
+    *,
+    many: bool,
+    maybe: bool = False,
 ) -> Schema:
     """The row type that a function makes, or, of `many`, that it makes a collection of.
 
@@ -219,7 +225,9 @@ def _without_none(annotation: Any) -> Any:
     return typing.Union[tuple(part for part in typing.get_args(annotation) if part is not type(None))]  # noqa: UP007
 
 
-def _unknown_result(function: Callable[..., Any], why: str, place: Place, many: bool) -> UnknownRowType:
+def _unknown_result(
+    function: Callable[..., Any], why: str, place: SourceLocation, many: bool
+) -> UnknownRowType:
     name = getattr(function, "__name__", type(function).__name__)
     is_lambda = name == "<lambda>"
     return UnknownRowType(

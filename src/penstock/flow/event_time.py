@@ -36,7 +36,7 @@ from penstock.flow.operators.window import END, START, Emit, Window
 from penstock.flow.windows import Grid
 
 if TYPE_CHECKING:
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
     from penstock.flow.flow import Flow
     from penstock.flow.stream import Stream
     from penstock.flow.stream_base import StreamBase
@@ -75,7 +75,7 @@ def times_of(flow: Flow, node_id: int) -> Times:
 
 
 def watermark_of(
-    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, place: Place
+    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, place: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     """The stream of the watermarks of `time`, an expression over rows of `stream`, for an operator `what`.
 
@@ -88,7 +88,7 @@ def watermark_of(
 
 
 def _least(
-    stream: StreamBase[Any, Any, Any, Any], bounds: tuple[Bound, ...], field: Field, place: Place
+    stream: StreamBase[Any, Any, Any, Any], bounds: tuple[Bound, ...], field: Field, place: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     read = [_watermark(stream, bound.on_time) for bound in bounds]
     if len(bounds) == 1 and not bounds[0].moves:
@@ -122,7 +122,7 @@ def _watermark(stream: StreamBase[Any, Any, Any, Any], on_time: int) -> Stream[A
 
 
 def _end_of_input(
-    stream: StreamBase[Any, Any, Any, Any], sources: tuple[str, ...], place: Place
+    stream: StreamBase[Any, Any, Any, Any], sources: tuple[str, ...], place: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     operator = EndOfInput(sources)
     for node in stream.flow.nodes:
@@ -258,7 +258,9 @@ def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
 # -- where a time was lost -----------------------------------------------------------------------------
 
 
-def _no_watermark(stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, place: Place) -> BadFlow:
+def _no_watermark(
+    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, place: SourceLocation
+) -> BadFlow:
     flow = stream.flow
     here = flow.node(stream.node_id)
     way = _way_to_times(flow, here)

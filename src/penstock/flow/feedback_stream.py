@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.errors import Place, Step, WrongType
+from penstock.errors import SourceLocation, Step, WrongType
 from penstock.flow.markers import Append, Changes, NoOrder, Unbounded
 from penstock.flow.stream import Stream
 from penstock.flow.stream_base import G, T_co, check_stream
@@ -14,7 +14,7 @@ class _Open(Stream[T_co, Unbounded, G, NoOrder]):
     __slots__ = ()
 
     def _close(self, stream: Stream[Any, Any, Any, Any]) -> None:
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_stream(stream, "feedback", place)
         if stream.flow is not self.flow:
             raise self.flow.foreign("feedback", stream, place)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from typing_extensions import TypeVar
 
-from penstock.errors import BadFlow, Place, Step
+from penstock.errors import BadFlow, SourceLocation, Step
 from penstock.expr.rows import schema_of
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
@@ -46,13 +46,13 @@ class Flow:
 
     def __init__(self, name: str, *, ticks: Literal["any", "given"] = "any") -> None:
         self.name = name
-        self._place = Place.of_caller()
+        self._place = SourceLocation.of_caller()
         self._given_ticks = ticks == "given"
         self._nodes: list[Node] = []
         self._names: set[str] = set()
         self._sources: dict[str, int] = {}
         self._sinks: dict[str, int] = {}
-        self._open: dict[int, Place] = {}
+        self._open: dict[int, SourceLocation] = {}
         self._graph: FlowGraph | None = None
         self.times: list[Times] = []
         """Per node, in the order of writing, its timed columns, as far as `event_time` was asked for them."""
@@ -89,17 +89,17 @@ class Flow:
         from penstock.flow.operators.signals.signal_source import SignalSource
         from penstock.flow.signal import Signal
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         self._check_source_name(name, place)
         schema = schema_of(values)
         return Signal(self, self.add_source(SignalSource(name, schema), place).node_id, schema)
 
     def _source(self, name: str, rows: type[T], *, bounded: bool, append: bool) -> Stream[T, Any, Any, Any]:
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         self._check_source_name(name, place)
         return self.add_source(Source(name, schema_of(rows), bounded, append), place)
 
-    def _check_source_name(self, name: str, place: Place) -> None:
+    def _check_source_name(self, name: str, place: SourceLocation) -> None:
         check_name("source", name, place)
         if name in self._sources:
             first = self._nodes[self._sources[name]].place
@@ -111,7 +111,7 @@ class Flow:
 
     def sink(self, name: str, stream: Stream[Any, Any, Any, Any] | Signal[Any]) -> None:
         """Let the changes of `stream`, or the values of a signal, leave the flow under a name."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_name("sink", name, place)
         is_signal = isinstance(cast("object", stream), Output) and not isinstance(stream, StreamBase)
         if not is_signal:
@@ -154,7 +154,7 @@ class Flow:
                  (see `operators.bag_feedback`).
         max_iterations: bound of the rounds within one tick.
         """
-        schema, place = schema_of(rows), Place.of_caller()
+        schema, place = schema_of(rows), SourceLocation.of_caller()
         node = self._feedback(schema, max_iterations, place, distinct=distinct)
         return ChangingFeedbackStream(*node) if changes else FeedbackStream(*node)
 
@@ -170,7 +170,7 @@ class Flow:
         Where rows of `seed`, or of what `body` reads, are taken back, so is what followed
         from them alone. max_iterations: bound of the rounds within one tick.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         schema = seed.schema
         # Whether its rows may be taken back is known once it is closed.
         reached: ChangingFeedbackStream[Any] = ChangingFeedbackStream(
@@ -181,7 +181,7 @@ class Flow:
         return same
 
     def _feedback(
-        self, schema: Schema, max_iterations: int, place: Place, *, distinct: bool = True
+        self, schema: Schema, max_iterations: int, place: SourceLocation, *, distinct: bool = True
     ) -> tuple[Flow, int, Schema]:
         operator: Feedback | BagFeedback = BagFeedback(max_iterations)
         if distinct:
@@ -190,11 +190,11 @@ class Flow:
 
     def null(self, rows: type[T], *, name: str | None = None) -> Stream[T, Bounded, Append, Ordered]:
         """A stream that never has a row (see `operators.null`)."""
-        return self.add(Null(swallows=False), schema_of(rows), (), name, Place.of_caller())
+        return self.add(Null(swallows=False), schema_of(rows), (), name, SourceLocation.of_caller())
 
     def initialize(self, *, name: str | None = None) -> Stream[tuple[()], Bounded, Append, Ordered]:
         """One row, `()`, in the first tick of a run (see `operators.initialize`)."""
-        return self.add(Initialize(), schema_of(object), (), name, Place.of_caller())
+        return self.add(Initialize(), schema_of(object), (), name, SourceLocation.of_caller())
 
     # -- for the stream methods -------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class Flow:
         schema: Schema,
         inputs: Sequence[Output],
         name: str | None,
-        place: Place,
+        place: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
         """Add an operator that reads `inputs`; the stream of its output.
 
@@ -231,7 +231,9 @@ class Flow:
         self._nodes.append(Node(node_id, name, operator, ids, schema, place))
         return Stream(self, node_id, schema)
 
-    def add_source(self, operator: Source | SignalSource, place: Place) -> Stream[Any, Any, Any, Any]:
+    def add_source(
+        self, operator: Source | SignalSource, place: SourceLocation
+    ) -> Stream[Any, Any, Any, Any]:
         """Add a source, under its name. Raises `BadFlow` for a name given twice, `WrongType` for none."""
         name = operator.name
         self._check_source_name(name, place)
@@ -239,7 +241,9 @@ class Flow:
         self._sources[name] = stream.node_id
         return stream
 
-    def add_sink(self, name: str, output: Output, schema: Schema, place: Place) -> Stream[Any, Any, Any, Any]:
+    def add_sink(
+        self, name: str, output: Output, schema: Schema, place: SourceLocation
+    ) -> Stream[Any, Any, Any, Any]:
         """Add a sink, under its name. Raises `BadFlow` for a name given twice, and what `add` raises."""
         check_name("sink", name, place)
         if name in self._sinks:
@@ -254,14 +258,14 @@ class Flow:
         return stream
 
     def add_feedback(
-        self, operator: Feedback | BagFeedback, schema: Schema, name: str | None, place: Place
+        self, operator: Feedback | BagFeedback, schema: Schema, name: str | None, place: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
         """Add a feedback, which is open until `close_feedback`. Raises what `add` raises."""
         stream = self.add(operator, schema, (), name, place)
         self._open[stream.node_id] = place
         return stream
 
-    def foreign(self, kind: str, stream: Output, place: Place) -> BadFlow:
+    def foreign(self, kind: str, stream: Output, place: SourceLocation) -> BadFlow:
         """The error for a stream of another flow, read by an operator of this one."""
         return BadFlow(
             f"{kind} of flow {self.name!r} reads a stream of flow {stream.flow.name!r}",
@@ -270,7 +274,7 @@ class Flow:
             fix="build all of it in one flow",
         )
 
-    def close_feedback(self, node_id: int, closing: int, place: Place) -> None:
+    def close_feedback(self, node_id: int, closing: int, place: SourceLocation) -> None:
         """Let node `closing` feed the feedback `node_id`. Raises `BadFlow` on a second call."""
         node = self._nodes[node_id]
         if node.inputs:

@@ -8,7 +8,7 @@ from enum import Enum
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 
-from penstock.errors import BadRow, Place, UnknownRowType, WrongType
+from penstock.errors import BadRow, SourceLocation, UnknownRowType, WrongType
 from penstock.expr.annotations import is_row_class
 from penstock.expr.check import check
 from penstock.expr.rows import derived_schema, from_user, schema_of
@@ -20,7 +20,7 @@ from penstock.flow.columns import named_columns, shown
 Keys = tuple[tuple[str, Expr], ...]
 
 
-def check_function(what: str, function: object, place: Place) -> None:
+def check_function(what: str, function: object, place: SourceLocation) -> None:
     """Raises `WrongType` for what is no function."""
     if isinstance(function, Expr | Aggregation) or not callable(function):
         raise WrongType(
@@ -32,7 +32,7 @@ def check_function(what: str, function: object, place: Place) -> None:
         )
 
 
-def check_lattice(what: str, lattice: object, place: Place) -> None:
+def check_lattice(what: str, lattice: object, place: SourceLocation) -> None:
     """Raises `WrongType` for what is no lattice, or is made of what is none."""
     from penstock.lattice import Lattice
 
@@ -46,7 +46,7 @@ def check_lattice(what: str, lattice: object, place: Place) -> None:
         check_lattice(type(lattice).__name__, part, place)
 
 
-def check_numbering(start: object, index: object, place: Place) -> None:
+def check_numbering(start: object, index: object, place: SourceLocation) -> None:
     """Raises `WrongType` for what rows are not numbered from, or under."""
     if not isinstance(start, int) or isinstance(start, bool) or not -(2**63) <= start < 2**63:
         raise WrongType(
@@ -114,7 +114,7 @@ def _schema_or_any(type_: Any) -> Schema:
         return schema_of(object)
 
 
-def check_init(what: str, init: object, schema: Schema, place: Place) -> None:
+def check_init(what: str, init: object, schema: Schema, place: SourceLocation) -> None:
     """Raises `WrongType` for an `init` of another type than is accumulated, or one that is not compared."""
     value = init() if callable(init) else init
     try:
@@ -145,7 +145,7 @@ def _is_one_object(value: object) -> bool:
     return kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
 
 
-def key_columns(what: str, by: object, schema: Schema, place: Place) -> Keys:
+def key_columns(what: str, by: object, schema: Schema, place: SourceLocation) -> Keys:
     """Named key columns, from a name, a column, or several."""
     listed = cast("Sequence[object]", by) if isinstance(by, list | tuple) else [by]
     keys = named_columns(listed, place)
@@ -160,7 +160,7 @@ def key_columns(what: str, by: object, schema: Schema, place: Place) -> Keys:
     return keys
 
 
-def item_column(what: str, value: object, schema: Schema, place: Place, keys: Keys = ()) -> Expr:
+def item_column(what: str, value: object, schema: Schema, place: SourceLocation, keys: Keys = ()) -> Expr:
     """The expression of what is folded: as given, or the only column that is no key."""
     if isinstance(value, Expr):
         check(value, schema)
@@ -191,7 +191,7 @@ def one_column(schema: Schema, name: str) -> Schema:
     return Schema((Field(name, StructType((field, *more), schema.row_class)),), scalar=True)
 
 
-def with_columns_before(keys: Keys, fields: Sequence[Field], schema: Schema, place: Place) -> Schema:
+def with_columns_before(keys: Keys, fields: Sequence[Field], schema: Schema, place: SourceLocation) -> Schema:
     """The schema of key columns followed by others."""
     columns = [Field(n, (typed := check(e, schema)).type, typed.nullable) for n, e in keys]
     columns.extend(fields)
@@ -207,7 +207,9 @@ def with_columns_before(keys: Keys, fields: Sequence[Field], schema: Schema, pla
     return derived_schema(tuple(columns))
 
 
-def orderings(by: object, schema: Schema, place: Place) -> tuple[Ordering | Callable[..., object], ...]:
+def orderings(
+    by: object, schema: Schema, place: SourceLocation
+) -> tuple[Ordering | Callable[..., object], ...]:
     """What to sort by, one or several, checked."""
     found: list[Ordering | Callable[..., object]] = []
     for one in cast("Sequence[object]", by) if isinstance(by, list | tuple) else [by]:

@@ -21,7 +21,7 @@ from penstock.flow.operators.join_on_time import JoinOnTime
 from penstock.flow.spans import TIME_TYPES, span_of
 
 if TYPE_CHECKING:
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
     from penstock.expr.types import Schema
     from penstock.flow.operators.distinct import Distinct
     from penstock.flow.spans import GivenSpan, Span, Unit
@@ -39,7 +39,7 @@ def timed_columns(stream: Stream[Any, Any, Any, Any]) -> dict[str, DataType]:
 
 
 def add_distinct(
-    stream: Stream[Any, Any, Any, Any], operator: Distinct, name: str | None, place: Place
+    stream: Stream[Any, Any, Any, Any], operator: Distinct, name: str | None, place: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     """Add a distinct of all rows so far, which forgets what it may."""
     forgetting = forgetting_distinct(stream, operator)
@@ -64,7 +64,7 @@ def add_first_within(
     time: str | None,
     unit: Unit | None,
     name: str | None,
-    place: Place,
+    place: SourceLocation,
 ) -> Stream[Any, Any, Any, Any]:
     """Add an operator that lets the first of rows close to each other pass. Raises `BadFlow`, `WrongType`."""
     timed = timed_columns(stream)
@@ -90,7 +90,7 @@ def add_inner_join(
     operator: Join,
     schema: Schema,
     name: str | None,
-    place: Place,
+    place: SourceLocation,
 ) -> Stream[Any, Any, Any, Any] | None:
     """Add a join of all rows so far, which forgets what it may; None where it may forget nothing."""
     forgetting = forgetting_join(left, right, operator)

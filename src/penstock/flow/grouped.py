@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Expr
@@ -62,7 +62,7 @@ class Grouped(Generic[B]):
         itself, in plain rows; nondet: why it is right that answers depend on the cut into
         ticks then, not needed where the ticks are given. Columns may be called so too.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", place)
         lifetime, nondet = _own_lifetime(named, place)
         schema = self._stream.schema
@@ -78,7 +78,7 @@ def answer_schema(
     more: Sequence[Field],
     named: dict[str, Any],
     into: Any,
-    place: Place,
+    place: SourceLocation,
 ) -> Schema:
     """The row type of an aggregation over rows of `schema`: the keys, `more`, the aggregates `named`.
 
@@ -111,7 +111,7 @@ def answer_schema(
     return result if into is None else as_class(result, into, place)
 
 
-def _own_lifetime(named: dict[str, Any], place: Place) -> tuple[Lifetime, str | None]:
+def _own_lifetime(named: dict[str, Any], place: SourceLocation) -> tuple[Lifetime, str | None]:
     """Take `lifetime` and `nondet` out of keyword arguments where they are no aggregates.
 
     Raises `WrongType`.

@@ -22,14 +22,14 @@ from penstock.flow.operators.join import How, Join
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
 class _Sides:
     left: Schema
     right: Schema
-    place: Place
+    place: SourceLocation
 
     def side_of(self, column: Column) -> str:
         if column.side is not None:
@@ -97,7 +97,12 @@ def rename(expr: Expr, names: dict[tuple[str, str], str], sides: _Sides) -> Expr
 
 
 def plan_join(
-    left: Schema, right: Schema, on: Expr | str | Sequence[str], how: How, suffix: str | None, place: Place
+    left: Schema,
+    right: Schema,
+    on: Expr | str | Sequence[str],
+    how: How,
+    suffix: str | None,
+    place: SourceLocation,
 ) -> tuple[Join, Schema]:
     """The join operator and its output schema.
 
@@ -153,7 +158,7 @@ def plan_outer_join(
     on: Expr | str | Sequence[str],
     may_lack: tuple[bool, bool],
     suffix: str | None,
-    place: Place,
+    place: SourceLocation,
 ) -> tuple[Join, Schema]:
     """The left join of two sides, and the columns of an outer join of them. Raises what `plan_join` raises.
 
@@ -172,14 +177,16 @@ def plan_outer_join(
     return operator, derived_schema(tuple(fields))
 
 
-def plan_product(left: Schema, right: Schema, suffix: str | None, place: Place) -> tuple[Join, Schema]:
+def plan_product(
+    left: Schema, right: Schema, suffix: str | None, place: SourceLocation
+) -> tuple[Join, Schema]:
     """The join of every row with every row, and its output schema. Raises `WrongType`."""
     kept = tuple(range(len(right.fields)))
     schema = paired_schema("cross_join", left, right, kept, suffix, place)
     return Join(How.INNER, (), (), None, pair_names(left, right), kept), schema
 
 
-def _as_condition(on: object, place: Place) -> list[Expr]:
+def _as_condition(on: object, place: SourceLocation) -> list[Expr]:
     if isinstance(on, Expr):
         return list(conjuncts(on))
     listed = cast("Sequence[object]", on) if isinstance(on, list | tuple) else [on]
@@ -245,7 +252,7 @@ def paired_schema(
     right: Schema,
     kept: Sequence[int],
     suffix: str | None,
-    place: Place,
+    place: SourceLocation,
     *,
     may_lack: tuple[bool, bool] = (False, False),
 ) -> Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Literal, TypeAlias, cast, overload
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.flow.columns import shown
 from penstock.graph.facts import Need
 from penstock.graph.node import Operator
@@ -47,10 +47,12 @@ class WithLifetime(Operator):
 
 
 @overload
-def lifetimes(given: object, ports: Literal[1], what: str, place: Place) -> tuple[Lifetime]: ...
+def lifetimes(given: object, ports: Literal[1], what: str, place: SourceLocation) -> tuple[Lifetime]: ...
 @overload
-def lifetimes(given: object, ports: Literal[2], what: str, place: Place) -> tuple[Lifetime, Lifetime]: ...
-def lifetimes(given: object, ports: int, what: str, place: Place) -> Any:
+def lifetimes(
+    given: object, ports: Literal[2], what: str, place: SourceLocation
+) -> tuple[Lifetime, Lifetime]: ...
+def lifetimes(given: object, ports: int, what: str, place: SourceLocation) -> Any:
     """One lifetime per port, from one name for all or a tuple of names. Raises `WrongType`."""
     names: tuple[object, ...] = (given,) * ports
     if isinstance(given, tuple):
@@ -110,7 +112,7 @@ def with_lifetimes(text: str, given: tuple[Lifetime, ...]) -> str:
     return f"{text}, {told}" if text else told
 
 
-def check_reason(nondet: object, place: Place) -> None:
+def check_reason(nondet: object, place: SourceLocation) -> None:
     """Raises `WrongType` for a `nondet=` that is no reason in words; None is none given."""
     if nondet is None or (isinstance(nondet, str) and nondet.strip()):
         return

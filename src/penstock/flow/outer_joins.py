@@ -23,13 +23,13 @@ from penstock.flow.tick_joins import AnyStream, add_join
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
     from penstock.flow.lifetime import Lifetime
     from penstock.flow.stream import Stream
 
 
 AddJoin: TypeAlias = (
-    "Callable[[AnyStream, AnyStream, Join, Schema, str | None, Place], Stream[Any, Any, Any, Any]]"
+    "Callable[[AnyStream, AnyStream, Join, Schema, str | None, SourceLocation], Stream[Any, Any, Any, Any]]"
 )
 
 
@@ -53,7 +53,7 @@ def add_outer_join(
     suffix: str | None,
     into: Any,
     name: str | None,
-    place: Place,
+    place: SourceLocation,
 ) -> Stream[Any, Any, Any, Any]:
     """Add a join of this kind. lifetimes: of both sides, and the reason for them.
 
@@ -67,7 +67,7 @@ def add_outer_join(
 
 
 def _add_right_join(
-    left: AnyStream, right: AnyStream, planned: Join, schema: Schema, name: str | None, place: Place
+    left: AnyStream, right: AnyStream, planned: Join, schema: Schema, name: str | None, place: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     """Add a right join. planned, schema: the left join of these sides, and the columns of the answer."""
     mirrored = replace(_mirrored(left, right, planned), kept_right=tuple(range(len(left.schema.fields))))
@@ -83,7 +83,7 @@ def _add_right_join(
 
 
 def _add_full_join(
-    left: AnyStream, right: AnyStream, planned: Join, schema: Schema, name: str | None, place: Place
+    left: AnyStream, right: AnyStream, planned: Join, schema: Schema, name: str | None, place: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     """Add a full join. planned, schema: the left join of these sides, and the columns of the answer."""
     matched = add_join(left, right, planned, schema, None, place)

@@ -17,7 +17,7 @@ from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 
 if TYPE_CHECKING:
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
     from penstock.flow.stream import Stream
     from penstock.flow.stream_base import StreamBase
 
@@ -28,7 +28,7 @@ def split(
     by: Expr | Callable[..., object],
     ports: Iterable[Hashable],
     name: str | None,
-    place: Place,
+    place: SourceLocation,
 ) -> dict[Hashable, Stream[Any, Any, Any, Any]]:
     """The stream of each of the tags `ports`, for an operator `what`. Raises `WrongType`."""
     tags = _different(what, ports, place)
@@ -47,7 +47,7 @@ def split(
     return streams
 
 
-def _different(what: str, ports: object, place: Place) -> tuple[Hashable, ...]:
+def _different(what: str, ports: object, place: SourceLocation) -> tuple[Hashable, ...]:
     """The tags, if there are any and no two are equal."""
     given: object = ports
     if isinstance(ports, Iterable) and not isinstance(ports, str):
@@ -63,7 +63,7 @@ def _different(what: str, ports: object, place: Place) -> tuple[Hashable, ...]:
 
 
 def _values(
-    what: str, schema: Schema, by: object, tags: Sequence[Hashable], place: Place
+    what: str, schema: Schema, by: object, tags: Sequence[Hashable], place: SourceLocation
 ) -> tuple[Hashable, ...]:
     """What `by` gives for each tag."""
     if not isinstance(by, Expr) and not callable(by):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, cast
 
 from typing_extensions import TypeVar
 
-from penstock.errors import ExpressionTruthValue, Place, WrongType
+from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
 from penstock.expr.rows import schema_of
 from penstock.flow.columns import shown
 from penstock.flow.operators.signals.delay_signal import DelaySignal
@@ -62,7 +62,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def add(
         self,
         operator: Operator,
-        place: Place,
+        place: SourceLocation,
         others: tuple[Signal[Any], ...] = (),
         *,
         schema: Schema = ANY_VALUE,
@@ -82,7 +82,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         predicate: a function of a value; or a signal, then the values at which it is true
                    (see `operators.signals.when`).
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if isinstance(predicate, Signal):
             condition = cast("Signal[Any]", predicate)
             return self.add(When(), place, (condition,), schema=self._schema, name=name)
@@ -91,11 +91,11 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
 
     def changes(self, *, name: str | None = None) -> Signal[T_co]:
         """The values that differ from the one before (see `operators.signals.no_repeats`)."""
-        return self.add(NoRepeats(), Place.of_caller(), schema=self._schema, name=name)
+        return self.add(NoRepeats(), SourceLocation.of_caller(), schema=self._schema, name=name)
 
     def sample(self, trigger: Signal[Any], *, name: str | None = None) -> Signal[T_co]:
         """The current value whenever `trigger` fires (see `operators.signals.sample`)."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_signal("sample", trigger, place)
         return self.add(Sample(), place, (trigger,), schema=self._schema, name=name)
 
@@ -103,7 +103,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
 
     def scan(self, init: U, function: Callable[[U, T_co], U], *, name: str | None = None) -> Signal[U]:
         """An accumulator over the values, `init` at first (see `operators.signals.scan_signal`)."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_function("scan", function, place)
         return self.add(ScanSignal(init, function), place, name=name)
 
@@ -116,7 +116,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         name: str | None = None,
     ) -> Signal[U]:
         """A function of the last `size` values (see `operators.signals.window`)."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_function("window", function, place)
         check_count("window", size, place)
         return self.add(Window(size, function, full), place, name=name)
@@ -126,7 +126,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
 
         init: the value of the first `count` firings; without it these do not fire.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_count("delay", count, place)
         initial = None if init is _NOT_GIVEN else Constant(init)
         schema = self._schema if initial is None else ANY_VALUE
@@ -147,7 +147,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
               the source which the values come from; for computed ones `object`, any value.
         """
         schema = self._schema if rows is None else schema_of(rows)
-        stream = self._flow.add(ValueRows(), schema, (self,), name, Place.of_caller())
+        stream = self._flow.add(ValueRows(), schema, (self,), name, SourceLocation.of_caller())
         return cast("Stream[U, Unbounded, Append, Ordered]", stream)
 
     # -- Python's operators ------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def __bool__(self) -> NoReturn:
         raise ExpressionTruthValue(
             "a signal has no truth value while the flow is being built",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="`and`, `or`, `not`, `if` and `in` ask for one; so does a chained comparison.",
             fix="use `&`, `|`, `~`, or a function of values: ps.lift(function)(a, b)",
         )
@@ -163,7 +163,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def __iter__(self) -> NoReturn:
         raise WrongType(
             f"a signal cannot be iterated: {self!r}",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             fix="index it, signal[0], or take it apart in a function: ps.lift(function)(signal)",
         )
 
@@ -291,7 +291,7 @@ def apply(
     name: str | None = None,
 ) -> Signal[Any]:
     """The signal of `function` on signals and constants, one of which at least is a signal."""
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     signals = [cast("Signal[Any]", g) for g in given if isinstance(g, Signal)]
     if not signals:
         raise WrongType(
@@ -328,7 +328,7 @@ def lift(
     >>> list(ps.Engine(flow).replay(a=[1, -1], b=[3, -3])["larger"])
     [(0, 3), (1, 0)]
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     check_function("lift", function, place)
     try:
         alignment = Align(align)
@@ -343,7 +343,7 @@ def lift(
     return lifted
 
 
-def check_function(what: str, function: Any, place: Place) -> None:
+def check_function(what: str, function: Any, place: SourceLocation) -> None:
     """Raises `WrongType` for what cannot be called."""
     if not callable(function) or isinstance(function, Signal):
         raise WrongType(
@@ -353,7 +353,7 @@ def check_function(what: str, function: Any, place: Place) -> None:
         )
 
 
-def check_signal(what: str, signal: Any, place: Place) -> None:
+def check_signal(what: str, signal: Any, place: SourceLocation) -> None:
     """Raises `WrongType` for what is no signal."""
     if not isinstance(signal, Signal):
         raise WrongType(
@@ -363,7 +363,7 @@ def check_signal(what: str, signal: Any, place: Place) -> None:
         )
 
 
-def check_count(what: str, count: Any, place: Place) -> None:
+def check_count(what: str, count: Any, place: SourceLocation) -> None:
     """Raises `WrongType` for what is no whole number of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise WrongType(
@@ -373,7 +373,7 @@ def check_count(what: str, count: Any, place: Place) -> None:
         )
 
 
-def _refuse_streams(value: object, place: Place) -> None:
+def _refuse_streams(value: object, place: SourceLocation) -> None:
     if isinstance(value, Output):
         raise WrongType(
             "a stream is no value: it brings any number of rows in a tick",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.flow.columns import shown
 from penstock.flow.signal_windows import SignalLike, Weighted, Windowed, signal_of, statistic_of, time_signal
 from penstock.flow.statistic_arguments import check_count, check_least, decay_of, span_of
@@ -59,7 +59,7 @@ class SignalStatistics(SignalLike):
         >>> list(ps.Engine(flow).replay(a=[1.0, 2.0, 4.0])["mean"])
         [(1, 1.5), (2, 3.0)]
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if isinstance(window, int):
             check_count("moving", window, place)
             least = window if min_periods is None else min_periods
@@ -90,7 +90,7 @@ class SignalStatistics(SignalLike):
         min_periods: values that must be there, 1 by default; none for `count()`.
         """
         least = 1 if min_periods is None else min_periods
-        check_least(least, Place.of_caller())
+        check_least(least, SourceLocation.of_caller())
         return Windowed(self._itself, Expanding(least), None, min_periods is None)
 
     def ewm(
@@ -115,7 +115,7 @@ class SignalStatistics(SignalLike):
 
         Raises `WrongType` where none or several say how fast, and for what is out of its range.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         said = {"com": com, "span": span, "halflife": halflife, "alpha": alpha}
         decay = decay_of(said, adjust, ignore_na, place)
         check_least(min_periods, place)
@@ -134,13 +134,13 @@ class SignalStatistics(SignalLike):
 
     def diff(self, count: int = 1, *, name: str | None = None) -> Signal[Any]:
         """The value less that of `count` firings ago; silent as long as there is none."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_count("diff", count, place)
         return statistic_of(Diff(count), (self._itself,), None, place, name)
 
     def pct_change(self, count: int = 1, *, name: str | None = None) -> Signal[float]:
         """The change since `count` firings ago as a part of the value then: 0.5 from 2 to 3."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_count("pct_change", count, place)
         return statistic_of(PctChange(count), (self._itself,), None, place, name)
 
@@ -161,21 +161,21 @@ class SignalStatistics(SignalLike):
 
         Being equal is on neither side: touching and turning is no crossing.
         """
-        return _crossed(self._itself, Direction.BOTH, other, name, Place.of_caller())
+        return _crossed(self._itself, Direction.BOTH, other, name, SourceLocation.of_caller())
 
     def crossed_above(self, other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
         """Whether it has just risen above `other`, below which it last stood."""
-        return _crossed(self._itself, Direction.ABOVE, other, name, Place.of_caller())
+        return _crossed(self._itself, Direction.ABOVE, other, name, SourceLocation.of_caller())
 
     def crossed_below(self, other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
         """Whether it has just fallen below `other`, above which it last stood."""
-        return _crossed(self._itself, Direction.BELOW, other, name, Place.of_caller())
+        return _crossed(self._itself, Direction.BELOW, other, name, SourceLocation.of_caller())
 
     # -- fewer values --------------------------------------------------------------------------------
 
     def every(self, count: int, *, name: str | None = None) -> Signal[Any]:
         """The last of each `count` values. By time: `a.sample(ps.timer("1s", at=time))`."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_count("every", count, place)
         return statistic_of(EveryNth(count), (self._itself,), None, place, name)
 
@@ -184,7 +184,7 @@ class SignalStatistics(SignalLike):
 
         span: "10s", a timedelta, or a number of seconds.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         paced = Throttle(span_of("throttle", span, place))
         return statistic_of(paced, (self._itself,), time_signal("throttle", at, place), place, name)
 
@@ -193,7 +193,7 @@ class SignalStatistics(SignalLike):
 
         It fires when a time that is late enough comes, with a value or without.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         paced = Debounce(span_of("debounce", span, place))
         return statistic_of(paced, (self._itself,), time_signal("debounce", at, place), place, name)
 
@@ -205,7 +205,7 @@ class SignalStatistics(SignalLike):
         Of a count: (open, high, low, close), with the last value. Of a span: (start, open, high, low,
         close), when a time in a later multiple of the span comes; a span without values has no bar.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if isinstance(each, int):
             check_count("ohlc", each, place)
             return statistic_of(BarsByCount(each), (self._itself,), None, place, name)
@@ -214,7 +214,7 @@ class SignalStatistics(SignalLike):
 
 
 def _crossed(
-    signal: Signal[Any], direction: Direction, other: Any, name: str | None, place: Place
+    signal: Signal[Any], direction: Direction, other: Any, name: str | None, place: SourceLocation
 ) -> Signal[bool]:
     if isinstance(other, SignalLike):
         other = signal_of("crossed", other, place)
@@ -239,6 +239,6 @@ def timer(span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signa
     >>> list(ps.Engine(flow).replay(seconds=[0.5, 0.9, 1.2, 4.0])["rings"])
     [(2, 1.0), (3, 4.0)]
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     times = time_signal("timer", at, place)
     return statistic_of(Timer(span_of("timer", span, place)), (), times, place, name)

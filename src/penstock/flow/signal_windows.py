@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.flow.columns import shown
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 from penstock.flow.statistic_arguments import (
@@ -38,7 +38,7 @@ def statistic_of(
     statistic: Statistic,
     values: tuple[Signal[Any], ...],
     at: Signal[Any] | None,
-    place: Place,
+    place: SourceLocation,
     name: str | None,
 ) -> Signal[Any]:
     """Add a statistic of some signals. Raises `WrongType` for values that are known to be no numbers."""
@@ -53,7 +53,7 @@ def statistic_of(
     return inputs[0].add(operator, place, inputs[1:], schema=schema, name=name)
 
 
-def signal_of(what: str, given: Any, place: Place) -> Signal[Any]:
+def signal_of(what: str, given: Any, place: SourceLocation) -> Signal[Any]:
     """`given`, which is a signal. Raises `WrongType` for what is none."""
     if not isinstance(given, SignalLike):
         raise WrongType(
@@ -64,7 +64,7 @@ def signal_of(what: str, given: Any, place: Place) -> Signal[Any]:
     return given  # type: ignore[return-value]
 
 
-def time_signal(what: str, at: Any, place: Place) -> Signal[Any]:
+def time_signal(what: str, at: Any, place: SourceLocation) -> Signal[Any]:
     """`at`, which is a signal of times. Raises `WrongType` for what is none."""
     if at is None:
         raise WrongType(
@@ -99,51 +99,53 @@ class Windowed:
     def __repr__(self) -> str:
         return f"{self._window} of {self._signal!r}"
 
-    def _of(self, statistic: Statistic, place: Place, name: str | None, *others: Signal[Any]) -> Signal[Any]:
+    def _of(
+        self, statistic: Statistic, place: SourceLocation, name: str | None, *others: Signal[Any]
+    ) -> Signal[Any]:
         return statistic_of(statistic, (self._signal, *others), self._at, place, name)
 
     def count(self, *, name: str | None = None) -> Signal[int]:
         """How many values are not missing."""
         window = replace(self._window, min_periods=0) if self._relaxed else self._window
-        return self._of(Count(window), Place.of_caller(), name)
+        return self._of(Count(window), SourceLocation.of_caller(), name)
 
     def sum(self, *, name: str | None = None) -> Signal[Any]:
         """The sum."""
-        return self._of(Sum(self._window), Place.of_caller(), name)
+        return self._of(Sum(self._window), SourceLocation.of_caller(), name)
 
     def mean(self, *, name: str | None = None) -> Signal[float]:
         """The arithmetic mean."""
-        return self._of(Mean(self._window), Place.of_caller(), name)
+        return self._of(Mean(self._window), SourceLocation.of_caller(), name)
 
     def var(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """The variance, with the count less `ddof` as the divisor."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         return self._of(Var(self._window, ddof_of(ddof, place)), place, name)
 
     def std(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """The standard deviation, with the count less `ddof` as the divisor."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         return self._of(Std(self._window, ddof_of(ddof, place)), place, name)
 
     def min(self, *, name: str | None = None) -> Signal[Any]:
         """The least value."""
-        return self._of(Min(self._window), Place.of_caller(), name)
+        return self._of(Min(self._window), SourceLocation.of_caller(), name)
 
     def max(self, *, name: str | None = None) -> Signal[Any]:
         """The greatest value."""
-        return self._of(Max(self._window), Place.of_caller(), name)
+        return self._of(Max(self._window), SourceLocation.of_caller(), name)
 
     def first(self, *, name: str | None = None) -> Signal[Any]:
         """The oldest value that is not missing."""
-        return self._of(First(self._window), Place.of_caller(), name)
+        return self._of(First(self._window), SourceLocation.of_caller(), name)
 
     def last(self, *, name: str | None = None) -> Signal[Any]:
         """The newest value that is not missing."""
-        return self._of(Last(self._window), Place.of_caller(), name)
+        return self._of(Last(self._window), SourceLocation.of_caller(), name)
 
     def median(self, *, name: str | None = None) -> Signal[float]:
         """The value in the middle; of two, their mean."""
-        return self._of(Quantile(self._window), Place.of_caller(), name)
+        return self._of(Quantile(self._window), SourceLocation.of_caller(), name)
 
     def quantile(
         self,
@@ -156,7 +158,7 @@ class Windowed:
 
         interpolation: what it is where it falls between two values.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if not isinstance(q, int | float) or not 0 <= q <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
                 f"a quantile is a number from 0 to 1, got {shown(q)}", where=[place], fix="0.5 is the median"
@@ -175,18 +177,18 @@ class Windowed:
 
         method: the place of values that are equal. pct: as a part of the count.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         return self._of(Rank(self._window, choice_of(Ties, method, "method", place), pct), place, name)
 
     def cov(self, other: Signal[Any], ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """The covariance with another signal; both have the current value when one of them fires."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         statistic = Cov(self._window, ddof_of(ddof, place))
         return self._of(statistic, place, name, signal_of("cov", other, place))
 
     def corr(self, other: Signal[Any], *, name: str | None = None) -> Signal[float]:
         """Pearson's correlation with another signal; NaN where one of them does not vary."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         return self._of(Corr(self._window), place, name, signal_of("corr", other, place))
 
     def regression(
@@ -197,7 +199,7 @@ class Windowed:
         by: what explains the values: another signal; their position in the window, 0 at the oldest
             value; or the seconds since the oldest (in a window by time).
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if isinstance(by, SignalLike):
             return self._of(Regression(self._window, Against.SIGNAL), place, name, signal_of("by", by, place))
         if by == "time" and self._at is None:
@@ -234,7 +236,7 @@ class Weighted:
     def mean(self, *, name: str | None = None) -> Signal[float]:
         """The weighted mean."""
         statistic = EwmMean(self._decay, self._least)
-        return statistic_of(statistic, (self._signal,), self._at, Place.of_caller(), name)
+        return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
 
     def var(self, bias: bool = False, *, name: str | None = None) -> Signal[float]:
         """The weighted variance.
@@ -242,12 +244,12 @@ class Weighted:
         bias: not corrected for the mean having been made of the same values.
         """
         statistic = EwmVar(self._decay, self._least, bias)
-        return statistic_of(statistic, (self._signal,), self._at, Place.of_caller(), name)
+        return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
 
     def std(self, bias: bool = False, *, name: str | None = None) -> Signal[float]:
         """The square root of the weighted variance."""
         statistic = EwmStd(self._decay, self._least, bias)
-        return statistic_of(statistic, (self._signal,), self._at, Place.of_caller(), name)
+        return statistic_of(statistic, (self._signal,), self._at, SourceLocation.of_caller(), name)
 
 
 _AGAINST = {"index": Against.INDEX, "time": Against.TIME}

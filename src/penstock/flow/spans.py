@@ -12,7 +12,7 @@ from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, DataType
 from penstock.flow.columns import shown
 
 if TYPE_CHECKING:
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
 
 Span: TypeAlias = "timedelta | int | float"
 """A difference of two times of one column: a timedelta of timestamps, a number of numbers."""
@@ -25,7 +25,13 @@ TIME_TYPES: tuple[DataType, ...] = (TIMESTAMP, INT64, INT32, FLOAT64)
 
 
 def span_of(
-    given: object, type: DataType, unit: Unit | None, what: str, place: Place, *, may_be_zero: bool = False
+    given: object,
+    type: DataType,
+    unit: Unit | None,
+    what: str,
+    place: SourceLocation,
+    *,
+    may_be_zero: bool = False,
 ) -> Span:
     """A span that a user gave for a column of `type`, which is one of `TIME_TYPES`.
 
@@ -48,7 +54,7 @@ def span_of(
     return span
 
 
-def time_span(given: object, what: str, place: Place) -> timedelta:
+def time_span(given: object, what: str, place: SourceLocation) -> timedelta:
     """A span of time: text, a `timedelta`, or a number of seconds. Raises `WrongType` for none."""
     if isinstance(given, str | timedelta):
         return duration(given)
@@ -62,7 +68,9 @@ def time_span(given: object, what: str, place: Place) -> timedelta:
     )
 
 
-def _in_units(span: timedelta, type: DataType, unit: Unit | None, what: str, place: Place) -> int | float:
+def _in_units(
+    span: timedelta, type: DataType, unit: Unit | None, what: str, place: SourceLocation
+) -> int | float:
     if unit is None:
         raise WrongType(
             f"{what} is {short(span)}, and the column holds numbers",
@@ -85,7 +93,7 @@ def _in_units(span: timedelta, type: DataType, unit: Unit | None, what: str, pla
     return count
 
 
-def _number(given: object, type: DataType, what: str, place: Place) -> int | float:
+def _number(given: object, type: DataType, what: str, place: SourceLocation) -> int | float:
     whole = type != FLOAT64
     if isinstance(given, bool) or not isinstance(given, int if whole else int | float) or given - given != 0:
         raise WrongType(

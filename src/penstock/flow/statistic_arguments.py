@@ -6,7 +6,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.durations import short
 from penstock.expr.rows import schema_of
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, AnyType, BoolType, DataType
@@ -47,7 +47,7 @@ def holes_of(schema: Schema) -> Holes:
     return Holes.NAN
 
 
-def check_numbers(kind: str, schema: Schema, place: Place) -> None:
+def check_numbers(kind: str, schema: Schema, place: SourceLocation) -> None:
     """Raises `WrongType` for values that are known to be no `int`, `float` or `bool`."""
     known = type_of(schema)
     if known not in (INT32, INT64, FLOAT64) and not isinstance(known, AnyType | BoolType):
@@ -58,7 +58,7 @@ def check_numbers(kind: str, schema: Schema, place: Place) -> None:
         )
 
 
-def check_times(schema: Schema, place: Place) -> None:
+def check_times(schema: Schema, place: SourceLocation) -> None:
     """Raises `WrongType` for values that are known to be no times."""
     known = type_of(schema)
     if times_of(schema) is Times.EITHER and not isinstance(known, AnyType):
@@ -87,7 +87,7 @@ def schema_of_result(result: Result, given: Schema) -> Schema:
 # -- numbers and words ---------------------------------------------------------------------------------
 
 
-def check_count(what: str, count: object, place: Place) -> None:
+def check_count(what: str, count: object, place: SourceLocation) -> None:
     """Raises `WrongType` for what is no whole number of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise WrongType(
@@ -95,7 +95,7 @@ def check_count(what: str, count: object, place: Place) -> None:
         )
 
 
-def check_least(least: object, place: Place, most: int | None = None) -> None:
+def check_least(least: object, place: SourceLocation, most: int | None = None) -> None:
     """Raises `WrongType` for a `min_periods` that is no count, or that a window of `most` never has."""
     if not isinstance(least, int) or isinstance(least, bool) or least < 0:
         raise WrongType(
@@ -110,7 +110,7 @@ def check_least(least: object, place: Place, most: int | None = None) -> None:
         )
 
 
-def span_of(what: str, span: object, place: Place) -> timedelta:
+def span_of(what: str, span: object, place: SourceLocation) -> timedelta:
     """A span of time. Raises `WrongType` for none, and for one that is not above 0."""
     found = time_span(span, what, place)
     if found <= timedelta():
@@ -118,14 +118,14 @@ def span_of(what: str, span: object, place: Place) -> timedelta:
     return found
 
 
-def ddof_of(ddof: object, place: Place) -> int:
+def ddof_of(ddof: object, place: SourceLocation) -> int:
     """What is taken from the count. Raises `WrongType` for no count."""
     if not isinstance(ddof, int) or isinstance(ddof, bool) or ddof < 0:
         raise WrongType(f"ddof is a count, got {shown(ddof)}", where=[place], fix="give 1, or 0")
     return ddof
 
 
-def choice_of(choices: type[C], given: object, what: str, place: Place) -> C:
+def choice_of(choices: type[C], given: object, what: str, place: SourceLocation) -> C:
     """A member of `choices` by its value. Raises `WrongType` for none."""
     try:
         return choices(given)
@@ -144,7 +144,7 @@ _RANGES = {
 }
 
 
-def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, place: Place) -> Decay:
+def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, place: SourceLocation) -> Decay:
     """How weights fall, by the one parameter that says it. Raises `WrongType` for none or several."""
     said = {how: value for how, value in said.items() if value is not None}
     if len(said) != 1:
@@ -167,7 +167,7 @@ def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, place: Place) 
     return Decay(alpha=_alpha(how, value, place), adjust=adjust, ignore_na=ignore_na)
 
 
-def _alpha(how: str, value: object, place: Place) -> float:
+def _alpha(how: str, value: object, place: SourceLocation) -> float:
     least, said = _RANGES[how]
     fits = isinstance(value, int | float) and not isinstance(value, bool) and least <= value < float("inf")
     if not fits or (value == 0 and how != "com") or (how == "alpha" and value > 1):  # type: ignore[operator]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import BOOL, Field, Schema
@@ -83,7 +83,7 @@ class Stream(
 
         The row type of the result is `returns`, or the function's return annotation.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         schema = result_schema("map", function, returns, place, many=False)
         return self._add(Map(function), schema, name, place)
 
@@ -98,7 +98,7 @@ class Stream(
 
         The row type is `returns`, or the item type of the function's return annotation.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         schema = result_schema("flat_map", function, returns, place, many=True)
         return self._add(FlatMap(function), schema, name, place)
 
@@ -106,7 +106,7 @@ class Stream(
         self, predicate: Expr | Callable[[T_co], bool], *, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
         """The rows of which `predicate` is true (see `operators.filter`)."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if isinstance(predicate, Expr):
             found = check(predicate, self._schema).type
             if found != BOOL:
@@ -144,7 +144,7 @@ class Stream(
         class is made. `name` is the operator's if it is text, and a column if it is
         an expression.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         into, name = own_keywords(named)
         chosen = (*named_columns(columns, place), *computed_columns(named, place))
         schema = self._computed(chosen, into, place)
@@ -161,7 +161,7 @@ class Stream(
 
         `into` and `name` are as in `select`.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_named("with_columns takes expressions", unnamed, "double=ps.col.price * 2", place)
         into, name = own_keywords(named)
         operator = with_columns(self._schema, dict(computed_columns(named, place)))
@@ -174,7 +174,7 @@ class Stream(
         self, *others: Stream[T_co, B2, G2, Any], name: str | None = None
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
         """All rows of all streams, duplicates kept (see `operators.union`)."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         inputs = (self, *others)
         for other in others:
             check_stream(other, "union", place)
@@ -292,7 +292,7 @@ class Stream(
         """
         from penstock.flow.forgetting import add_inner_join
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_stream(other, "join", place)
         check_reason(nondet, place)
         given = lifetimes(lifetime, 2, "join", place)
@@ -326,7 +326,7 @@ class Stream(
                   far that its own rows of `neg` do not exclude, and costs as much.
         nondet:   as in `join`.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         check_stream(neg, "difference", place)
         self.check_row_type("difference", neg, place)
@@ -356,7 +356,7 @@ class Stream(
         """
         from penstock.flow.windows import Windows
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if any(isinstance(given, Windows) for given in (*keys, *named.values())):
             return self._windows(keys, named, place)
         check_no_emit(named, place)
@@ -374,7 +374,7 @@ class Stream(
         """
         from penstock.flow.forgetting import add_distinct
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (given,) = lifetimes(lifetime, 1, "distinct", place)
         operator = Distinct(all_columns(self._schema), given, nondet)
@@ -394,7 +394,7 @@ class Stream(
 
         lifetime: "tick" answers each tick for itself. nondet: as in `join`.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (given,) = lifetimes(lifetime, 1, "top_k", place)
         if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]

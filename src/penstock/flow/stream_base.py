@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Expr
@@ -43,7 +43,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
     # -- construction ----------------------------------------------------------------------
 
     def _add(
-        self, operator: Operator, schema: Schema, name: str | None, place: Place
+        self, operator: Operator, schema: Schema, name: str | None, place: SourceLocation
     ) -> Stream[Any, B, G, O]:
         return self._flow.add(operator, schema, (self,), name, place)
 
@@ -51,7 +51,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
         """The stream of another node of the same flow."""
         return type(self)(self._flow, node, self._flow.node(node).schema)  # pyright: ignore[reportReturnType]
 
-    def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, place: Place) -> Schema:
+    def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, place: SourceLocation) -> Schema:
         fields: list[Field] = []
         for name, expr in columns:
             typed = check(expr, self._schema)
@@ -75,7 +75,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
         schema = derived_schema(tuple(fields))
         return schema if into is None else as_class(schema, into, place)
 
-    def check_row_type(self, what: str, other: StreamBase[Any, Any, Any, Any], place: Place) -> None:
+    def check_row_type(self, what: str, other: StreamBase[Any, Any, Any, Any], place: SourceLocation) -> None:
         """Raises `WrongType` where `other` has not the columns of this stream, for an operator `what`."""
         mine = [(f.name, f.type) for f in self._schema.fields]
         theirs = [(f.name, f.type) for f in other._schema.fields]
@@ -88,7 +88,7 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
             )
 
 
-def check_stream(given: object, what: str, place: Place) -> None:
+def check_stream(given: object, what: str, place: SourceLocation) -> None:
     """Raises `WrongType` for what is no stream."""
     from penstock.flow.window_groups import WindowGroups
 

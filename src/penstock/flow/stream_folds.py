@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import INT64, AnyType, Field, Schema
@@ -78,7 +78,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.fold import Fold
         from penstock.flow.operators.fold_tick import FoldTick
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "fold", place)
         check_function("fold", function, place)
@@ -103,7 +103,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """One row of all rows: `function(so far, row)` from the first row on (see `operators.reduce`)."""
         from penstock.flow.operators.reduce import Reduce
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "reduce", place)
         check_function("reduce", function, place)
@@ -135,7 +135,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.fold_keyed import FoldKeyed
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "fold_keyed", place)
         check_function("fold_keyed", function, place)
@@ -170,7 +170,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.reduce_keyed import ReduceKeyed
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "reduce_keyed", place)
         check_function("reduce_keyed", function, place)
@@ -209,7 +209,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.scan import Scan
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "scan", place)
         check_function("scan", function, place)
@@ -250,7 +250,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         by: a column, its name, an expression, `.desc()` of these, or a function of a row, or
             several; of none, all columns from first to last.
         """
-        return self._sort(by, lifetime, nondet, name, Place.of_caller())
+        return self._sort(by, lifetime, nondet, name, SourceLocation.of_caller())
 
     @overload
     def sort_by(
@@ -277,7 +277,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         name: str | None = None,
     ) -> Stream[Any, Any, Any, Any]:
         """`sort` by what a function makes of each row."""
-        return self._sort(key, lifetime, nondet, name, Place.of_caller())
+        return self._sort(key, lifetime, nondet, name, SourceLocation.of_caller())
 
     def _sort(
         self,
@@ -285,7 +285,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         lifetime: LifetimeName,
         nondet: str | None,
         name: str | None,
-        place: Place,
+        place: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
         from penstock.flow.operators.sort import Sort
 
@@ -299,7 +299,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """Each row once, where it first stood (see `operators.unique`)."""
         from penstock.flow.operators.unique import Unique
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "unique", place)
         return self._add(Unique(all_columns(self._schema), life, nondet), self._schema, name, place)
@@ -320,7 +320,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.enumerate import Enumerate
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "enumerate", place)
         check_numbering(start, index, place)
@@ -351,7 +351,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.lattice_fold import LatticeFold
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         return self._lattice_fold(LatticeFold, lattice, value, per, into, lifetime, nondet, name, place)
 
     def lattice_reduce(
@@ -368,7 +368,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """As `lattice_fold`, with no row while no item has come (see `operators.lattice_reduce`)."""
         from penstock.flow.operators.lattice_reduce import LatticeReduce
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         return self._lattice_fold(LatticeReduce, lattice, value, per, into, lifetime, nondet, name, place)
 
     def _lattice_fold(
@@ -381,7 +381,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         lifetime: LifetimeName,
         nondet: str | None,
         name: str | None,
-        place: Place,
+        place: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
         from penstock.flow.operators.fold_keyed import FoldKeyed
         from penstock.flow.operators.fold_tick import FoldTick
@@ -425,7 +425,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.state import State
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         (life,) = lifetimes(lifetime, 1, "state", place)
         check_lattice("state", lattice, place)
@@ -449,6 +449,6 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.thresholds import threshold
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         operator, schema = threshold(self, threshold_value, column, place)
         return cast("Stream[Any, B, Append, NoOrder]", self._add(operator, schema, name, place))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.types import Field, Schema
 from penstock.flow.columns import all_columns, as_class, shown
 from penstock.flow.join_condition import paired_schema, plan_join, plan_product
@@ -50,7 +50,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """All rows of both, in each tick all of this before any of the other (see `operators.chain`)."""
         from penstock.flow.operators.chain import Chain
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         schema = self._one_row_type("chain", (other,), place)
         stream = self._flow.add(Chain(), schema, (self, other), name, place)
         return cast("Stream[T_co, B | B2, G | G2, NoOrder]", stream)
@@ -68,7 +68,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.chain_first_n import ChainFirstN
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
                 f"chain_first_n needs a number of rows, got {shown(count)}",
@@ -82,7 +82,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         return cast("Stream[T_co, B | B2, Append, Ordered]", stream)
 
     def _one_row_type(
-        self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], place: Place
+        self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], place: SourceLocation
     ) -> Schema:
         for other in others:
             check_stream(other, what, place)
@@ -111,7 +111,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.zip import Zip
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_stream(other, "zip", place)
         check_reason(nondet, place)
         schema, kept = self._beside("zip", other, suffix, into, place)
@@ -134,7 +134,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.zip_longest import ZipLongest
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_stream(other, "zip_longest", place)
         check_reason(nondet, place)
         schema, kept = self._beside("zip_longest", other, suffix, into, place, may_lack=True)
@@ -147,7 +147,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         other: StreamBase[Any, Any, Any, Any],
         suffix: str | None,
         into: Any,
-        place: Place,
+        place: SourceLocation,
         *,
         may_lack: bool = False,
     ) -> tuple[Schema, tuple[int, ...]]:
@@ -225,7 +225,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         as_sets: bool = False,
     ) -> Stream[Any, Any, Any, Any]:
         """A join, or the product where `on` is None; `as_sets`: of each side's rows once."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_stream(other, what, place)
         check_reason(nondet, place)
         given = lifetimes(lifetime, 2, what, place)
@@ -243,7 +243,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         other: StreamBase[Any, Any, Any, Any],
         given: tuple[Lifetime, ...],
         nondet: str | None,
-        place: Place,
+        place: SourceLocation,
     ) -> tuple[StreamBase[Any, Any, Any, Any], StreamBase[Any, Any, Any, Any]]:
         """Both streams with each row once, within what their lifetimes keep."""
         left, right = (
@@ -278,7 +278,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.cross_singleton import CrossSingleton
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_stream(single, "cross_singleton", place)
         check_reason(nondet, place)
         given = lifetimes(lifetime, 2, "cross_singleton", place)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from penstock.errors import BadRow, Place, WrongType
+from penstock.errors import BadRow, SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType, Field, ListType, Schema
@@ -43,7 +43,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.filter_map import FilterMap
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         schema = result_schema("filter_map", function, returns, place, many=False, maybe=True)
         return self._add(FilterMap(function), schema, name, place)
 
@@ -57,7 +57,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.flatten import Flatten
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         at = self._list_column(column, place)
         field = self._schema.fields[at]
         if isinstance(field.type, ListType):
@@ -66,7 +66,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         schema = Schema(fields, None, scalar=self._schema.scalar)
         return self._add(Flatten(at), schema, name, place)
 
-    def _list_column(self, column: Column | str | None, place: Place) -> int:
+    def _list_column(self, column: Column | str | None, place: SourceLocation) -> int:
         if column is None and len(self._schema.fields) > 1:
             raise WrongType(
                 "flatten needs to be told which column to flatten",
@@ -98,7 +98,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """The same rows; the function is called for each that passes (see `operators.inspect`)."""
         from penstock.flow.operators.inspect import Inspect
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if isinstance(function, Expr) or not callable(function):
             raise WrongType(
                 f"inspect needs a function, got {shown(function)}", where=[place], fix="inspect(print)"
@@ -107,7 +107,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
     def tee(self, count: int) -> tuple[Stream[T_co, B, G, O], ...]:
         """This stream `count` times. Any stream may be read any number of times; this only gives names."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(f"tee needs a number of streams, got {shown(count)}", where=[place], fix="tee(2)")
         return (cast("Stream[T_co, B, G, O]", self),) * count
@@ -137,7 +137,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.ports import split
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         if isinstance(ports, int) and not isinstance(ports, bool):
             streams = split("partition", self, by, range(ports), name, place)
             return cast("tuple[Stream[T_co, B, G, O], ...]", tuple(streams.values()))
@@ -156,7 +156,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.ports import split
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         return cast("dict[Tag, Stream[T_co, B, G, O]]", split("demux", self, by, tags, name, place))
 
     def unzip(self) -> tuple[Stream[Any, B, G, O], Stream[Any, B, G, O]]:
@@ -165,7 +165,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         Pairs are rows of two columns, or values of two items in a stream of any value.
         Raises `WrongType` for rows that are no pairs; a value that is none stops the tick: `BadRow`.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         fields = self._schema.fields
         if self._schema.scalar and isinstance(fields[0].type, AnyType):
             parts = (Map(_first), Map(_second))
@@ -195,7 +195,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.assume_ordered import AssumeOrdered
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         stream = self._add(AssumeOrdered(nondet), self._schema, name, place)
         return cast("Stream[T_co, B, G, Ordered]", stream)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.flow.markers import Append, Bounded, Ordered, Unbounded
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.every_tick import EveryTick
@@ -31,7 +31,7 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         nondet: why it is right that answers depend on the cut into ticks; required
         where the delay stands in a cycle through a blocking input.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         stream = self._add(DeferTick(nondet), self._schema, name, place)
         return cast("Stream[T_co, Unbounded, G, O]", stream)
@@ -46,7 +46,7 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         stream = self._add(DeferTickLazy(nondet), self._schema, name, place)
         return cast("Stream[T_co, Unbounded, G, O]", stream)
@@ -60,7 +60,7 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.defer_signal import DeferSignal
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_stream(signal, "defer_signal", place)
         check_reason(nondet, place)
         stream = self._flow.add(DeferSignal(nondet), self._schema, (self, signal), name, place)
@@ -80,7 +80,7 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         stream = self._add(EveryTick(nondet), self._schema, name, place)
         return cast("Stream[T_co, Unbounded, Append, O]", stream)
@@ -94,7 +94,7 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.multiset_delta import MultisetDelta
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         stream = self._add(MultisetDelta(nondet), self._schema, name, place)
         return cast("Stream[T_co, B, Append, O]", stream)
@@ -103,7 +103,7 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         """An end for rows that nobody needs: what leads here runs (see `operators.null`)."""
         from penstock.flow.operators.null import Null
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         stream = self._add(Null(swallows=True), self._schema, name, place)
         return cast("Stream[T_co, Bounded, Append, Ordered]", stream)
 
@@ -116,7 +116,7 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.signals.last_row import LastRow
         from penstock.flow.signal import Signal
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_reason(nondet, place)
         stream = self._add(LastRow(nondet), self._schema, name, place)
         return Signal(self._flow, stream.node_id, self._schema)

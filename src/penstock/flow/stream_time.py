@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.errors import BadFlow, Place, WrongType
+from penstock.errors import BadFlow, SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Field, Schema
@@ -57,11 +57,11 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.late_rows import LateRows
         from penstock.flow.operators.on_time import OnTime
-        from penstock.flow.watermark_policy import Clock
+        from penstock.flow.watermark_policy import WatermarkPolicy
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         field = self._time_column(column, place)
-        clock = Clock(
+        clock = WatermarkPolicy(
             field.name,
             span_of(lateness, field.type, unit, "the lateness", place, may_be_zero=True),
             None if every is None else span_of(every, field.type, unit, "the step", place),
@@ -82,7 +82,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.late_rows import LateRows
         from penstock.flow.operators.on_time import OnTime
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         node = self._flow.node(self._id)
         if not isinstance(node.operator, OnTime):
             raise BadFlow(
@@ -114,7 +114,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.forgetting import add_first_within
 
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         given = [by] if isinstance(by, Expr | str) else list(by)
         keys = tuple(Column(key) if isinstance(key, str) else key for key in given)
         for key in keys:
@@ -125,7 +125,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
 
     # -- construction ----------------------------------------------------------------------
 
-    def _time_column(self, column: object, place: Place) -> Field:
+    def _time_column(self, column: object, place: SourceLocation) -> Field:
         name = column if isinstance(column, str) else column.name if isinstance(column, Column) else None
         if name is None:
             raise WrongType(
@@ -146,7 +146,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return self._schema.fields[at]
 
     def _windows(
-        self, keys: tuple[Any, ...], named: dict[str, Any], place: Place
+        self, keys: tuple[Any, ...], named: dict[str, Any], place: SourceLocation
     ) -> WindowGroups[B, Any, Any]:
         from penstock.flow.window_groups import WindowGroups
         from penstock.flow.windows import Windows

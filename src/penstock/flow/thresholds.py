@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import BadRow, NeedNotMet, Place, Step, WrongType
+from penstock.errors import BadRow, NeedNotMet, SourceLocation, Step, WrongType
 from penstock.expr.rows import derived_schema, from_user
 from penstock.expr.tree import Column
 from penstock.expr.types import Field, Schema
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def threshold(
-    stream: StreamBase[Any, Any, Any, Any], value: object, column: Column | str | None, place: Place
+    stream: StreamBase[Any, Any, Any, Any], value: object, column: Column | str | None, place: SourceLocation
 ) -> tuple[AtLeast, Schema]:
     """The operator, and the schema of what it sends: the keys, then the threshold.
 
@@ -61,7 +61,7 @@ def threshold(
     return AtLeast(checked, name, keys, growth.columns[name]), result
 
 
-def _checked(value: object, field: Field, place: Place) -> object:
+def _checked(value: object, field: Field, place: SourceLocation) -> object:
     """The threshold as it stands in rows. Raises `WrongType` where it is of another type than the column."""
     try:
         ((checked,),) = from_user(Schema((Field(field.name, field.type),), scalar=True), what="it")([value])
@@ -76,7 +76,7 @@ def _checked(value: object, field: Field, place: Place) -> object:
     return checked
 
 
-def _refused(maker: Node, node: str, place: Place, column: str | None) -> NeedNotMet:
+def _refused(maker: Node, node: str, place: SourceLocation, column: str | None) -> NeedNotMet:
     what = "at_least needs a value that only grows"
     if column is not None:
         what = f"at_least needs {column!r} to only grow, and it may fall"

@@ -29,7 +29,7 @@ from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.select import Select
 
 if TYPE_CHECKING:
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
     from penstock.expr.types import Schema
     from penstock.flow.stream import Stream
     from penstock.flow.stream_base import StreamBase
@@ -41,7 +41,7 @@ _OF_A_TICK = (Lifetime.TICK, Lifetime.TICK)
 
 
 def add_join(
-    left: AnyStream, right: AnyStream, operator: Join, schema: Schema, name: str | None, place: Place
+    left: AnyStream, right: AnyStream, operator: Join, schema: Schema, name: str | None, place: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     """Add a join with the lifetimes that `operator` has. Raises what `Flow.add` raises."""
     if operator.lifetimes == _KEEPS_LEFT and operator.how is not How.INNER:
@@ -60,7 +60,7 @@ def add_join(
 
 
 def add_difference(
-    pos: AnyStream, neg: AnyStream, operator: Difference, name: str | None, place: Place
+    pos: AnyStream, neg: AnyStream, operator: Difference, name: str | None, place: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     """Add a difference with the lifetimes that `operator` has. Raises what `Flow.add` raises."""
     if operator.lifetimes == _KEEPS_LEFT:
@@ -69,11 +69,11 @@ def add_difference(
     return pos.flow.add(operator, pos.schema, (pos, neg), name, place)
 
 
-def _shown_again(stream: AnyStream, nondet: str | None, place: Place) -> AnyStream:
+def _shown_again(stream: AnyStream, nondet: str | None, place: SourceLocation) -> AnyStream:
     return stream.flow.add(EveryTick(nondet), stream.schema, (stream,), None, place)
 
 
-def _keys_of_tick(right: AnyStream, operator: Join, place: Place) -> AnyStream:
+def _keys_of_tick(right: AnyStream, operator: Join, place: SourceLocation) -> AnyStream:
     """The keys of the right rows of a tick, each once."""
     named = tuple((f"key {at}", key) for at, key in enumerate(operator.right_keys))
     typed = [check(key, right.schema) for _, key in named]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class WatermarkPolicy:
     """The watermark: the greatest time seen in `column` less `lateness`, down to a multiple of `every`.
 
     A row is late if its time is below the watermark that the rows before it

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from typing_extensions import TypeVar
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field
@@ -40,7 +40,7 @@ class WindowGroups(Generic[B, G, O]):
         keys: tuple[tuple[str, Expr], ...],
         windows: Windows,
         emit: object,
-        place: Place,
+        place: SourceLocation,
     ) -> None:
         """Raises `WrongType` for what is no time, `BadFlow` for one without a watermark."""
         self._stream = stream
@@ -61,7 +61,7 @@ class WindowGroups(Generic[B, G, O]):
 
         See `operators.window`. `into` and `name` are as in `Stream.select`.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", place)
         into, name = own_keywords(named)
         schema = self._stream.schema
@@ -72,7 +72,7 @@ class WindowGroups(Generic[B, G, O]):
         return self._stream.flow.add(operator, result, (self._stream, self._watermark), name, place)
 
 
-def _shape(stream: Stream[Any, Any, Any, Any], windows: Windows, place: Place) -> Shape:
+def _shape(stream: Stream[Any, Any, Any, Any], windows: Windows, place: SourceLocation) -> Shape:
     time = check(windows.time, stream.schema)
     if time.type not in TIME_TYPES:
         raise WrongType(
@@ -91,7 +91,7 @@ def _shape(stream: Stream[Any, Any, Any, Any], windows: Windows, place: Place) -
     return windows.shape(time.type, place)
 
 
-def _emit(given: object, place: Place) -> Emit:
+def _emit(given: object, place: SourceLocation) -> Emit:
     try:
         return Emit(given)
     except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.tree import Expr
 from penstock.flow.columns import check_expression
 from penstock.flow.spans import GivenSpan, Span, Unit, shown_span, span_of
@@ -61,7 +61,7 @@ class Windows:
     given: dict[str, GivenSpan]
     unit: Unit | None
 
-    def shape(self, type: DataType, place: Place) -> Shape:
+    def shape(self, type: DataType, place: SourceLocation) -> Shape:
         """The windows over a time of `type`. Raises `WrongType` for spans that do not fit it."""
         if "gap" in self.given:
             return Sessions(span_of(self.given["gap"], type, self.unit, "the gap of sessions", place))
@@ -121,5 +121,5 @@ def session(time: Expr, gap: GivenSpan, *, unit: Unit | None = None) -> Windows:
 
 
 def _windows(time: Expr, unit: Unit | None, **given: GivenSpan | None) -> Windows:
-    check_expression("the time of windows", time, Place.of_caller())
+    check_expression("the time of windows", time, SourceLocation.of_caller())
     return Windows(time, {name: span for name, span in given.items() if span is not None}, unit)

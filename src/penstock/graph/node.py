@@ -12,7 +12,7 @@ from penstock.graph.facts import ANYWHERE, Delay, Facts, Need, Placement, Port, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.monotone_columns import Growth
@@ -134,7 +134,7 @@ class Node:
     operator: Operator
     inputs: tuple[int, ...]
     schema: Schema
-    place: Place
+    place: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)

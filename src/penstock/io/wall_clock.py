@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.errors import Place, WrongType
+from penstock.errors import SourceLocation, WrongType
 from penstock.expr.durations import duration, short
 from penstock.io.iterable_source import converted
 from penstock.io.source import Batch, Feed, Reader, Source, open_source
@@ -46,7 +46,8 @@ class WallClock(Source):
     def __post_init__(self) -> None:
         if duration(self.every) <= timedelta():
             raise WrongType(
-                f"a clock needs a span above 0, got {short(duration(self.every))}", where=[Place.of_caller()]
+                f"a clock needs a span above 0, got {short(duration(self.every))}",
+                where=[SourceLocation.of_caller()],
             )
 
 

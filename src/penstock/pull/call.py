@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import Place, ProtocolBroken, WrongValue
+from penstock.errors import ProtocolBroken, SourceLocation, WrongValue
 from penstock.pull.protocol import AnswerTo, End
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def not_a_request(module: Module | None, what: object, fix: str) -> WrongValue:
     """The error of a module that requests what is no request."""
     return WrongValue(
         f"{'a module' if module is None else repr(module.name)} made the request {what!r}",
-        where=[Place.of_caller() if module is None else module.place],
+        where=[SourceLocation.of_caller() if module is None else module.place],
         why="A request asks for a value, aborts the stream, or fails it with an exception.",
         fix=fix,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import reduce, singledispatch
 from typing import Any, NoReturn, overload
 
-from penstock.errors import NotComposable, Place
+from penstock.errors import NotComposable, SourceLocation
 from penstock.pull.pieces import Duplex, Piece, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline, Segment
 
@@ -29,7 +29,7 @@ def pull(*pieces: Piece) -> Source | Transformer | Sink | Duplex | Pipeline:
 
     Raises `NotComposable`, which says which piece stands where, for another order and for what is no piece.
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     if not pieces:
         raise NotComposable(
             "pull() of nothing", where=[place], fix="give at least one source, transformer or sink"
@@ -103,7 +103,7 @@ def describe(piece: object) -> str:
     return f"the duplex {piece.name!r}" if isinstance(piece, Duplex) else type(piece).__name__
 
 
-def _misplaced(piece: Piece, at: int, why: str, place: Place) -> NoReturn:
+def _misplaced(piece: Piece, at: int, why: str, place: SourceLocation) -> NoReturn:
     raise NotComposable(
         f"{describe(piece)} cannot stand at position {at}",
         where=[place],
@@ -113,7 +113,7 @@ def _misplaced(piece: Piece, at: int, why: str, place: Place) -> NoReturn:
     )
 
 
-def _no_piece(piece: object, at: int, place: Place) -> NoReturn:
+def _no_piece(piece: object, at: int, place: SourceLocation) -> NoReturn:
     if isinstance(piece, Pipeline):
         why, fix = "It is complete: it has its source and its sink.", "run() it, or compose its parts"
     elif callable(piece):

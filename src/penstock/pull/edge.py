@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.pull.call import FLUSHED, HELD, OPEN, SETTLED, Call, Watch, not_a_request, not_an_answer
-from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach, failure
+from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach_close_error, failure
 
 if TYPE_CHECKING:
     from penstock.pull.module import Module
@@ -354,7 +354,7 @@ def when_all(edges: list[Edge], cause: End, then: Callable[[End], object]) -> No
         nonlocal left, first
         left -= 1
         if isinstance(end, Exception):
-            first = attach(first, end) if isinstance(first, Exception) else end
+            first = attach_close_error(first, end) if isinstance(first, Exception) else end
         if left == 0:
             then(first)
 

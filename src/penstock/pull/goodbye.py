@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.piece_checks import only
@@ -29,7 +29,7 @@ def goodbye(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     """
     only(Duplex, "goodbye", [duplex])
     owner = object()
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
 
     def open_saying(module: Module, edge: Edge) -> Read:
         return _Saying(edge, module.shared(owner, _Ears), message).read

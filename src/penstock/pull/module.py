@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge, when_all
-from penstock.pull.protocol import End, attach
+from penstock.pull.protocol import End, attach_close_error
 from penstock.pull.runtime import Cancellable
 from penstock.pull.synchronous import SPAWN, Synchronous, is_unawaited
 
@@ -27,7 +27,7 @@ class Module:
     advice:      where it waits for others for ever: why it does, and what to do.
     """
 
-    def __init__(self, run: Run, name: str, place: Place) -> None:
+    def __init__(self, run: Run, name: str, place: SourceLocation) -> None:
         self.run = run
         self.name = name
         self.place = place
@@ -157,7 +157,7 @@ class Module:
         What a module that has failed meets while it closes is attached to its failure.
         """
         if self.failure is not None:
-            attach(self.failure, error)
+            attach_close_error(self.failure, error)
             return
         self.failure = error
         self.cancel()
@@ -166,7 +166,7 @@ class Module:
     def crash(self, error: Exception) -> None:
         """The module failed: fail what it reads from, then end what reads from it, both with the error."""
         if self.failure is not None:
-            attach(self.failure, error)
+            attach_close_error(self.failure, error)
             return
         self.failure = error
         self.run.failing[self] = error
@@ -190,7 +190,7 @@ class Module:
         self.cancel()
 
         def closed(later: Exception | None = None) -> None:
-            cause = later if error is None else error if later is None else attach(error, later)
+            cause = later if error is None else error if later is None else attach_close_error(error, later)
             self._settled(cause, result)
 
         if self._close is None:

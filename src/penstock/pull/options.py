@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NoReturn
 
-from penstock.errors import BadOption, Place
+from penstock.errors import BadOption, SourceLocation
 
 
 def whole(piece: str, option: str, value: object, *, least: int | None = None) -> None:
@@ -37,7 +37,7 @@ def check_confirm_within(piece: str, seconds: object) -> None:
 def _refuse(piece: str, option: str, value: object, wanted: str) -> NoReturn:
     raise BadOption(
         f"{piece}() cannot work with {option}={value!r}",
-        where=[Place.of_caller()],
+        where=[SourceLocation.of_caller()],
         fix=f"give {wanted}",
         piece=piece,
         option=option,

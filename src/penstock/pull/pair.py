@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from penstock.errors import AlreadyUsed, Place
+from penstock.errors import AlreadyUsed, SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
@@ -31,7 +31,7 @@ def pair(*, width: int = 0, name: str = "pair") -> Duplex:
     [1, 2]
     """
     whole("pair", "width", width, least=0)
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     owner = object()
 
     def joint(module: Module) -> _Joint:
@@ -62,7 +62,7 @@ def duplex_pair(*, width: int = 0) -> tuple[Duplex, Duplex]:
     (None, ['A', 'B'])
     """
     there, back = pair(width=width, name="duplex_pair"), pair(width=width, name="duplex_pair")
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     return (
         Duplex(back.source, there.sink, "duplex_pair", place),
         Duplex(there.source, back.sink, "duplex_pair", place),
@@ -72,7 +72,7 @@ def duplex_pair(*, width: int = 0) -> tuple[Duplex, Duplex]:
 class _Joint:
     """The edge that the sink reads from, when it is there; until then, what the source was asked waits."""
 
-    def __init__(self, name: str, place: Place) -> None:
+    def __init__(self, name: str, place: SourceLocation) -> None:
         self._name = name
         self._place = place
         self._reader: Module | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from penstock.errors import NotComposable, Place
+from penstock.errors import NotComposable, SourceLocation
 from penstock.pull.compose import describe
 from penstock.pull.pieces import Duplex, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline
@@ -32,7 +32,7 @@ def only(kind: type[K], piece: str, given: Iterable[object]) -> tuple[K, ...]:
             is_piece = isinstance(each, Source | Transformer | Sink | Duplex | Pipeline)
             raise NotComposable(
                 f"{piece}() was given {what if is_piece else type(each).__name__}, which is no {wanted}",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why=f"It is made of {wanted}s.",
                 fix=fix,
                 position=at,

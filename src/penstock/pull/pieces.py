@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.opening import opened
@@ -29,15 +29,15 @@ Kernel = Callable[[Iterable[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Part:
+class Primitive:
     """A primitive module: its name, and the user's line that wrote it."""
 
     name: str
-    place: Place
+    place: SourceLocation
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class SourcePart(Part):
+class SourcePart(Primitive):
     """open:    makes the `read` of a new module.
     batches: `read` is a `BatchRead`.
     linear:  it must not be asked again before it has answered; an abort may come at any time.
@@ -53,7 +53,7 @@ class SourcePart(Part):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class TransformerPart(Part):
+class TransformerPart(Primitive):
     """As `SourcePart`; `open` is given the edge to read from."""
 
     open: Callable[[Module, Edge], Read | BatchRead]
@@ -64,7 +64,7 @@ class TransformerPart(Part):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class KernelPart(Part):
+class KernelPart(Primitive):
     """A synchronous transformer without timing of its own; neighbours of this kind run as one module.
 
     kernel: makes the function for a new run.
@@ -74,14 +74,14 @@ class KernelPart(Part):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class MarkPart(Part):
+class MarkPart(Primitive):
     """No module: does something to the edge at its place, and gives back the edge to go on with."""
 
     mark: Callable[[Edge], object]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class SinkPart(Part):
+class SinkPart(Primitive):
     """open: begins to read from the edge, now or later; ends with `module.done` or `module.fail`."""
 
     open: Callable[[Module, Edge], object]
@@ -114,7 +114,7 @@ class Source:
     ) -> Source:
         """A primitive source, named at the caller's line. Parameters: see `SourcePart`."""
         refuse_async("Source.of", open, fix=_FIX)
-        return cls(SourcePart(name, Place.of_caller(), open, batches, linear, width, layer))
+        return cls(SourcePart(name, SourceLocation.of_caller(), open, batches, linear, width, layer))
 
     def open_in(self, run: Run) -> Edge:
         """Open new modules of it in a run; the edge to read from."""
@@ -154,12 +154,12 @@ class Transformer:
     ) -> Transformer:
         """A primitive transformer, named at the caller's line. Parameters: see `SourcePart`."""
         refuse_async("Transformer.of", open, fix=_FIX)
-        return cls((TransformerPart(name, Place.of_caller(), open, batches, linear, width, layer),))
+        return cls((TransformerPart(name, SourceLocation.of_caller(), open, batches, linear, width, layer),))
 
     @classmethod
     def of_kernel(cls, name: str, kernel: Callable[[], Kernel]) -> Transformer:
         """A synchronous transformer that may be fused with its neighbours. See `KernelPart`."""
-        return cls((KernelPart(name, Place.of_caller(), kernel),))
+        return cls((KernelPart(name, SourceLocation.of_caller(), kernel),))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -179,7 +179,7 @@ class Sink:
     def of(cls, name: str, open: Callable[[Module, Edge], object]) -> Sink:
         """A primitive sink, named at the caller's line. See `SinkPart`."""
         refuse_async("Sink.of", open, fix=_FIX)
-        return cls(SinkPart(name, Place.of_caller(), open))
+        return cls(SinkPart(name, SourceLocation.of_caller(), open))
 
     def open_in(self, run: Run, edge: Edge) -> Module:
         """Open new modules of it in a run, reading from an edge; the one that gives the result."""
@@ -200,7 +200,7 @@ class Duplex:
     source: Source
     sink: Sink
     name: str = "duplex"
-    place: Place = field(default_factory=Place.of_caller)
+    place: SourceLocation = field(default_factory=SourceLocation.of_caller)
 
 
 Piece = Source | Transformer | Sink | Duplex

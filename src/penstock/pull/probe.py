@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from penstock.errors import Place, ProtocolBroken
+from penstock.errors import ProtocolBroken, SourceLocation
 from penstock.pull.call import Call
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
@@ -136,7 +136,7 @@ def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
         else:
             edge.seen_above = _Above(recorder, edge, "D", "U")
 
-    return Transformer((MarkPart("probe", Place.of_caller(), mark),))
+    return Transformer((MarkPart("probe", SourceLocation.of_caller(), mark),))
 
 
 def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
@@ -148,6 +148,6 @@ def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
     def above(edge: Edge) -> None:
         edge.seen_above = _Above(recorder, edge, "D", "TO")
 
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     marks = MarkPart("probe", place, below), MarkPart("probe", place, above)
     return Transformer((marks[0], *transformer.then, marks[1]), transformer.beside)

@@ -41,7 +41,7 @@ BatchRead = Callable[[End | None, AnswerTo, int], object]
 """A `Read` that is told how many values may be answered at once, and answers a list of 1 to so many."""
 
 
-def attach(first: Exception, later: Exception) -> Exception:
+def attach_close_error(first: Exception, later: Exception) -> Exception:
     """The first cause of a failure, with what failed after it as a note. Returns `first`; raises nothing."""
     if later is not first:
         try:
@@ -58,4 +58,4 @@ def attach(first: Exception, later: Exception) -> Exception:
 
 def failure(cause: Exception, end: End) -> Exception:
     """The error of a stream that failed by `cause` and then ended so: the cause, a later error attached."""
-    return attach(cause, end) if isinstance(end, Exception) else cause
+    return attach_close_error(cause, end) if isinstance(end, Exception) else cause

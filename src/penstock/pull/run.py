@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import EndNotConfirmed, NeverAnswered, NotFinished
 from penstock.pull.module import Module
-from penstock.pull.protocol import attach
+from penstock.pull.protocol import attach_close_error
 from penstock.pull.runtime import Cancellable, Runtime
 from penstock.pull.stuck import never_answered, not_confirmed, not_finished
 from penstock.pull.synchronous import refuse_async
@@ -141,7 +141,7 @@ class Run:
         if self.error is None:
             self.error = error
         else:
-            attach(self.error, error)
+            attach_close_error(self.error, error)
 
     def _look(self) -> None:
         if not (self.finished or self._building or self._edges or self._sinks):
@@ -292,7 +292,7 @@ class Run:
             error.add_note(self.runtime.replay)
         for cause in (self.error, *self.failing.values()):
             if cause is not None:
-                return attach(cause, error)
+                return attach_close_error(cause, error)
         return error
 
     def _stuck(self) -> EndNotConfirmed | NeverAnswered | NotFinished:

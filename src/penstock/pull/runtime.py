@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import LoopRunsAlready, Place, WrongThread
+from penstock.errors import LoopRunsAlready, SourceLocation, WrongThread
 from penstock.pull.waits import Task, Timer, expected
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Runtime:
         if get_ident() != self._thread:
             raise WrongThread(
                 "a pipeline is told something from a thread other than its own",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why="Two threads would work on it at once, and nothing would wake it.",
                 fix="loop.call_soon_threadsafe(...) with its loop; or pushable(thread_safe=True)",
             )
@@ -214,7 +214,7 @@ class Runtime:
         if running_loop() is not None:
             raise LoopRunsAlready(
                 "the pipeline waits for something outside, and an event loop is running already",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why="run() would stop that loop, and with it everything else in it.",
                 fix="await the pipeline, or start() it",
             )
@@ -226,7 +226,7 @@ class Runtime:
         elif self._loop is not loop:
             raise LoopRunsAlready(
                 "the pipeline was started outside of this event loop, and waits in one of its own",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 fix="start() it where the event loop runs, or wait() for it where none does",
             )
 

@@ -9,7 +9,7 @@ from functools import partial
 from types import AsyncGeneratorType, CoroutineType, FunctionType
 from typing import Any, TypeVar, cast
 
-from penstock.errors import NotAwaited, Place
+from penstock.errors import NotAwaited, SourceLocation
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Synchronous:
 
     called: str
     fix: str
-    place: Place
+    place: SourceLocation
 
     def __call__(self, result: T) -> T:
         if is_unawaited(result):
@@ -50,7 +50,7 @@ class Synchronous:
 def synchronous(piece: str, function: object, *, fix: str) -> Synchronous:
     """The check of what a function given to a piece returns. Raises `NotAwaited` for a coroutine function."""
     refuse_async(piece, function, fix=fix)
-    return Synchronous(f"a function given to {piece}()", fix, Place.of_caller())
+    return Synchronous(f"a function given to {piece}()", fix, SourceLocation.of_caller())
 
 
 def refuse_async(piece: str, function: object, *, fix: str, passes_on: bool = False) -> None:
@@ -64,7 +64,7 @@ def refuse_async(piece: str, function: object, *, fix: str, passes_on: bool = Fa
     name = getattr(function, "__qualname__", type(function).__qualname__)
     raise NotAwaited(
         f"{piece}() was given {name!r}, which is {kind}",
-        where=[Place.of_caller()],
+        where=[SourceLocation.of_caller()],
         why=_WHY,
         fix=fix,
         piece=piece,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import BadOption, CallCancelled, LoopRunsAlready, Place
+from penstock.errors import BadOption, CallCancelled, LoopRunsAlready, SourceLocation
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,7 +21,7 @@ class Timer:
         self, runtime: Runtime, seconds: float, call: Callable[..., object], args: tuple[Any, ...]
     ) -> None:
         if not math.isfinite(seconds):
-            raise BadOption(f"a timer cannot wait {seconds} seconds", where=[Place.of_caller()])
+            raise BadOption(f"a timer cannot wait {seconds} seconds", where=[SourceLocation.of_caller()])
         self._runtime = runtime
         self._waits = True
         self._handle = runtime.loop.call_later(seconds, runtime.in_loop, self._fire, call, args)

@@ -259,7 +259,7 @@ def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
     """Operators that run alike, one after the other, and how."""
     from penstock.spark.batch.forms import form
     from penstock.spark.batch.places import meeting
-    from penstock.spark.batch.plan import Island, Loop, Native, plan_batch
+    from penstock.spark.batch.plan import Loop, Native, Subplan, plan_batch
 
     plan = plan_batch(graph)
     before: list[str] = []
@@ -273,7 +273,7 @@ def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
             case Loop(nodes):
                 names = [label(graph, graph.nodes[n]) for n in nodes]
                 how = _loop_form(graph, nodes)
-            case Island(nodes):
+            case Subplan(nodes):
                 names = [label(graph, graph.nodes[n]) for n in nodes]
                 how = f"on the in-process engine, {meeting(plan, unit)}"
         if before and (how != how_before or not isinstance(unit, Native)):

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.engine import Engine
 from penstock.io.sink import SinkTarget
-from penstock.spark.checkpoints.resume import GoingOnSpark, Loops
+from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
 from penstock.spark.local.session_info import is_local, tasks_at_a_time
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.sources.opening import nothing
 from penstock.spark.ticks.deaths import told_deaths
 from penstock.spark.ticks.drain import task_target
+from penstock.spark.ticks.driver_sinks import open_outlets
 from penstock.spark.ticks.intake import SpooledTimes
-from penstock.spark.ticks.outlet import open_outlets
 from penstock.spark.ticks.plan import Compiled, Input, Output, Plan, compiled
 from penstock.spark.ticks.ticker import ROWS_OF_ONE_TASK, Ticker
 from penstock.state.checkpoint import Checkpoint
@@ -129,7 +129,7 @@ class Driven:
         # Only a new checkpoint must be told in how many parts its state is to be.
         begun = any((self._folder / "commit").glob("*.json"))
         default = 1 if begun else tasks_at_a_time(self._spark())
-        going_on = GoingOnSpark(self._graph, self._plan, self._sinks, None, default)
+        going_on = SparkResumeBinding(self._graph, self._plan, self._sinks, None, default)
         checkpoint = Checkpoint.open(self._folder, going_on, keep_ticks=1, durable=self._durable)
         self._closing.callback(checkpoint.close)
         self._tags = {name: tag for tag, name in enumerate(checkpoint.manifest.layout["sources"])}

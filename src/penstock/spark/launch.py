@@ -16,13 +16,13 @@ from penstock.engine.endpoints import as_sink, check_names, dead_letters_of, hel
 from penstock.engine.engine import Engine
 from penstock.engine.inlet import table_sources
 from penstock.engine.interrupt import Interrupt
-from penstock.engine.metrics import Metrics, exported, observing
+from penstock.engine.metrics import Metrics, combine_observers, exported
 from penstock.engine.progress import Progress
 from penstock.engine.run import RunResult
 from penstock.errors import BadInput, NotOnSpark
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.paths import local_path
-from penstock.spark.checkpoints.resume import GoingOnSpark, Loops
+from penstock.spark.checkpoints.resume import Loops, SparkResumeBinding
 from penstock.spark.local.session_info import is_local, is_remote, tasks_at_a_time
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.native import Chain, native_parts, without_native
@@ -37,7 +37,7 @@ from penstock.spark.sources.opening import Opened, Opening, has_own_name, open_o
 from penstock.spark.ticks.connect_ticks import OwnTicks
 from penstock.spark.ticks.deaths import told_deaths
 from penstock.spark.ticks.drain import bucket_route, task_target
-from penstock.spark.ticks.outlet import open_outlets
+from penstock.spark.ticks.driver_sinks import open_outlets
 from penstock.spark.ticks.plan import Output, Plan, compiled
 from penstock.spark.ticks.query import Query
 from penstock.spark.ticks.ticker import Ticker, Way
@@ -119,13 +119,13 @@ def run(
 
         spark = _session(spark)
         with exported(metrics, flow.name) as told, told_deaths(spark, lambda: None):
-            heard = observing(on_tick, told)
+            heard = combine_observers(on_tick, told)
             return run_batch(
                 flow, spark, sources=sources, sinks=sinks or {}, on_tick=heard, loop_rows=loop_rows
             )
     with ExitStack() as closing:
         told = closing.enter_context(exported(metrics, flow.name))
-        on_tick = observing(on_tick, told)
+        on_tick = combine_observers(on_tick, told)
         folder = _checkpoint_folder(checkpoint, closing)
         spark = _session(spark)
         running = _Run(flow, spark, folder, closing, durable=checkpoint is not None)
@@ -199,7 +199,7 @@ class _Run:
         default = tasks_at_a_time(self._spark)
         named = not any(map(has_own_name, sources.values()))
         plan_for = partial(self._plan, sinks)
-        going_on = GoingOnSpark(self._graph, plan_for, sinks, shards, default, loops, named)
+        going_on = SparkResumeBinding(self._graph, plan_for, sinks, shards, default, loops, named)
         checkpoint = self._checkpoint(going_on, keep_ticks)
         plan = going_on.plan
         frames = [name for name, source in sources.items() if sends_rows(source)]
@@ -232,7 +232,7 @@ class _Run:
         sources = table_sources(self._graph, self._append, name)
         return Output(name, schema, task_target(target, name, self._folder), sources)
 
-    def _checkpoint(self, going_on: GoingOnSpark, keep_ticks: int) -> Checkpoint:
+    def _checkpoint(self, going_on: SparkResumeBinding, keep_ticks: int) -> Checkpoint:
         checkpoint = Checkpoint.open(
             self._folder,
             going_on,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from penstock.errors import FlowChanged, Place
+from penstock.errors import FlowChanged, SourceLocation
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.sorted_files import FileRef, check_file, damaged, sync
 
@@ -112,7 +112,9 @@ def as_it_is(folder: Path, last: Manifest | None, tick: int) -> Manifest:
     return last
 
 
-def flow_changed(folder: Path, why: str, difference: str, where: Sequence[Place] = ()) -> FlowChanged:
+def flow_changed(
+    folder: Path, why: str, difference: str, where: Sequence[SourceLocation] = ()
+) -> FlowChanged:
     """The error for a flow that is not the one of the checkpoint. where: what in it lacks its state."""
     return FlowChanged(
         f"the checkpoint {folder} belongs to another flow, or to another version of this one",

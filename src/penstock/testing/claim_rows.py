@@ -9,7 +9,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any, TypeAlias
 
-from penstock.expr.decimals import Shape
+from penstock.expr.decimals import DecimalSpec
 from penstock.expr.rows import row_class
 from penstock.expr.types import (
     AnyType,
@@ -111,7 +111,7 @@ def _float(type_: Float64Type, kind: Pool) -> Pool:
 
 @values.register
 def _decimal(type_: DecimalType, kind: Pool) -> Pool:
-    step, bound = Shape.of(type_).step, Shape.of(type_).bound
+    step, bound = DecimalSpec.of(type_).step, DecimalSpec.of(type_).bound
     found = (step * n for n in (0, 1, -1, 2, 3, 10, -25, 100))
     return tuple(value if value else abs(value) for value in found if -bound < value < bound)
 

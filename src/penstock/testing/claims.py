@@ -88,7 +88,7 @@ def try_claims(flow: Flow, *, rows: GivenRows | None = None, examples: int = EXA
     graph = flow.graph()
     for node in graph.nodes:
         site = Site(graph, node, (rows or {}).get(node.name), examples)
-        yield from claims_of(node.operator, site)
+        yield from try_operator_claims(node.operator, site)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Site:
 
 
 @singledispatch
-def claims_of(operator: Operator, site: Site) -> Iterator[Tried]:
+def try_operator_claims(operator: Operator, site: Site) -> Iterator[Tried]:
     """Try the claims of an operator; most make none."""
     yield from ()
 
@@ -257,8 +257,8 @@ _FIXES: Mapping[str, str] = {
 }
 
 
-@claims_of.register(Fold)
-@claims_of.register(FoldTick)
+@try_operator_claims.register(Fold)
+@try_operator_claims.register(FoldTick)
 def _fold(operator: Fold | FoldTick, site: Site) -> Iterator[Tried]:
     schema = operator.accumulated
     inside = from_user(schema, what="values")
@@ -266,13 +266,13 @@ def _fold(operator: Fold | FoldTick, site: Site) -> Iterator[Tried]:
     yield from _try_fold(operator.claims, folded, operator.item if isinstance(operator, FoldTick) else None)
 
 
-@claims_of.register
+@try_operator_claims.register
 def _reduce(operator: Reduce, site: Site) -> Iterator[Tried]:
     folded = Folded(operator.function, None, from_user(site.schema, what="values"), site)
     yield from _try_fold(operator.claims, folded, None)
 
 
-@claims_of.register
+@try_operator_claims.register
 def _fold_keyed(operator: FoldKeyed, site: Site) -> Iterator[Tried]:
     schema = Schema(site.node.schema.fields[-1:], scalar=True)
     inside = from_user(schema, what="values")
@@ -280,7 +280,7 @@ def _fold_keyed(operator: FoldKeyed, site: Site) -> Iterator[Tried]:
     yield from _try_fold(operator.claims, folded, operator.item, operator.keys)
 
 
-@claims_of.register
+@try_operator_claims.register
 def _reduce_keyed(operator: ReduceKeyed, site: Site) -> Iterator[Tried]:
     schema = Schema(site.node.schema.fields[-1:], scalar=True)
     folded = Folded(operator.function, None, from_user(schema, what="values"), site)
@@ -304,8 +304,8 @@ def _try_lattice(lattice: Lattice, item: Expr, site: Site) -> Iterator[Tried]:
         yield Tried(site.node.name, claim, tried)
 
 
-@claims_of.register(LatticeFold)
-@claims_of.register(LatticeGrowth)
-@claims_of.register(State)
+@try_operator_claims.register(LatticeFold)
+@try_operator_claims.register(LatticeGrowth)
+@try_operator_claims.register(State)
 def _lattice(operator: LatticeFold | LatticeGrowth | State, site: Site) -> Iterator[Tried]:
     yield from _try_lattice(operator.lattice, operator.item, site)

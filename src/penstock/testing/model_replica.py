@@ -25,7 +25,7 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.dataflow import CopyToExport, Dataflow, Id, SubscribeExport
-from penstock.compute.reconciliation import Reconciliation, reconcile
+from penstock.compute.reconciliation import ReconciliationPlan, reconcile
 
 GONE = "cannot be read any more"
 STOPPED = "reads what has stopped"
@@ -113,7 +113,7 @@ class ModelReplica:
             self._apply(command)
         return self
 
-    def reconnect(self, installed: list[Command], asked: list[Command]) -> Reconciliation:
+    def reconnect(self, installed: list[Command], asked: list[Command]) -> ReconciliationPlan:
         """Another connection, with what it has been told until now and what it is told anew."""
         found = reconcile(installed, asked)
         self._connection += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from penstock.view.picture import Kind, Shape
+from penstock.view.picture import BoxRole, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from penstock.view.picture import Arrow, Box, Cluster, Picture
 
 _SHAPES = {
-    Shape.SOURCE: 'shape=oval, fillcolor="#d5f0e3"',
-    Shape.OPERATOR: 'shape=box, fillcolor="#eef3fb"',
-    Shape.OPAQUE: 'shape=component, fillcolor="#fdf2d0"',
-    Shape.SINK: 'shape=parallelogram, fillcolor="#d5f0e3"',
+    BoxRole.SOURCE: 'shape=oval, fillcolor="#d5f0e3"',
+    BoxRole.OPERATOR: 'shape=box, fillcolor="#eef3fb"',
+    BoxRole.OPAQUE: 'shape=component, fillcolor="#fdf2d0"',
+    BoxRole.SINK: 'shape=parallelogram, fillcolor="#d5f0e3"',
 }
 _ARROWS = {
     Kind.APPEND: "",

@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from penstock.view.picture import Kind, Shape
+from penstock.view.picture import BoxRole, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from penstock.view.picture import Arrow, Box, Cluster, Picture
 
 _SHAPES = {
-    Shape.SOURCE: ("([", "])"),
-    Shape.OPERATOR: ("[", "]"),
-    Shape.OPAQUE: ("[[", "]]"),
-    Shape.SINK: ("[/", "/]"),
+    BoxRole.SOURCE: ("([", "])"),
+    BoxRole.OPERATOR: ("[", "]"),
+    BoxRole.OPAQUE: ("[[", "]]"),
+    BoxRole.SINK: ("[/", "/]"),
 }
 _ARROWS = {
     Kind.APPEND: "-->",
@@ -28,10 +28,10 @@ _ARROWS = {
 }
 _STROKES = {Kind.HANDOFF: "#c0392b", Kind.BACK: "#8e44ad", Kind.DELAY: "#7f8c8d"}
 _CLASSES = {
-    Shape.SOURCE: "fill:#d5f0e3,stroke:#1e8449",
-    Shape.OPERATOR: "fill:#eef3fb,stroke:#34568b",
-    Shape.OPAQUE: "fill:#fdf2d0,stroke:#b9770e",
-    Shape.SINK: "fill:#d5f0e3,stroke:#1e8449",
+    BoxRole.SOURCE: "fill:#d5f0e3,stroke:#1e8449",
+    BoxRole.OPERATOR: "fill:#eef3fb,stroke:#34568b",
+    BoxRole.OPAQUE: "fill:#fdf2d0,stroke:#b9770e",
+    BoxRole.SINK: "fill:#d5f0e3,stroke:#1e8449",
 }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TEXT_WIDTH = 36
 
 
-class Shape(Enum):
+class BoxRole(Enum):
     """What a box stands for."""
 
     SOURCE = "source"
@@ -44,7 +44,7 @@ class Box:
 
     id: str
     lines: tuple[str, ...]
-    shape: Shape
+    shape: BoxRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,12 @@ def _box(graph: FlowGraph, node: Node) -> Box:
     return Box(_id(node.id), (label(graph, node), *text), _shape(graph, node))
 
 
-def _shape(graph: FlowGraph, node: Node) -> Shape:
+def _shape(graph: FlowGraph, node: Node) -> BoxRole:
     if node.id in graph.sources.values():
-        return Shape.SOURCE
+        return BoxRole.SOURCE
     if node.id in graph.sinks.values():
-        return Shape.SINK
-    return Shape.OPAQUE if any(True for _ in node.operator.callables()) else Shape.OPERATOR
+        return BoxRole.SINK
+    return BoxRole.OPAQUE if any(True for _ in node.operator.callables()) else BoxRole.OPERATOR
 
 
 def _arrow(graph: FlowGraph, analysis: Analysis, edge: Edge) -> Arrow:

@@ -18,7 +18,7 @@ from penstock.compute.controller.requests import StashedAt
 from penstock.compute.errors import (
     ConnectionBroken,
     Missing,
-    NotThere,
+    NegativeMultiplicity,
     PeekCanceled,
     ReadTimeout,
     ResultGone,
@@ -101,7 +101,7 @@ def test_what_the_controller_refuses_is_raised_as_what_it_is() -> None:
         with pytest.raises(UnknownName) as unknown:
             await client.peek("nothing")
         assert unknown.value.facts["name"] == "nothing"
-        with pytest.raises(NotThere) as not_there:
+        with pytest.raises(NegativeMultiplicity) as not_there:
             await client.delete("sales", [Sale("z", 9)])
         assert not_there.value.facts["row"] == ("z", 9)
 
@@ -171,7 +171,7 @@ def test_a_write_that_is_refused_harms_no_other_of_its_group() -> None:
         while len(served.around.writing._waiting) < 5:
             await asyncio.sleep(0.001)
         served.around.store.may_append.set()
-        assert [type(result) for result in await asked] == [int, int, int, NotThere, int, int]
+        assert [type(result) for result in await asked] == [int, int, int, NegativeMultiplicity, int, int]
         assert len(await client.peek("sales")) == 5
 
     with_client(test)

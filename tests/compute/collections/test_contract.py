@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from penstock.compute.collections.store import Append, Bounds, Collections
-from penstock.compute.errors import AlreadyThere, NotThere, NotYet, SinceViolation, UnknownName, UpperMismatch
+from penstock.compute.errors import (
+    AlreadyThere,
+    NegativeMultiplicity,
+    SinceViolation,
+    TimestampNotReady,
+    UnknownName,
+    UpperMismatch,
+)
 from penstock.compute.frontier import END, LAST_TIME, START, Frontier
 from penstock.compute.protocol.responses import Counted, Update
 
@@ -158,7 +165,7 @@ def test_an_append_that_expects_another_upper_changes_nothing(s1: Collections) -
 def test_several_collections_are_appended_to_together_or_not_at_all(s1: Collections) -> None:
     s1.create("s2", b"")
     good = Append("s1", START, at(2), [(("a",), 1, 1)])
-    with pytest.raises(NotThere):
+    with pytest.raises(NegativeMultiplicity):
         s1.append([good, Append("s2", START, at(2), [(("b",), 1, -1)])])
     assert s1.bounds(["s1", "s2"]) == [Bounds(START, START)] * 2
     s1.append([good, Append("s2", START, at(3), [(("b",), 1, 1)])])
@@ -170,7 +177,7 @@ def test_a_collection_named_twice_in_an_append_goes_on_where_the_first_part_ende
     first = Append("s1", START, at(2), [(("a",), 1, 2)])
     s1.append([first, Append("s1", at(2), at(4), [(("a",), 3, -2)])])
     assert (bag(s1, "s1", 1), bag(s1, "s1", 3)) == ({"a": 2}, {})
-    with pytest.raises(NotThere):
+    with pytest.raises(NegativeMultiplicity):
         s1.append(
             [Append("s1", at(4), at(5), [(("a",), 4, 1)]), Append("s1", at(5), at(6), [(("a",), 5, -2)])]
         )
@@ -186,7 +193,7 @@ def test_a_row_may_not_be_there_less_than_zero_times_at_any_time(s1: Collections
         [("b", 3, -1)],
         [("b", 4, -1), ("b", 5, 1)],
     ):
-        with pytest.raises(NotThere) as refused:
+        with pytest.raises(NegativeMultiplicity) as refused:
             add(s1, "s1", 3, 9, *updates)
         assert refused.value.facts == {"id": "s1", "row": (updates[0][0],)}
     add(s1, "s1", 3, 9, ("a", 4, 1), ("a", 3, -2), ("a", 5, -1), ("b", 3, -1), ("b", 3, 1))
@@ -200,7 +207,7 @@ def test_rows_are_taken_back_also_after_compaction(s1: Collections) -> None:
     add(s1, "s1", 3, 4, ("a", 3, -2))
     assert (bag(s1, "s1", 2), bag(s1, "s1", 3)) == ({"a": 2}, {})
     s1.compact("s1", at(3))
-    with pytest.raises(NotThere):
+    with pytest.raises(NegativeMultiplicity):
         add(s1, "s1", 4, 5, ("a", 4, -1))
 
 
@@ -287,7 +294,7 @@ def test_equal_rows_are_one_however_they_are_written(s1: Collections, there: Any
 def test_values_of_different_types_are_different_rows(s1: Collections) -> None:
     add(s1, "s1", 0, 1, (1, 0, 1), (1.0, 0, 1), (True, 0, 1), ("1", 0, 1))
     assert sum(len(part) for part in s1.snapshot("s1", 0)) == 4
-    with pytest.raises(NotThere):
+    with pytest.raises(NegativeMultiplicity):
         add(s1, "s1", 1, 2, (Decimal(1), 1, -1))
 
 
@@ -300,7 +307,7 @@ def test_a_snapshot_outside_of_what_is_readable_is_refused_at_once(s1: Collectio
     with pytest.raises(SinceViolation) as gone:
         s1.snapshot("s1", 4)
     assert gone.value.facts == {"id": "s1", "time": 4, "since": at(5)}
-    with pytest.raises(NotYet) as early:
+    with pytest.raises(TimestampNotReady) as early:
         s1.snapshot("s1", 9)
     assert early.value.facts == {"id": "s1", "time": 9, "upper": at(9)}
     assert bag(s1, "s1", 5) == bag(s1, "s1", 8) == {"a": 1}
@@ -387,10 +394,10 @@ def test_changes_are_those_from_lower_to_before_upper(s1: Collections) -> None:
     assert told(s1.changes("s1", at(5), at(7))) == told(s1.changes("s1", at(7), at(7))) == []
     assert told(s1.changes("s1", at(5), at(8))) == [("a", 7, -3)]
     assert len(told(s1.changes("s1", START, at(10)))) == 4
-    with pytest.raises(NotYet) as early:
+    with pytest.raises(TimestampNotReady) as early:
         s1.changes("s1", at(5), at(11))
     assert early.value.facts == {"id": "s1", "time": 11, "upper": at(10)}
-    with pytest.raises(NotYet):
+    with pytest.raises(TimestampNotReady):
         s1.changes("s1", at(5), END)
 
 
@@ -438,7 +445,7 @@ def test_a_since_beyond_the_upper_leaves_nothing_readable_until_the_upper_is_the
     s1.compact("s1", at(5))
     with pytest.raises(SinceViolation):
         s1.snapshot("s1", 1)
-    with pytest.raises(NotYet):
+    with pytest.raises(TimestampNotReady):
         s1.snapshot("s1", 5)
     add(s1, "s1", 2, 7, ("a", 3, 1), ("b", 6, 1))
     s1.compact("s1", at(5))

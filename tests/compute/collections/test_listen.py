@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.compute.collections.listen import Listen, Part
+from penstock.compute.collections.listen import ChangeBatch, Listen
 from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.collections.store import Append, Collections
 from penstock.compute.errors import SinceViolation, StoreUnavailable
@@ -27,7 +27,7 @@ def store_of(*updates: tuple[Any, int, int], upper: Frontier) -> MemoryCollectio
     return store
 
 
-def parts_of(listen: Listen) -> list[Part]:
+def parts_of(listen: Listen) -> list[ChangeBatch]:
     return list(iter(lambda: listen.next(), None))
 
 
@@ -60,21 +60,21 @@ def test_nothing_new_is_no_part_and_times_without_changes_are_an_empty_one() -> 
     listen = Listen(store, "s1", at(3))
     assert listen.next() is None
     store.append([Append("s1", at(3), at(7))])
-    assert listen.next() == Part(at(3), at(7), [])
+    assert listen.next() == ChangeBatch(at(3), at(7), [])
     assert listen.next() is None
 
 
 def test_whoever_knows_the_upper_can_say_it() -> None:
     store = store_of(("a", 2, 1), ("b", 6, 1), upper=at(9))
     listen = Listen(store, "s1", START)
-    assert listen.next(at(4)) == Part(START, at(4), [(("a",), 2, 1)])
+    assert listen.next(at(4)) == ChangeBatch(START, at(4), [(("a",), 2, 1)])
     assert listen.next(at(4)) is None
-    assert listen.next(at(9)) == Part(at(4), at(9), [(("b",), 6, 1)])
+    assert listen.next(at(9)) == ChangeBatch(at(4), at(9), [(("b",), 6, 1)])
 
 
 def test_the_end_is_the_last_part() -> None:
     listen = Listen(store_of(("a", 2, 1), upper=END), "s1", START)
-    assert listen.next() == Part(START, END, [(("a",), 2, 1)])
+    assert listen.next() == ChangeBatch(START, END, [(("a",), 2, 1)])
     assert listen.reached.ended
     assert listen.next() is None
 

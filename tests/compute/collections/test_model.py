@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from penstock.compute.collections.listen import Listen
 from penstock.compute.collections.store import Append, Collections
-from penstock.compute.errors import NotThere, NotYet, SinceViolation, UpperMismatch
+from penstock.compute.errors import NegativeMultiplicity, SinceViolation, TimestampNotReady, UpperMismatch
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.protocol.responses import Update
 
@@ -106,7 +106,7 @@ class Machine(RuleBasedStateMachine):
             updates = data.draw(st.lists(changes, max_size=6)) if span else []
             upper = expected if expected.ended else Frontier(lower + span)
             if model.refuses(updates):
-                refusals.add(NotThere)
+                refusals.add(NegativeMultiplicity)
             appends.append(Append(id, expected, upper, updates))
         if refusals:
             with pytest.raises(tuple(refusals)):
@@ -138,7 +138,7 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(SinceViolation):
                 store.snapshot(id, time, chunk)
         elif not model.upper.passed(time):
-            with pytest.raises(NotYet):
+            with pytest.raises(TimestampNotReady):
                 store.snapshot(id, time, chunk)
         else:
             found = [row for rows in store.snapshot(id, time, chunk) for row in rows]
@@ -152,7 +152,7 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(SinceViolation):
                 store.changes(id, Frontier(lower), Frontier(upper))
         elif Frontier(upper) > model.upper:
-            with pytest.raises(NotYet):
+            with pytest.raises(TimestampNotReady):
                 store.changes(id, Frontier(lower), Frontier(upper))
         else:
             found = [u for part in store.changes(id, Frontier(lower), Frontier(upper), 2) for u in part]

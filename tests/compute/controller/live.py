@@ -13,12 +13,12 @@ from penstock.compute.errors import ConnectionBroken, StoreUnavailable
 from penstock.compute.protocol.commands import Command, InstanceConfig, TimelyConfig
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Status
-from penstock.compute.replica.in_process_runtime import Here
+from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.replica import Replica
 from tests.compute.controller.world import World
 
 
-class Counting(Here):
+class Counting(InProcessRuntime):
     """The runtime of the in-process engine; notes what it is told to build."""
 
     def __init__(self, built: list[str], *args: Any, **options: Any) -> None:
@@ -75,7 +75,9 @@ class LiveReplica:
         told = [response for response in responses if not isinstance(response, Status)]
         return bool(commands or busy or told)
 
-    def _runtime(self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]) -> Here:
+    def _runtime(
+        self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]
+    ) -> InProcessRuntime:
         timer = itertools.count().__next__
         collections = Reaching(self)
         return Counting(self.built, config, wake, collections=collections, clock=self._clock, timer=timer)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.compute.command_log import CommandLog, LogCursor
 from penstock.compute.frontier import Frontier
-from penstock.compute.outbox import Outbox, Reader
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     CancelPeek,
@@ -43,7 +43,7 @@ def cancel(number: int) -> CancelPeek:
 class Connection:
     """A reader, and all that it has taken."""
 
-    reader: Reader
+    reader: LogCursor
     taken: list[Command] = field(default_factory=list[Command])
 
     def take(self, most: int) -> None:
@@ -52,7 +52,7 @@ class Connection:
 
 @given(seeds)
 def test_whoever_has_read_all_is_where_a_fresh_replica_would_be(chance: random.Random) -> None:
-    controller, outbox = RandomController(chance), Outbox(most_behind=20)
+    controller, outbox = RandomController(chance), CommandLog(most_behind=20)
     connections: list[Connection] = []
     for _ in range(60):
         for command in controller.step():
@@ -74,7 +74,7 @@ def test_whoever_has_read_all_is_where_a_fresh_replica_would_be(chance: random.R
 
 @given(seeds)
 def test_what_comes_after_the_beginning_is_read_once_and_in_order(chance: random.Random) -> None:
-    outbox = Outbox(most_behind=1000)
+    outbox = CommandLog(most_behind=1000)
     outbox.push(created("u1"))
     reader = outbox.reader()
     pushed, taken = list[Command](), list[Command]()
@@ -90,7 +90,7 @@ def test_what_comes_after_the_beginning_is_read_once_and_in_order(chance: random
 
 
 def test_what_all_have_read_is_forgotten() -> None:
-    outbox = Outbox([created("u1")])
+    outbox = CommandLog([created("u1")])
     fast, slow = outbox.reader(), outbox.reader()
     for number in range(50):
         outbox.push(AllowCompaction("u1", Frontier(number)))
@@ -103,7 +103,7 @@ def test_what_all_have_read_is_forgotten() -> None:
 
 
 def test_a_connection_that_is_too_far_behind_is_cut_and_the_next_one_is_told_little() -> None:
-    outbox = Outbox([created("u1")], most_behind=10)
+    outbox = CommandLog([created("u1")], most_behind=10)
     slow, fast = outbox.reader(), outbox.reader()
     for number in range(1000):
         outbox.push(AllowCompaction("u1", Frontier(number)))
@@ -120,7 +120,7 @@ def test_a_connection_that_is_too_far_behind_is_cut_and_the_next_one_is_told_lit
 
 
 def test_a_peek_that_is_cancelled_before_it_was_taken_is_not_sent_and_neither_is_its_cancellation() -> None:
-    outbox = Outbox([created("u1"), peek(1)])
+    outbox = CommandLog([created("u1"), peek(1)])
     slow, fast = outbox.reader(), outbox.reader()
     fast.take()
     for command in (peek(2), cancel(1), Schedule("u1"), cancel(2), peek(3)):
@@ -130,13 +130,13 @@ def test_a_peek_that_is_cancelled_before_it_was_taken_is_not_sent_and_neither_is
 
 
 def test_what_does_not_concern_a_replica_is_left_out() -> None:
-    outbox = Outbox([created("u1"), created("u2")])
+    outbox = CommandLog([created("u1"), created("u2")])
     reader = outbox.reader(lambda c: not isinstance(c, CreateDataflow) or "u2" in c.dataflow.export_ids)
     assert reader.take() == [created("u2")]
 
 
 def test_a_new_connection_is_told_the_present_uppers() -> None:
-    outbox = Outbox([created("u1")])
+    outbox = CommandLog([created("u1")])
     (told,) = outbox.reader(uppers={"s1": Frontier(50)}).take()
     assert isinstance(told, CreateDataflow)
     assert [i.upper for i in told.dataflow.collections] == [Frontier(50)]

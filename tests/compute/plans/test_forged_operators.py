@@ -24,7 +24,7 @@ from penstock.flow.operators.signals.lift import Constant
 from penstock.flow.operators.window import Window
 from penstock.flow.statistics.ewm import Decay
 from penstock.flow.statistics.window import CountWindow
-from penstock.flow.watermark_policy import Clock
+from penstock.flow.watermark_policy import WatermarkPolicy
 from penstock.flow.windows import Grid, Sessions
 from tests.operators.examples import example
 from tests.signals.test_statistics_in_flows import STATISTICS
@@ -79,12 +79,12 @@ FORGED: list[tuple[str, str, dict[str, Any]]] = [
     ("at_least: at_least", "AtLeast", {"lattice": lattice.Min()}),
     ("at_least: at_least", "AtLeast", {"keys": ()}),
     ("sort: sort", "Sort", {"nondet": "\t"}),
-    ("watermark: on_time", "OnTime", {"clock": Clock("nobody", 0)}),
-    ("watermark: on_time", "OnTime", {"clock": Clock("a", -1)}),
-    ("watermark: on_time", "OnTime", {"clock": Clock("a", 0.5)}),
-    ("watermark: on_time", "OnTime", {"clock": Clock("a", 0, 0)}),
-    ("late_rows: late_rows", "LateRows", {"clock": Clock("a", -1)}),
-    ("watermark_time: close", "Watermark", {"clock": Clock("a", 5)}),
+    ("watermark: on_time", "OnTime", {"clock": WatermarkPolicy("nobody", 0)}),
+    ("watermark: on_time", "OnTime", {"clock": WatermarkPolicy("a", -1)}),
+    ("watermark: on_time", "OnTime", {"clock": WatermarkPolicy("a", 0.5)}),
+    ("watermark: on_time", "OnTime", {"clock": WatermarkPolicy("a", 0, 0)}),
+    ("late_rows: late_rows", "LateRows", {"clock": WatermarkPolicy("a", -1)}),
+    ("watermark_time: close", "Watermark", {"clock": WatermarkPolicy("a", 5)}),
     ("watermark_time: close", "EndOfInput", {"sources": ("y",)}),
     ("least_watermark: union", "LeastWatermark", {"moves": ((), (Move(INT64, lit(0) - col.value),))}),
     ("window: sliding", "Window", {"shape": Grid(1, 3)}),

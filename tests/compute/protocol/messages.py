@@ -55,7 +55,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
 )
 from penstock.compute.remote_paths import elsewhere
-from penstock.errors import Place, Step
+from penstock.errors import SourceLocation, Step
 from penstock.expr.runtime import NAN
 
 times = st.integers(0, LAST_TIME)
@@ -90,7 +90,7 @@ counted = st.lists(st.tuples(rows, st.integers(1, 2**70)), max_size=5).map(tuple
 weights = st.integers(-(2**70), 2**70).filter(bool)
 updates = st.lists(st.tuples(rows, times, weights), max_size=5).map(tuple)
 
-places = st.builds(Place, texts.map(elsewhere), st.integers(0, 2**31), texts)
+places = st.builds(SourceLocation, texts.map(elsewhere), st.integers(0, 2**31), texts)
 problems = st.builds(
     Problem,
     code=ids,

@@ -22,7 +22,7 @@ from penstock.compute.problems import error_of, problem_of, problem_of_any
 from penstock.compute.protocol import wire
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Problem
-from penstock.errors import Origin, PenstockError, Place, Step, UserFunctionFailed
+from penstock.errors import Origin, PenstockError, SourceLocation, Step, UserFunctionFailed
 
 
 def _classes(base: type[PenstockError]) -> Iterator[type[PenstockError]]:
@@ -38,7 +38,7 @@ def travelled(error: BaseException) -> PenstockError:
 
 @pytest.mark.parametrize("kind", list(_classes(PenstockError)), ids=lambda kind: kind.__name__)
 def test_an_error_is_the_same_on_the_other_side(kind: type[PenstockError]) -> None:
-    where = [Step(Place("<q4.py>", 12, "here"), "this one")]
+    where = [Step(SourceLocation("<q4.py>", 12, "here"), "this one")]
     facts = {"id": "u1", "time": 7, "size": 3, "parts": ("a", 1, None, Decimal("1.0"))}
     error = kind("what", where=where, why="why", fix="fix", **facts)
     again = travelled(error)
@@ -83,13 +83,13 @@ def test_facts_of_strangers_are_attributes_and_nothing_else() -> None:
 def test_files_that_a_stranger_names_are_neither_told_in_full_nor_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("the secret\n")
-    error = PenstockError("what", where=[Place(str(secret), 1)])
+    error = PenstockError("what", where=[SourceLocation(str(secret), 1)])
     assert "the secret" in str(error)
     sent = pb.Problem.FromString(wire.problem_to_bytes(problem_of(error)))
     assert sent.where[0].file == "<secret.txt>"
     sent.where[0].file = str(secret)  # a stranger may say so all the same
     again = error_of(wire.problem_from_bytes(sent.SerializeToString()))
-    assert again.where == (Step(Place("<secret.txt>", 1)),)
+    assert again.where == (Step(SourceLocation("<secret.txt>", 1)),)
     assert "the secret" not in str(again)
 
 

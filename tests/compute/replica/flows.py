@@ -7,7 +7,7 @@ from typing import NamedTuple
 import penstock as ps
 from penstock import col
 from penstock.compute.plans import sinks_of
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.expr.rows import schema_of
 from penstock.flow.operators.source import Source
 
@@ -63,8 +63,8 @@ def identity_of(flow: ps.Flow) -> ps.Flow:
     """What reads an index of a flow as it is."""
     (sink,) = sinks_of(flow)
     same = ps.Flow("same")
-    rows = same.add_source(Source("input", sink.schema, False, False), Place(__file__, 1))
-    same.add_sink("out", rows, sink.schema, Place(__file__, 1))
+    rows = same.add_source(Source("input", sink.schema, False, False), SourceLocation(__file__, 1))
+    same.add_sink("out", rows, sink.schema, SourceLocation(__file__, 1))
     return same
 
 

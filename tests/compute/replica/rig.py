@@ -55,7 +55,7 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.compute.replica.in_process_runtime import Here
+from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.replica import Replica
 from penstock.expr.types import Schema
@@ -109,7 +109,7 @@ class Rig:
         self.now = 1_000_000
         self.halted: ComputeError | None = None
         self.said: list[Response] = []
-        self.runtimes: list[Here] = []
+        self.runtimes: list[InProcessRuntime] = []
         self.created: list[Dataflow] = []
         self.epochs = count(1)
         self.uuids = count(1)
@@ -118,8 +118,10 @@ class Rig:
     def new_replica(self) -> Replica:
         return Replica(self._runtime, clock=lambda: self.now, wake=lambda: None, halt=self._halt)
 
-    def _runtime(self, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]) -> Here:
-        here = Here(
+    def _runtime(
+        self, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
+    ) -> InProcessRuntime:
+        here = InProcessRuntime(
             instance,
             wake,
             collections=self.store,

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.compute.frontier import Frontier
 from penstock.compute.replica.arrangement import Arrangement, Hold
-from penstock.compute.replica.incremental_dict import Pieces
-from penstock.compute.replica.pending_changes import Together
+from penstock.compute.replica.incremental_dict import IncrementalDict
+from penstock.compute.replica.pending_changes import PendingChanges
 from tests.compute.replica.flows import BID
 from tests.compute.replica.rig import Bag, bag
 from tests.properties.effort import examples
@@ -96,7 +96,7 @@ def test_an_index_is_right_at_every_time_that_somebody_may_read(data: st.DataObj
 
 @given(st.lists(st.tuples(st.integers(-5, 200), st.booleans())))
 def test_a_dict_in_pieces_is_a_dict(changes: list[tuple[int, bool]]) -> None:
-    pieces, plain = Pieces[int, int](most=3), dict[int, int]()
+    pieces, plain = IncrementalDict[int, int](most=3), dict[int, int]()
     for key, added in changes:
         if added:
             pieces.piece(key)[key] = plain[key] = key
@@ -111,7 +111,7 @@ def test_a_dict_in_pieces_is_a_dict(changes: list[tuple[int, bool]]) -> None:
 
 def test_no_piece_grows_large_whatever_the_keys_have_in_common() -> None:
     for step in (1, 1000, 1 << 20, 1 << 40):
-        pieces = Pieces[int, int](most=100)
+        pieces = IncrementalDict[int, int](most=100)
         for n in range(10_000):
             pieces.piece(n * step)[n * step] = n
             pieces.divide()
@@ -120,7 +120,7 @@ def test_no_piece_grows_large_whatever_the_keys_have_in_common() -> None:
 
 @given(st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(-2, 2).filter(bool))))
 def test_what_cancels_out_is_no_change(parts: list[dict[str, int]]) -> None:
-    together, total = Together(), Counter[Any]()
+    together, total = PendingChanges(), Counter[Any]()
     for part in parts:
         together.add([((row,), weight) for row, weight in part.items()])
         for row, weight in part.items():

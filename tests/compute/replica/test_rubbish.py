@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.compute.replica import gc_policy
-from penstock.compute.replica.gc_policy import Rubbish
+from penstock.compute.replica.gc_policy import GcPolicy
 
 
 class Time:
@@ -35,7 +35,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 def test_everything_is_looked_at_only_while_nothing_else_is_to_do(looks: list[Any]) -> None:
     time = Time()
-    collector = Rubbish(time)
+    collector = GcPolicy(time)
     assert not gc.isenabled()
     time.now = gc_policy.OLD + 1
     collector.slice(busy=True)
@@ -48,7 +48,7 @@ def test_everything_is_looked_at_only_while_nothing_else_is_to_do(looks: list[An
 
 def test_after_a_drop_it_is_looked_at_soon(looks: list[Any]) -> None:
     time = Time()
-    collector = Rubbish(time)
+    collector = GcPolicy(time)
     collector.dropped()
     collector.slice(busy=False)
     assert 2 not in looks

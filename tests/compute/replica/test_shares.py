@@ -25,9 +25,9 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.replica.dataflows import _counted, _internal  # pyright: ignore[reportPrivateUsage]
-from penstock.compute.replica.tick_executor import Ticking, whole
+from penstock.compute.replica.tick_executor import TickExecutor, whole
 from penstock.compute.replica.worker_placement import Hosted, host
-from penstock.compute.replica.worker_shard import Share, division_of
+from penstock.compute.replica.worker_shard import WorkerShard, division_of
 from penstock.testing.strategies import Case, Tick
 from tests.compute.replica import flows
 from tests.compute.replica.test_promise import Truth, served
@@ -38,7 +38,7 @@ WORKERS = 3
 NO_DATAFLOW = Dataflow(encode(flows.all_bids()), (), (), (), Frontier(0))
 
 
-def ticked(engine: Ticking, tick: dict[str, list[tuple[Any, int, int]]], answer: dict[str, Bag]) -> None:
+def ticked(engine: TickExecutor, tick: dict[str, list[tuple[Any, int, int]]], answer: dict[str, Bag]) -> None:
     """Run a tick and add to the answer what it makes."""
     changes = {name: [(row, weight) for row, _, weight in updates] for name, updates in tick.items()}
     program = engine.program
@@ -59,7 +59,7 @@ def test_the_shares_of_all_workers_are_the_flow(drawn: tuple[Case, list[Tick]], 
     division = division_of(case.flow, workers)
     assume(division is not None)
     assert division is not None
-    one, several = whole(NO_DATAFLOW, case.flow), [Share(division, n) for n in range(workers)]
+    one, several = whole(NO_DATAFLOW, case.flow), [WorkerShard(division, n) for n in range(workers)]
     answer: dict[str, Bag] = {}
     together: dict[str, Bag] = {}
     for tick in [{}, *Truth(case, ticks).updates]:
@@ -105,7 +105,7 @@ def test_rows_that_are_there_already_stay_where_they_are() -> None:
     assert division is not None
     for number in range(2):
         answer: dict[str, Bag] = {}
-        ticked(Share(division, number, frozenset({"input"})), {"input": [(("a", 5), 1, 1)]}, answer)
+        ticked(WorkerShard(division, number, frozenset({"input"})), {"input": [(("a", 5), 1, 1)]}, answer)
         assert there(answer) == {"out": {("a", 5): 1}}
 
 

@@ -18,7 +18,7 @@ from penstock.compute.protocol.commands import AllowCompaction
 from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.inlets import FromIndex
-from penstock.compute.replica.shared_arrangements import Sharing
+from penstock.compute.replica.shared_arrangements import SharedArrangements
 from penstock.expr.rows import schema_of
 from penstock.flow.flow import Flow
 from penstock.testing.oracle import answers
@@ -104,7 +104,9 @@ def flow_of(shape: str, tables: frozenset[str]) -> Flow:
 def test_it_is_known_which_sides_need_no_copy(shape: str) -> None:
     flow = flow_of(shape, frozenset(SOURCES))
     indexes = {name: Arrangement(SCHEMA, KEYS[name], 0) for name in SOURCES}
-    sharing = Sharing(flow, [FromIndex(name, f"u{name}", index, 0) for name, index in indexes.items()])
+    sharing = SharedArrangements(
+        flow, [FromIndex(name, f"u{name}", index, 0) for name, index in indexes.items()]
+    )
     assert sharing.shared == SHAPES[shape][1]
     read = {name for name in SOURCES if flow.graph().consumers()[flow.graph().sources[name]]}
     assert sharing.filled & read == SHAPES[shape][2]

@@ -39,7 +39,7 @@ from penstock.compute.protocol.responses import (
 from penstock.compute.replica import workers
 from penstock.compute.replica.replica import Replica
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.worker_messages import Begin, Build, Forget, Said, ToWorker
+from penstock.compute.replica.worker_messages import Begin, Build, Forget, ToWorker, WorkerResponse
 from penstock.compute.replica.workers import Workers
 from tests.compute.replica import flows
 
@@ -52,7 +52,7 @@ class NotedLink:
 
     def __init__(self, begin: Begin, wake: Callable[[], None]) -> None:
         self.told: list[ToWorker] = []
-        self.to_say: list[Said] = []
+        self.to_say: list[WorkerResponse] = []
         self.heard = 0
         self.frontiers: Mapping[Id, Reached] = {}
         self.broken: Sequence[Id] = ()
@@ -65,7 +65,7 @@ class NotedLink:
     def send(self, message: ToWorker) -> None:
         self.told.append(message)
 
-    def take(self) -> list[Said]:
+    def take(self) -> list[WorkerResponse]:
         said, self.to_say = self.to_say, []
         for one in said:
             self.heard, self.broken = one.heard, one.broken
@@ -124,7 +124,7 @@ def test_frontiers_are_those_of_the_slowest_worker_and_wait_for_all(runtime: Wor
     runtime.create_dataflow(totals("u1"))
     for n, link in enumerate(LINKS):
         assert runtime.frontiers() == {}
-        link.to_say = [Said(1, (), {"u1": at(5 + n)})]
+        link.to_say = [WorkerResponse(1, (), {"u1": at(5 + n)})]
         runtime.step(0)
     assert runtime.frontiers()["u1"] == at(5)
 
@@ -136,12 +136,12 @@ def test_what_a_worker_says_of_an_old_export_is_not_said_of_a_new_one_of_that_id
     runtime.create_dataflow(totals("u1", as_of=9))
     for link in LINKS:
         assert [type(m) for m in link.told][0::3] == [Build, Build]
-        link.to_say = [Said(3, (), {"u1": Reached(END, END, END, END)}, broken=["u1"])]
+        link.to_say = [WorkerResponse(3, (), {"u1": Reached(END, END, END, END)}, broken=["u1"])]
     runtime.step(0)
     assert runtime.frontiers() == {}
     assert runtime.broken() == []
     for link in LINKS:
-        link.to_say = [Said(4, (), {"u1": at(9)}, broken=["u1"])]
+        link.to_say = [WorkerResponse(4, (), {"u1": at(9)}, broken=["u1"])]
     runtime.step(0)
     assert runtime.frontiers() == {"u1": at(9)}
     assert runtime.broken() == ["u1"]
@@ -156,14 +156,14 @@ def test_answers_to_an_earlier_connection_are_not_told(runtime: Workers) -> None
     runtime.peek(peek)
     for heard in (2, 4, 6):
         for link in LINKS:
-            link.to_say = [Said(heard, [PeekResponse(peek.uuid, Rows(((("a", heard), 1),)))])]
+            link.to_say = [WorkerResponse(heard, [PeekResponse(peek.uuid, Rows(((("a", heard), 1),)))])]
         runtime.step(0)
     assert runtime.answers() == [PeekResponse(peek.uuid, Rows(((("a", 6), 3),)))]
 
 
 def test_of_copies_that_a_worker_keeps_for_a_reader_nothing_is_told(runtime: Workers) -> None:
     runtime.create_dataflow(totals("u1"))
-    LINKS[0].to_say = [Said(1, [Status("u1", "hydrated"), Status("u1 for u2", "hydrated")])]
+    LINKS[0].to_say = [WorkerResponse(1, [Status("u1", "hydrated"), Status("u1 for u2", "hydrated")])]
     runtime.step(0)
     assert runtime.answers() == [Status("u1", "hydrated")]
     assert all(not isinstance(m, AllowCompaction) for m in LINKS[0].told)
@@ -173,7 +173,9 @@ def test_what_workers_see_of_themselves_is_summed_up_and_the_slowest_duration_co
     runtime: Workers,
 ) -> None:
     for number, link in enumerate(LINKS):
-        link.to_say = [Said(0, [Status(None, "replica", (("rows", 10.0), ("cancel_ms_max", number)))])]
+        link.to_say = [
+            WorkerResponse(0, [Status(None, "replica", (("rows", 10.0), ("cancel_ms_max", number)))])
+        ]
     runtime.step(0)
     assert runtime.answers()[-1] == Status(None, "replica", (("rows", 30.0), ("cancel_ms_max", 2)))
 
@@ -197,7 +199,7 @@ def test_that_an_export_has_ended_is_told_when_its_workers_have_said_so(runtime:
     told: list[Response] = []
     for reached in (at(5), Reached(END, END, END, END)):
         for link in LINKS:
-            link.to_say = [Said(link.sent, (), {"u1": reached})]
+            link.to_say = [WorkerResponse(link.sent, (), {"u1": reached})]
         replica.step(0)
         told += replica.responses()
     assert told == [Frontiers("u1", *(Frontier(5),) * 3), Frontiers("u1", *(END,) * 3)]
@@ -213,10 +215,12 @@ def test_the_last_words_of_a_subscription_are_told_after_it_was_dropped(runtime:
     replica.receive(AllowCompaction("t1", END))
     told: list[Batch | DroppedAt] = []
     for number, link in enumerate(LINKS):
-        link.to_say = [Said(sent, [SubscribeResponse("t1", Batch(START, Frontier(7 + number), ()))])]
+        link.to_say = [
+            WorkerResponse(sent, [SubscribeResponse("t1", Batch(START, Frontier(7 + number), ()))])
+        ]
     replica.step(0)
     for number, link in enumerate(LINKS):
-        link.to_say = [Said(link.sent, [SubscribeResponse("t1", DroppedAt(Frontier(7 + number)))])]
+        link.to_say = [WorkerResponse(link.sent, [SubscribeResponse("t1", DroppedAt(Frontier(7 + number)))])]
         replica.step(0)
         told += [r.event for r in replica.responses() if isinstance(r, SubscribeResponse)]
     assert told == [Batch(START, Frontier(7), ()), DroppedAt(Frontier(7))]

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig
-from penstock.compute.replica.in_process_runtime import Here
+from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Runtime
 from penstock.compute.replica.workers import Workers
@@ -22,7 +22,7 @@ _NAMES = count()
 
 def make_here(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
     store = open_collections(config.collections)
-    return Here(config, wake, collections=store, folder=folder, plans=Plans(allow_callables=True))
+    return InProcessRuntime(config, wake, collections=store, folder=folder, plans=Plans(allow_callables=True))
 
 
 def make_workers(config: InstanceConfig, wake: Callable[[], None], folder: Path) -> Runtime:
@@ -35,10 +35,12 @@ def maker(name: str, request: pytest.FixtureRequest) -> Make:
         return make_here
     if name == "workers":
         return make_workers
-    from penstock.compute.replica.spark_runtime import OnSpark
+    from penstock.compute.replica.spark_runtime import SparkRuntime
 
     spark = request.getfixturevalue("spark")
-    return lambda config, wake, folder: OnSpark(config, wake, state=folder, spark=spark, allow_callables=True)
+    return lambda config, wake, folder: SparkRuntime(
+        config, wake, state=folder, spark=spark, allow_callables=True
+    )
 
 
 @pytest.fixture(params=ALL)

@@ -14,7 +14,7 @@ from typing import Any
 from penstock.compute.collections.store import Append
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, StashedAt, Write
 from penstock.compute.controller.status import ControllerStatus
-from penstock.compute.errors import NotThere, ReadTimeout, SinceViolation, UnknownName
+from penstock.compute.errors import NegativeMultiplicity, ReadTimeout, SinceViolation, UnknownName
 from penstock.compute.frontier import END, START, Frontier
 from penstock.compute.problems import problem_of
 from penstock.compute.protocol.responses import Batch, Canceled, Counted, DroppedAt, Problem, Rows, Update
@@ -79,7 +79,7 @@ class PaperController:
             for row, weight in rows:
                 there[row] += weight
                 if there[row] < 0:
-                    raise NotThere(f"{row} is not in {name!r}", id=name, row=row)
+                    raise NegativeMultiplicity(f"{row} is not in {name!r}", id=name, row=row)
         self.time += 1
         appends = [
             Append(name, Frontier(self.time), Frontier(self.time + 1), [(r, self.time, w) for r, w in rows])

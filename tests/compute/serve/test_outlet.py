@@ -11,8 +11,8 @@ import pytest
 from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
-from penstock.compute.serve import outlet as outlets
-from penstock.compute.serve.outlet import Outlet
+from penstock.compute.serve import subscription_buffer as outlets
+from penstock.compute.serve.subscription_buffer import SubscriptionBuffer
 from penstock.expr.rows import schema_of
 from tests.compute.serve.paper_controller import PaperController
 
@@ -29,11 +29,11 @@ def write(to: PaperController, *numbers: int) -> None:
     to.end_write(to.begin_write({"numbers": [((number,), 1) for number in numbers]}))
 
 
-def outlet(of: PaperController, **asked: Any) -> Outlet:
-    return Outlet(of, "numbers", **{"as_of": None, "snapshot": True, "replica": None} | asked)  # type: ignore
+def outlet(of: PaperController, **asked: Any) -> SubscriptionBuffer:
+    return SubscriptionBuffer(of, "numbers", **{"as_of": None, "snapshot": True, "replica": None} | asked)  # type: ignore
 
 
-async def read_all(found: Outlet, upper: int) -> list[Batch]:
+async def read_all(found: SubscriptionBuffer, upper: int) -> list[Batch]:
     """The batches until they cover all before a time; each must begin where the last one has ended."""
     batches: list[Batch] = []
     while not batches or (batches[-1].upper.time or 0) < upper:
@@ -167,6 +167,6 @@ def test_a_problem_without_any_times_is_told() -> None:
     asyncio.run(test())
 
 
-async def all_of(reader: Outlet) -> AsyncIterator[Batch | DroppedAt]:
+async def all_of(reader: SubscriptionBuffer) -> AsyncIterator[Batch | DroppedAt]:
     while (event := await reader.next()) is not None:
         yield event

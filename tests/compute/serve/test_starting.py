@@ -15,7 +15,7 @@ pytest.importorskip("grpc", reason="grpcio is not installed")
 
 from penstock.compute import AsyncClient
 from penstock.compute.errors import ConnectionBroken
-from penstock.compute.replica.peek_stash import Stash
+from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.serve.process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
 from tests.compute.serve.processes import Sale, totals
@@ -75,7 +75,7 @@ def test_what_a_controller_and_a_replica_keep_is_of_their_owner_alone(tmp_path: 
             await client.copy("totals", "totals.jsonl")
             await client.copy("totals", "totals.parquet")
             # Large results lie there for a moment only.
-            large = Stash(kept["replica"] / "stash", lambda: 0).writer()
+            large = PeekStash(kept["replica"] / "stash", lambda: 0).writer()
             found = modes(kept["controller"]) | modes(kept["replica"])
             large.cancel()
         for task in (controller, replica):

@@ -14,7 +14,7 @@ from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.errors import BadMessage, ComputeError
 from penstock.compute.protocol import rows
 from penstock.compute.protocol.wire import problem_from_bytes
-from penstock.compute.serve.client_session import Talk
+from penstock.compute.serve.client_session import ClientSession
 
 
 def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:
@@ -22,7 +22,7 @@ def refusal(describe: Callable[[str], Any], request: pb.Request) -> str:
 
     async def story() -> str:
         around: Any = SimpleNamespace(controller=SimpleNamespace(describe=describe), writing=None)
-        talk = Talk(around)
+        talk = ClientSession(around)
         talk.take(request)
         call = SimpleNamespace(written=asyncio.Queue[pb.Answer]())
         call.write = call.written.put

@@ -42,7 +42,7 @@ from penstock.compute.transport.handshake import Greeting
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
 from penstock.compute.transport.server import serve
-from penstock.compute.transport.wakeup import Bell
+from penstock.compute.transport.wakeup import Wakeup
 from penstock.expr.rows import schema_of
 from tests.compute.transport.fakes import PATIENCE, FakeController
 
@@ -77,7 +77,7 @@ class Attacked:
         store = MemoryCollections.named("fuzzed")
         store.create("s1", schema_to_bytes(schema_of(Bid)))
         store.append([Append("s1", START, Frontier(5), [((7, 30), 1, 2), ((8, 40), 1, 1)])])
-        bell = Bell()
+        bell = Wakeup()
         replica = Replica(
             partial(make_runtime, state=folder, collections=STORE),
             clock=lambda: 1_000,

@@ -31,7 +31,7 @@ from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
 from penstock.compute.transport.server import serve
-from penstock.compute.transport.wakeup import Bell
+from penstock.compute.transport.wakeup import Wakeup
 
 DATAFLOW = Dataflow(
     Plan(b"plan"), (), (), (IndexExport("u1", "out"), IndexExport("silent", "out")), Frontier(0)
@@ -43,7 +43,7 @@ PATIENCE = 20.0
 class FakeReplica:
     """Answers each peek with its keys, counted once; one of an index called "silent" only when cancelled."""
 
-    def __init__(self, bell: Bell) -> None:
+    def __init__(self, bell: Wakeup) -> None:
         self.bell = bell
         self.greatest_epoch: Epoch | None = None
         self.received: list[Command] = []
@@ -206,7 +206,7 @@ async def served(
     name: str | None = None,
     address: str = "127.0.0.1:0",
 ) -> AsyncIterator[Served]:
-    bell = Bell()
+    bell = Wakeup()
     replica = FakeReplica(bell)
     where: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.create_task(

@@ -24,7 +24,7 @@ from penstock.compute.transport.handshake import Greeting, Welcome
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
 from penstock.compute.transport.session import Session
-from penstock.compute.transport.wakeup import Bell
+from penstock.compute.transport.wakeup import Wakeup
 from tests.compute.transport.fakes import (
     PATIENCE,
     FakeController,
@@ -336,7 +336,7 @@ def test_a_stream_that_is_superseded_while_it_is_welcomed_learns_it() -> None:
         nonlocal session
         session = Session(context, Greeting(Epoch(1, 1), NONCE), Limits())
         with pytest.raises(AssertionError, match="abort has raised"):
-            await session.run(FakeReplica(Bell()), received, Welcome("boot", "here", None))
+            await session.run(FakeReplica(Wakeup()), received, Welcome("boot", "here", None))
         assert context.refused == ["FAILED_PRECONDITION"]
 
     context, stale = Context(), StaleEpoch("superseded")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull import Source, collect, map, pull, sink, values
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
@@ -54,7 +54,7 @@ def test_a_module_that_is_a_sink_and_has_outputs_settles_when_it_fails() -> None
     failure = ValueError("broken")
 
     def build() -> None:
-        between = Module(run, "between", Place.of_caller())
+        between = Module(run, "between", SourceLocation.of_caller())
         edge = Edge(between, lambda _abort, _answer: between.crash(failure))
         collect().open_in(run, edge)
         run.sink(between)

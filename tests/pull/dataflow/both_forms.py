@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock import pull as callback
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull import Recorder, Run, dataflow
 from penstock.pull.checker import check
 from penstock.pull.dataflow import Abort, Ask, Done, Failed, FailIndication, Value
@@ -176,7 +176,7 @@ def both_ends(form: Any, recorder: Recorder) -> Any:
     """Records one edge as its upper end meets it (ports D and TO) and as its lower end does (TI and U)."""
     if form is callback:
         return callback.probe_around(callback.Transformer(()), recorder)
-    return dataflow.probe_around(dataflow.Transformer("nothing", Place.of_caller(), ()), recorder)
+    return dataflow.probe_around(dataflow.Transformer("nothing", SourceLocation.of_caller(), ()), recorder)
 
 
 def scripted(form: Any, script: Script) -> Any:

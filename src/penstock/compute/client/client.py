@@ -18,7 +18,7 @@ from penstock.compute.controller.status import ControllerStatus
 from penstock.compute.errors import ConnectionBroken
 from penstock.compute.protocol.commands import RuntimeName
 from penstock.compute.transport.credentials import Security
-from penstock.errors import PenstockError, Place
+from penstock.errors import PenstockError, SourceLocation
 from penstock.expr.tree import Expr
 from penstock.flow.flow import Flow
 
@@ -63,7 +63,7 @@ class Client:
             return answer.result()
         except PenstockError as error:
             # Found in the thread of the loop, where nobody's line is.
-            error.blaming(_ASYNCIO, Place.of_caller())
+            error.blaming(_ASYNCIO, SourceLocation.of_caller())
             raise
         except BaseException:
             answer.cancel()  # Ctrl-C while it waits: the controller is told, too

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from penstock.engine.change import Change
-from penstock.errors import BadInput, Place, UnknownColumn
+from penstock.errors import BadInput, SourceLocation, UnknownColumn
 from penstock.expr.rows import from_user, row_class, to_user
 from penstock.expr.tree import Column, Expr, Ordering
 from penstock.expr.types import Field, ListType, Schema, StructType
@@ -78,7 +78,7 @@ class Known:
         if not isinstance(name, str):
             raise BadInput(
                 f"{column} is no column of {self.name!r}",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why="The rows of an answer can be sorted and cut by columns that the view has.",
                 fix="let the flow of the view compute it",
             )
@@ -86,7 +86,7 @@ class Known:
         if at is None:
             raise UnknownColumn(
                 f"{self.name!r} has no column {name!r}",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why=f"Its columns are {self.schema}.",
                 column=name,
             )

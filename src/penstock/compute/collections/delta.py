@@ -32,7 +32,7 @@ from penstock.compute.collections.refusals import (
     check_expected,
     check_id,
     check_readable,
-    check_same,
+    check_same_collection,
     unknown,
 )
 from penstock.compute.collections.rows import (
@@ -114,7 +114,7 @@ class DeltaCollections(Collections):
         def attempt() -> bool:
             known = self._known()
             if id in known:
-                check_same(id, description, known[id][1])
+                check_same_collection(id, description, known[id][1])
                 return True
             number = self._table.last_number() + 1
             frontiers = {_upper(number): upper, _since(number): START, LAST_NUMBER: Frontier(number)}

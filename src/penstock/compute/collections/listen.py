@@ -13,7 +13,7 @@ from penstock.compute.protocol.responses import Update
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChangeBatch:
     """Some more changes, by time, none before `lower`. Now all before `upper` have been told.
 
     Where one time has too many for one part, some of them come at `upper` itself: they are not all of that
@@ -55,7 +55,7 @@ class Listen:
         self._ahead: list[Update] | None = None
         self._upper = lower
 
-    def next(self, upper: Frontier | None = None) -> Part | None:
+    def next(self, upper: Frontier | None = None) -> ChangeBatch | None:
         """What comes next, up to `upper` at most; None where nothing is there that was not told.
 
         upper: of the collection, if the caller has just asked for it; it may be higher only at a new reading.
@@ -78,7 +78,7 @@ class Listen:
             last = Frontier(updates[-1][1])
             self._told = sum(time == last.time for _, time, _ in updates) + self._told * (last == lower)
             self.reached = last
-        return Part(lower, self.reached, updates)
+        return ChangeBatch(lower, self.reached, updates)
 
     def _take(self) -> list[Update]:
         """The next updates. Looks one list ahead, to know the last one."""

@@ -13,7 +13,7 @@ from penstock.compute.collections.refusals import (
     check_expected,
     check_id,
     check_readable,
-    check_same,
+    check_same_collection,
     unknown,
 )
 from penstock.compute.collections.rows import Change, RowCodec, check_counts, chunks_of
@@ -106,7 +106,7 @@ class MemoryCollections(Collections):
         with self._shared.changed:
             there = self._shared.contents.get(id)
             if there is not None:
-                check_same(id, description, there.description)
+                check_same_collection(id, description, there.description)
                 return
             self._shared.contents[id] = _Contents(description, upper)
             self._shared.tell()

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from penstock.compute.collections.store import Bounds
-from penstock.compute.errors import AlreadyThere, NotYet, SinceViolation, UnknownName, UpperMismatch
+from penstock.compute.errors import (
+    AlreadyThere,
+    SinceViolation,
+    TimestampNotReady,
+    UnknownName,
+    UpperMismatch,
+)
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.protocol.dataflow import Id
 
@@ -14,17 +20,17 @@ def unknown(id: Id) -> UnknownName:
     )
 
 
-def is_id(id: Id) -> bool:
+def is_valid_collection_id(id: Id) -> bool:
     """Whether every store can keep it as a name."""
     return 0 < len(id) <= 200 and id.isprintable()
 
 
 def check_id(id: Id) -> None:
-    if not is_id(id):
+    if not is_valid_collection_id(id):
         raise ValueError(f"{id!r} is no id of a collection")
 
 
-def check_same(id: Id, description: bytes, there: bytes) -> None:
+def check_same_collection(id: Id, description: bytes, there: bytes) -> None:
     """Raises `AlreadyThere` where the collection that is there is another one."""
     if description != there:
         raise AlreadyThere(
@@ -69,8 +75,8 @@ def _compacted(id: Id, time: int | None, since: Frontier) -> SinceViolation:
     )
 
 
-def _not_yet(id: Id, time: int | None, upper: Frontier) -> NotYet:
-    return NotYet(
+def _not_yet(id: Id, time: int | None, upper: Frontier) -> TimestampNotReady:
+    return TimestampNotReady(
         f"{id!r} is not settled up to {'its end' if time is None else f'time {time}'}",
         why=f"its upper is {upper}",
         fix="wait until its upper has passed the time",

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar, cast
 
 from penstock.compute.collections.store import Append
-from penstock.compute.errors import NotThere, StoreDamaged
+from penstock.compute.errors import NegativeMultiplicity, StoreDamaged
 from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
@@ -141,7 +141,7 @@ def damaged(place: str, why: str) -> StoreDamaged:
 def check_counts(
     id: Id, changes: Collection[Change], counts: Callable[[Collection[bytes]], Mapping[bytes, int]]
 ) -> None:
-    """Raise `NotThere` if a row would be there less than zero times after some time.
+    """Raise `NegativeMultiplicity` if a row would be there less than zero times after some time.
 
     counts: tells of rows, by key, how often they are there before the append.
     """
@@ -155,7 +155,7 @@ def check_counts(
         left = there.get(change.key, 0) + change.weight
         if left < 0:
             row = decode(change.row)
-            raise NotThere(
+            raise NegativeMultiplicity(
                 f"a row of {id!r} is taken back more often than it is there: {row!r:.200}",
                 why=f"at time {change.time} it would be there {left} times; nothing was written",
                 fix="delete rows as they are, each as often as it was inserted",

@@ -11,7 +11,7 @@ from penstock.compute.collections.refusals import (
     check_expected,
     check_id,
     check_readable,
-    check_same,
+    check_same_collection,
 )
 from penstock.compute.collections.rows import (
     Change,
@@ -45,7 +45,7 @@ class SqlCollections(Collections):
         with self._database.writing() as tx:
             there = find(tx, id)
             if there is not None:
-                check_same(id, description, there.description)
+                check_same_collection(id, description, there.description)
                 return
             tx.run(
                 "INSERT INTO penstock_collections (id, description, since, upper, next, merged) "

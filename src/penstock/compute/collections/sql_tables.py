@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from penstock.compute.collections.database import Stored, Transaction
-from penstock.compute.collections.refusals import is_id, unknown
+from penstock.compute.collections.refusals import is_valid_collection_id, unknown
 from penstock.compute.collections.rows import HASH_BITS, check_chunk
 from penstock.compute.collections.store import Bounds
 from penstock.compute.frontier import LAST_TIME, Frontier
@@ -60,7 +60,7 @@ class Record:
 
 
 def find(tx: Transaction, id: Id) -> Record | None:
-    if not is_id(id):
+    if not is_valid_collection_id(id):
         return None
     found = tx.run(
         "SELECT number, since, upper, next, merged, description FROM penstock_collections WHERE id = $1",

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from penstock.compute.controller.status import (
         CollectionStatus,
         ControllerStatus,
-        OnReplica,
         PeekStatus,
         ProblemNote,
         ReplicaState,
         ReplicaStatus,
         SubscriptionStatus,
+        ViewReplicaStatus,
         ViewStatus,
     )
 
@@ -33,7 +33,7 @@ _LATER = {
     "ControllerState": "penstock.compute.controller.durable",
     "ControllerStatus": "penstock.compute.controller.status",
     "Described": "penstock.compute.controller.requests",
-    "OnReplica": "penstock.compute.controller.status",
+    "ViewReplicaStatus": "penstock.compute.controller.status",
     "PeekAnswer": "penstock.compute.controller.requests",
     "PeekRequest": "penstock.compute.controller.requests",
     "PeekStatus": "penstock.compute.controller.status",
@@ -62,7 +62,6 @@ __all__ = [
     "ControllerState",
     "ControllerStatus",
     "Described",
-    "OnReplica",
     "PeekAnswer",
     "PeekRequest",
     "PeekStatus",
@@ -73,6 +72,7 @@ __all__ = [
     "Settings",
     "StashedAt",
     "SubscriptionStatus",
+    "ViewReplicaStatus",
     "ViewStatus",
     "Write",
 ]

@@ -11,7 +11,7 @@ from penstock.compute.controller.status import ProblemNote
 _KEPT = 100
 
 
-class Noted:
+class Anomalies:
     """The last problems; the same one again and again is one note."""
 
     def __init__(self, clock: Callable[[], int]) -> None:

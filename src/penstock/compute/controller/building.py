@@ -19,17 +19,17 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     Plan,
 )
-from penstock.errors import Place, UnknownColumn
+from penstock.errors import SourceLocation, UnknownColumn
 from penstock.expr.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PlanSchema:
     """What a plan reads and gives, checked. places: of the sources, by name: the lines that made them."""
 
     sources: tuple[FlowSource, ...]
     sink: FlowSink
-    places: Mapping[str, Place]
+    places: Mapping[str, SourceLocation]
 
 
 def check_name(name: str) -> None:
@@ -44,7 +44,7 @@ def check_name(name: str) -> None:
         )
 
 
-def shape_of(plan: Plan, *, allow_callables: bool) -> Shape:
+def shape_of(plan: Plan, *, allow_callables: bool) -> PlanSchema:
     """What a plan reads and gives.
 
     Raises `BadPlan`, `CallableRefused`, `MessageTooLarge`, and `NotServable` also for more sinks than one.
@@ -62,10 +62,12 @@ def shape_of(plan: Plan, *, allow_callables: bool) -> Shape:
             operator="",
         )
     places = {name: graph.nodes[node].place for name, node in graph.sources.items()}
-    return Shape(sources_of(flow), sinks[0], places)
+    return PlanSchema(sources_of(flow), sinks[0], places)
 
 
-def found_source(catalog: Catalog, source: FlowSource, place: Place) -> CollectionEntry | ViewEntry | None:
+def found_source(
+    catalog: Catalog, source: FlowSource, place: SourceLocation
+) -> CollectionEntry | ViewEntry | None:
     """What a source reads; None: nothing has its name. Raises `AlreadyThere` where that does not fit."""
     found = catalog.find(source.name)
     if found is None:

@@ -26,7 +26,7 @@ class CollectionEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Into:
+class MaterializationTarget:
     """That the changes of a view are written to a collection: by which export, to which one."""
 
     export: Id
@@ -52,7 +52,7 @@ class ViewEntry:
     key: tuple[str, ...]
     keep: int
     valid_from: int
-    into: Into | None = None
+    into: MaterializationTarget | None = None
 
 
 @dataclass(frozen=True, slots=True)

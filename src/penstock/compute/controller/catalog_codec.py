@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.compute.controller.catalog import CollectionEntry, Into, ReplicaEntry, ViewEntry
+from penstock.compute.controller.catalog import (
+    CollectionEntry,
+    MaterializationTarget,
+    ReplicaEntry,
+    ViewEntry,
+)
 from penstock.compute.plans import schema_from_bytes, schema_to_bytes
 from penstock.compute.protocol.commands import TimelyConfig
 from penstock.compute.protocol.dataflow import Plan
@@ -55,7 +60,7 @@ def view_from_bytes(data: bytes) -> ViewEntry:
         key=tuple(key),
         keep=keep,
         valid_from=valid_from,
-        into=None if into is None else Into(*into),
+        into=None if into is None else MaterializationTarget(*into),
     )
 
 

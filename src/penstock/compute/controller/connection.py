@@ -39,7 +39,7 @@ from penstock.compute.protocol.responses import (
 )
 
 
-class Events(Protocol):
+class ReplicaEventHandler(Protocol):
     """Who is told of what replicas say. `replica` is the name of the one that said it."""
 
     def advanced(self, replica: str, id: Id, write: Frontier) -> None: ...
@@ -80,7 +80,7 @@ class ReplicaConnection:
         specifics: Specifics,
         instance: Instance,
         kept: Kept,
-        events: Events,
+        events: ReplicaEventHandler,
         clock: Callable[[], int],
     ) -> None:
         self.wake: Callable[[], None] = _nothing

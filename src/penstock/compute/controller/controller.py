@@ -10,12 +10,12 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.compute.collections.store import Collections
-from penstock.compute.controller.anomalies import Noted
+from penstock.compute.controller.anomalies import Anomalies
 from penstock.compute.controller.building import check_name
 from penstock.compute.controller.catalog import ReplicaEntry, ViewEntry, taken
 from penstock.compute.controller.connection import ReplicaConnection
 from penstock.compute.controller.copy_to import Copies, CopyAnswer
-from penstock.compute.controller.ddl import Asked, Names
+from penstock.compute.controller.ddl import Names, ViewRequest
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.leases import Leases, Positions
@@ -26,7 +26,7 @@ from penstock.compute.controller.reads import Reads
 from penstock.compute.controller.replicas import Replicas
 from penstock.compute.controller.reporting import report
 from penstock.compute.controller.requests import Described, PeekAnswer, PeekRequest, Write
-from penstock.compute.controller.response_router import Hearing
+from penstock.compute.controller.response_router import ResponseRouter
 from penstock.compute.controller.restart import create_views, start
 from penstock.compute.controller.settings import Settings
 from penstock.compute.controller.status import ControllerStatus
@@ -87,7 +87,7 @@ class Controller:
         started = start(state, collections)
         self.epoch = started.epoch
         self._catalog = started.catalog
-        self._note = Noted(clock)
+        self._note = Anomalies(clock)
         self._instance = asked = Instance(instance, _PARAMETERS.updated(parameters), settings.most_behind)
         self._oracle = oracle = Oracle(clock, started.last)
         self._names = Names(
@@ -119,7 +119,7 @@ class Controller:
         self._copies = Copies(asked)
         self._replicas = Replicas(
             asked,
-            Hearing(asked, self._peeks, self._subscriptions, self._copies, self._note, self._lost),
+            ResponseRouter(asked, self._peeks, self._subscriptions, self._copies, self._note, self._lost),
             epoch=self.epoch,
             clock=clock,
             random=random,
@@ -182,7 +182,7 @@ class Controller:
 
         Raises `AlreadyThere`, `NotServable`, `BadPlan`, `CallableRefused`, `UnknownColumn`.
         """
-        return self._names.create_view(Asked(name, plan, tuple(key), keep, into))
+        return self._names.create_view(ViewRequest(name, plan, tuple(key), keep, into))
 
     def drop(self, name: str) -> None:
         """Forget a view, with the collection that it is written into, or a collection.

@@ -12,14 +12,20 @@ from typing import TypeAlias
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.controller.building import (
-    Shape,
+    PlanSchema,
     check_key,
     check_name,
     dataflow_of,
     found_source,
     shape_of,
 )
-from penstock.compute.controller.catalog import Catalog, CollectionEntry, Into, ViewEntry, taken
+from penstock.compute.controller.catalog import (
+    Catalog,
+    CollectionEntry,
+    MaterializationTarget,
+    ViewEntry,
+    taken,
+)
 from penstock.compute.controller.catalog_codec import description_of
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.holds import ReadHold
@@ -33,7 +39,7 @@ from penstock.expr.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ViewRequest:
     """A view as somebody asks for it."""
 
     name: str
@@ -97,7 +103,7 @@ class Names:
         self._carry_out(_Making([entry], [], None, self._fresh_upper()))
         return id
 
-    def create_view(self, asked: Asked) -> Id:
+    def create_view(self, asked: ViewRequest) -> Id:
         """See `Controller.create_view`."""
         check_name(asked.name)
         if asked.keep < 0:
@@ -164,18 +170,18 @@ class Names:
         """A collection that is in the catalog already."""
         self.policies[entry.id] = self._instance.add_collection(entry.id, since, upper)
 
-    def _as_asked(self, view: ViewEntry) -> Asked:
+    def _as_asked(self, view: ViewEntry) -> ViewRequest:
         into = view.into and self.catalog.collections[view.into.collection].name
-        return Asked(view.name, view.plan, view.key, view.keep, into)
+        return ViewRequest(view.name, view.plan, view.key, view.keep, into)
 
-    def _difference(self, found: CollectionEntry | ViewEntry, asked: Asked) -> str:
+    def _difference(self, found: CollectionEntry | ViewEntry, asked: ViewRequest) -> str:
         if isinstance(found, CollectionEntry):
             return "It is the name of a collection."
         there = self._as_asked(found)
         differ = [f.name for f in fields(asked) if getattr(there, f.name) != getattr(asked, f.name)]
         return f"It is the name of a view with another {', another '.join(differ)}."
 
-    def _check_new_names(self, asked: Asked, missing: Sequence[str]) -> None:
+    def _check_new_names(self, asked: ViewRequest, missing: Sequence[str]) -> None:
         if asked.into is not None and self.catalog.find(asked.into) is not None:
             raise taken(asked.into, "A view is written into a collection of its own.")
         names = [asked.name, *missing, *([asked.into] if asked.into is not None else [])]
@@ -203,13 +209,13 @@ class Names:
                 readers=tuple(readers),
             )
 
-    def _making(self, asked: Asked, shape: Shape, reads: Sequence[_Read]) -> _Making:
+    def _making(self, asked: ViewRequest, shape: PlanSchema, reads: Sequence[_Read]) -> _Making:
         """The entries of a view and of the collections that it needs, with new ids."""
         as_of = self._as_of([found.id for _, found in reads if found])
         missing = [source for source, found in reads if found is None]
         view_ids, ids = self._new_ids(2 if asked.into else 1, len(missing) + bool(asked.into))
         made = [CollectionEntry(id, s.name, s.schema, s.append) for id, s in zip(ids, missing, strict=False)]
-        into = Into(view_ids[1], ids[-1]) if asked.into else None
+        into = MaterializationTarget(view_ids[1], ids[-1]) if asked.into else None
         by_source = {s.name: found.id for s, found in reads if found} | {c.name: c.id for c in made}
         sink = shape.sink
         view = ViewEntry(

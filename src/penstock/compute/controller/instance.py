@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from penstock.compute.command_log import CommandLog
 from penstock.compute.controller.holds import ReadHold, ReadHolds
 from penstock.compute.frontier import END, START, Frontier, join, meet
 from penstock.compute.hydration import may_be_scheduled
-from penstock.compute.outbox import Outbox
 from penstock.compute.protocol.commands import (
     AllowCompaction,
     AllowWrites,
@@ -29,7 +29,7 @@ from penstock.compute.protocol.dataflow import CollectionExport, Dataflow, Expor
 
 
 @dataclass(slots=True, eq=False)
-class Running:
+class ExportState:
     """An export that replicas have, or will have.
 
     implied: the hold that follows what was promised to readers; released when it is dropped.
@@ -66,13 +66,13 @@ class Instance:
 
     def __init__(self, config: InstanceConfig, parameters: Parameters, most_behind: int) -> None:
         start = (CreateTimely(), CreateInstance(config), UpdateConfiguration(parameters))
-        self.outbox = Outbox(start, most_behind=most_behind)
+        self.outbox = CommandLog(start, most_behind=most_behind)
         self.holds = ReadHolds(self._advanced)
-        self.running: dict[Id, Running] = {}
+        self.running: dict[Id, ExportState] = {}
         self.uppers: dict[Id, Frontier] = {}
         self.compactions: dict[Id, Frontier] = {}
         self.pushed: Callable[[], None] = _nothing
-        self._unscheduled: dict[Id, Running] = {}
+        self._unscheduled: dict[Id, ExportState] = {}
 
     def send(self, command: Command) -> None:
         """Tell all replicas, now and whenever they come."""
@@ -110,7 +110,7 @@ class Instance:
             inputs = [self.holds.acquire(id) for id in sorted(dataflow.import_ids)]
             implied = self.holds.add(export.id, dataflow.as_of, inputs)
             warmup = self.holds.acquire(export.id)
-            running = Running(export, dataflow, implied, warmup, dataflow.as_of, target)
+            running = ExportState(export, dataflow, implied, warmup, dataflow.as_of, target)
             self.running[export.id] = self._unscheduled[export.id] = running
             if is_transient(export.id):
                 warmup.release()
@@ -186,9 +186,9 @@ class Instance:
                 del self._unscheduled[running.id]
                 self.send(Schedule(running.id))
 
-    def _may_begin(self, running: Running) -> bool:
+    def _may_begin(self, running: ExportState) -> bool:
         dataflow = running.dataflow
-        indexes: Sequence[Running | None] = [self.running.get(i.id) for i in dataflow.indexes]
+        indexes: Sequence[ExportState | None] = [self.running.get(i.id) for i in dataflow.indexes]
         return may_be_scheduled(
             running.id,
             dataflow.as_of,

@@ -16,7 +16,7 @@ from penstock.compute.protocol.dataflow import (
 )
 
 
-class Passing:
+class PassthroughDataflows:
     """Makes them; remembers their plans, which depend on the columns alone."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from penstock.compute.controller.catalog import Catalog
 from penstock.compute.controller.copy_to import Copies, Copy, CopyAnswer, check_file
 from penstock.compute.controller.leases import Leases
-from penstock.compute.controller.passthrough import Passing
+from penstock.compute.controller.passthrough import PassthroughDataflows
 from penstock.compute.controller.peeks import Peeks, PendingPeek
 from penstock.compute.controller.replica_targeting import target_lost
 from penstock.compute.controller.replicas import Replicas
@@ -58,7 +58,7 @@ class Reads:
         self._leases = leases
         self._ids = ids
         self._unanswered = unanswered
-        self._passing = Passing()
+        self._passing = PassthroughDataflows()
         self._clock = clock
         self._random = random
         self._note = note

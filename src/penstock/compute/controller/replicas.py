@@ -9,7 +9,7 @@ from itertools import count
 
 from penstock.compute.controller.backoff import pause
 from penstock.compute.controller.catalog import ReplicaEntry
-from penstock.compute.controller.connection import Events, ReplicaConnection, Specifics
+from penstock.compute.controller.connection import ReplicaConnection, ReplicaEventHandler, Specifics
 from penstock.compute.controller.instance import Instance
 from penstock.compute.controller.quarantine import CrashRecord
 from penstock.compute.controller.settings import Settings
@@ -72,7 +72,7 @@ class Replicas:
     def __init__(
         self,
         instance: Instance,
-        events: Events,
+        events: ReplicaEventHandler,
         *,
         epoch: int,
         clock: Callable[[], int],

@@ -13,11 +13,11 @@ from penstock.compute.controller.replicas import Replica, Replicas
 from penstock.compute.controller.status import (
     CollectionStatus,
     ControllerStatus,
-    OnReplica,
     PeekStatus,
     ProblemNote,
     ReplicaStatus,
     SubscriptionStatus,
+    ViewReplicaStatus,
     ViewStatus,
 )
 from penstock.compute.controller.subscriptions import Subscriptions
@@ -92,12 +92,12 @@ def _view(
     )
 
 
-def _on_replica(connection: ReplicaConnection, view: Id, oracle: Oracle) -> OnReplica:
+def _on_replica(connection: ReplicaConnection, view: Id, oracle: Oracle) -> ViewReplicaStatus:
     tracked, said = connection.tracking.exports[view], connection.status.get(view)
     settled = tracked.output.time
     lag = 0 if settled is None else max(oracle.read + 1 - settled, 0)
     says = said.text if said else ""
-    return OnReplica(connection.replica, tracked.hydrated, tracked.write, tracked.output, lag, says)
+    return ViewReplicaStatus(connection.replica, tracked.hydrated, tracked.write, tracked.output, lag, says)
 
 
 def _collection(entry: CollectionEntry, catalog: Catalog, instance: Instance) -> CollectionStatus:

@@ -18,7 +18,7 @@ from penstock.compute.protocol.responses import CopyToResponse, PeekResponse, Su
 
 
 @dataclass(frozen=True, slots=True)
-class Hearing:
+class ResponseRouter:
     """The `Events` of all connections."""
 
     instance: Instance

@@ -48,7 +48,7 @@ class ReplicaStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class OnReplica:
+class ViewReplicaStatus:
     """How far a view has come on one replica.
 
     lag:  ms that its settled times are behind the last write.
@@ -77,7 +77,7 @@ class ViewStatus:
     into: str | None
     scheduled: bool
     hydrated: bool
-    replicas: tuple[OnReplica, ...]
+    replicas: tuple[ViewReplicaStatus, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ _MOST_DIGITS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CallSignature:
     """least, most: arguments, None: any number. step: of what they are a multiple, beyond `least`.
     options: one test for each.
     """
@@ -53,11 +53,11 @@ def _is_digits(option: object) -> bool:
     return type(option) is int and -_MOST_DIGITS <= option <= _MOST_DIGITS
 
 
-def _of(least: int, most: int | None, names: str, step: int = 1) -> dict[str, Shape]:
-    return {name: Shape(least, most, step) for name in names.split()}
+def _of(least: int, most: int | None, names: str, step: int = 1) -> dict[str, CallSignature]:
+    return {name: CallSignature(least, most, step) for name in names.split()}
 
 
-SHAPES: Mapping[str, Shape] = MappingProxyType(
+SHAPES: Mapping[str, CallSignature] = MappingProxyType(
     {
         **_of(1, 1, "abs ceil floor negate not is_null is_not_null is_nan upper lower trim length"),
         **_of(1, 1, "year quarter month day day_of_week weekday day_of_year hour minute second microsecond"),
@@ -67,12 +67,12 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
         **_of(1, None, "coalesce concat hash is_in"),
         **_of(2, None, "greatest least"),
         **_of(3, None, "when", step=2),
-        "cast": Shape(1, 1, options=(_is_type,)),
-        "field": Shape(1, 1, options=(_is_text,)),
-        "round": Shape(1, 1, options=(_is_digits,)),
-        "shift": Shape(1, 1, options=(_is_span,)),
-        "truncate": Shape(1, 1, options=(_is_text,)),
-        "tumble": Shape(1, 1, options=(_is_span,)),
+        "cast": CallSignature(1, 1, options=(_is_type,)),
+        "field": CallSignature(1, 1, options=(_is_text,)),
+        "round": CallSignature(1, 1, options=(_is_digits,)),
+        "shift": CallSignature(1, 1, options=(_is_span,)),
+        "truncate": CallSignature(1, 1, options=(_is_text,)),
+        "tumble": CallSignature(1, 1, options=(_is_span,)),
     }
 )
 """By name; all functions of the catalogue, and no other."""

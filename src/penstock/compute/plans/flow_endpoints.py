@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.analysis.propagation import find_facts
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.flow.operators.source import Source
@@ -52,7 +52,7 @@ def identity_flow(schema: Schema, append: bool = False) -> Flow:
 
     append: whether rows are only ever added.
     """
-    flow, place = Flow("subscription"), Place("<subscription>", 1)
+    flow, place = Flow("subscription"), SourceLocation("<subscription>", 1)
     rows = flow.add_source(Source(INPUT, schema, False, append), place)
     flow.add_sink(OUTPUT, rows, schema, place)
     return flow

@@ -203,7 +203,7 @@ _PARTS: Mapping[str, type[Any]] = {
     "aggregate.min": aggregates.Min,
     "aggregate.sum": aggregates.Sum,
     "claims": Claims,
-    "clock": watermark_policy.Clock,
+    "clock": watermark_policy.WatermarkPolicy,
     "constant": Constant,
     "decay": ewm.Decay,
     "lattice.bool_or": lattice.BoolOr,
@@ -288,7 +288,17 @@ def _named(classes: Iterable[type[Any]]) -> dict[str, Any]:
 
 # What annotations name that their modules import for type checkers alone.
 _HINTED: dict[str, Any] = {
-    **_named((aggregates.Aggregation, Claims, watermark_policy.Clock, DataType, Expr, Join, lattice.Lattice)),
+    **_named(
+        (
+            aggregates.Aggregation,
+            Claims,
+            watermark_policy.WatermarkPolicy,
+            DataType,
+            Expr,
+            Join,
+            lattice.Lattice,
+        )
+    ),
     **_named((Ordering, Schema, timedelta)),
     "Callable": Callable,
     "Shape": windows.Shape,

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from penstock.analysis.names import is_named
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.remote_paths import elsewhere, file_name
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
@@ -74,14 +74,14 @@ class Places:
         """The name of the flow."""
         return _printable(self._places.flow) or "plan"
 
-    def place(self, node: int) -> Place:
+    def place(self, node: int) -> SourceLocation:
         """Where an operator was written."""
         if node >= self._count:
-            return Place("<plan>", node)
+            return SourceLocation("<plan>", node)
         found = self._places.places[node]
         files = self._places.files
         file = _printable(files[found.file]) if found.file < len(files) else "plan"
-        return Place(elsewhere(file), found.line, _printable(found.function))
+        return SourceLocation(elsewhere(file), found.line, _printable(found.function))
 
     def name(self, node: int) -> str | None:
         """What the user called an operator, if so."""

@@ -22,7 +22,7 @@ _KINDS: tuple[Kind, ...] = ("write", "input", "output")
 
 
 @dataclass(slots=True)
-class ExportTold:
+class ExportProtocolState:
     """Of any export. since: to which it was compacted. ended: the replica owes nothing more."""
 
     export: Export
@@ -50,7 +50,7 @@ class ExportTold:
 
 
 @dataclass(slots=True)
-class FrontiersTold(ExportTold):
+class FrontiersTold(ExportProtocolState):
     """Of an index or a collection export."""
 
     reported: dict[Kind, Frontier] = field(default_factory=dict[Kind, Frontier])
@@ -80,7 +80,7 @@ class FrontiersTold(ExportTold):
 
 
 @dataclass(slots=True)
-class SubscriptionTold(ExportTold):
+class SubscriptionTold(ExportProtocolState):
     """Of a subscription. upper: of its last batch."""
 
     upper: Frontier = START
@@ -123,7 +123,7 @@ class SubscriptionTold(ExportTold):
 
 
 @dataclass(slots=True)
-class CopyTold(ExportTold):
+class CopyTold(ExportProtocolState):
     """Of a copy."""
 
     def answer(self, result: RowCount | Problem | Dropped) -> str | None:

@@ -20,7 +20,12 @@ from penstock.compute.protocol.dataflow import (
     IndexExport,
     SubscribeExport,
 )
-from penstock.compute.protocol.export_state import CopyTold, ExportTold, FrontiersTold, SubscriptionTold
+from penstock.compute.protocol.export_state import (
+    CopyTold,
+    ExportProtocolState,
+    FrontiersTold,
+    SubscriptionTold,
+)
 from penstock.compute.protocol.responses import CopyToResponse, Frontiers, SubscribeResponse
 
 _UNKNOWN = "It was not created, or is dropped."
@@ -30,7 +35,7 @@ class Exports:
     """The exports of a connection that something may still be said of."""
 
     def __init__(self) -> None:
-        self._known: dict[Id, ExportTold] = {}
+        self._known: dict[Id, ExportProtocolState] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -95,12 +100,12 @@ class Exports:
             self._known[export.id] = _told(export, dataflow)
         return None
 
-    def _forget(self, id: Id, told: ExportTold) -> None:
+    def _forget(self, id: Id, told: ExportProtocolState) -> None:
         if told.dropped and told.ended:
             del self._known[id]
 
 
-def _told(export: Export, dataflow: Dataflow) -> ExportTold:
+def _told(export: Export, dataflow: Dataflow) -> ExportProtocolState:
     match export:
         case IndexExport() | CollectionExport():
             return FrontiersTold(export, dataflow.as_of)

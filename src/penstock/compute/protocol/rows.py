@@ -90,7 +90,7 @@ def decode_values(data: bytes, field: str = "values") -> dict[str, Any]:
     return cast("dict[str, Any]", values)
 
 
-def claimed(data: bytes) -> int:
+def declared_row_count(data: bytes) -> int:
     """How many rows the bytes say they have, before anything of them is decoded; 0 where they are none."""
     if not data:
         return 0
@@ -101,11 +101,11 @@ def claimed(data: bytes) -> int:
 
 
 def _sequence(data: bytes, field: str) -> tuple[Any, ...]:
-    if claimed(data) > MOST:
+    if declared_row_count(data) > MOST:
         raise MessageTooLarge(
-            f"{field} has {claimed(data):,} rows, one message may have {MOST:,}",
+            f"{field} has {declared_row_count(data):,} rows, one message may have {MOST:,}",
             fix="ask for less at a time",
-            size=claimed(data),
+            size=declared_row_count(data),
             limit=MOST,
         )
     rows = _value(data, field)

@@ -7,7 +7,7 @@ from penstock.compute.protocol import wire_fields as fields
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Problem
 from penstock.compute.remote_paths import elsewhere
-from penstock.errors import Origin, Place, Step
+from penstock.errors import Origin, SourceLocation, Step
 
 
 def to_message(problem: Problem) -> pb.Problem:
@@ -44,7 +44,9 @@ def from_message(message: pb.Problem) -> Problem:
         id=message.id if message.HasField("id") else None,
         time=fields.time(message.time, "Problem.time") if message.HasField("time") else None,
         facts=tuple(facts.items()),
-        where=tuple(Step(Place(elsewhere(p.file), p.line, p.function), p.note) for p in message.where),
+        where=tuple(
+            Step(SourceLocation(elsewhere(p.file), p.line, p.function), p.note) for p in message.where
+        ),
         # Of an origin that this version does not know, another replica may be free.
         origin=Origin.DATA if message.origin == pb.DATA else Origin.PROCESS,
     )

@@ -20,9 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.responses import Counted, Row
 from penstock.compute.replica.failed import Failed
-from penstock.compute.replica.incremental_dict import Pieces
+from penstock.compute.replica.incremental_dict import IncrementalDict
 from penstock.compute.replica.keying import Keying
-from penstock.compute.replica.pending_changes import Together
+from penstock.compute.replica.pending_changes import PendingChanges
 from penstock.expr.types import Schema
 
 _Key: TypeAlias = Hashable
@@ -79,11 +79,11 @@ class Arrangement:
         self.since = Frontier(as_of)
         self.failed: Failed | None = None
         self.weight = 0
-        self._rows: Pieces[_Key, _There] = Pieces()
-        self._undo: Pieces[_Key, list[Any]] = Pieces()
+        self._rows: IncrementalDict[_Key, _There] = IncrementalDict()
+        self._undo: IncrementalDict[_Key, list[Any]] = IncrementalDict()
         self._log: deque[Version] = deque()
         self._forgotten = 0
-        self._open = Together()
+        self._open = PendingChanges()
         self._last = as_of
         self._holds: set[Hold] = set()
         self._least: Frontier | None = self.since
@@ -135,7 +135,7 @@ class Arrangement:
 
     def clear(self) -> None:
         """Start again. Only where no time is settled yet."""
-        self._rows, self._undo, self.weight = Pieces(), Pieces(), 0
+        self._rows, self._undo, self.weight = IncrementalDict(), IncrementalDict(), 0
         self._open.clear()
 
     def _remember(self, key: _Key, time: int, row: Row, weight: int) -> None:

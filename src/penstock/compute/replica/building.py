@@ -22,15 +22,15 @@ from penstock.compute.protocol.dataflow import (
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.copies import CopyOutlet
 from penstock.compute.replica.dataflows import RunningDataflow
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.feeds import Feeds
-from penstock.compute.replica.index_outlet import IndexOutlet
+from penstock.compute.replica.index_export import IndexOutlet
 from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
 from penstock.compute.replica.missing import MissingCollection
-from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.request_checks import exported
 from penstock.compute.replica.runtime import Answer
-from penstock.compute.replica.shared_arrangements import Sharing
+from penstock.compute.replica.shared_arrangements import SharedArrangements
 from penstock.compute.replica.subscriptions import SubscribeOutlet
 from penstock.compute.replica.tick_executor import ChooseTicking, whole
 from penstock.compute.replica.writing import CollectionOutlet
@@ -75,7 +75,7 @@ class Builder:
             return self._unbuilt(dataflow, error)
         if self.choose_engine is not None and (make := self.choose_engine(dataflow, flow)) is not None:
             return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, make)
-        sharing = Sharing(flow, inlets)
+        sharing = SharedArrangements(flow, inlets)
         return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, sharing.engine, sharing)
 
     def _unbuilt(self, dataflow: Dataflow, error: PenstockError) -> RunningDataflow:
@@ -85,7 +85,7 @@ class Builder:
         running.fail(error)
         return running
 
-    def _stand_in(self, export: Export, dataflow: Dataflow) -> Outlet:
+    def _stand_in(self, export: Export, dataflow: Dataflow) -> ExportWriter:
         try:
             return self._outlet(export, _NO_SCHEMA, dataflow)
         except PenstockError:
@@ -115,18 +115,18 @@ class Builder:
                     )
 
     @singledispatchmethod
-    def _outlet(self, export: Export, schema: Schema, dataflow: Dataflow) -> Outlet:
+    def _outlet(self, export: Export, schema: Schema, dataflow: Dataflow) -> ExportWriter:
         raise AssertionError(f"no export: {export!r}")
 
     @_outlet.register
-    def _(self, export: IndexExport, schema: Schema, dataflow: Dataflow) -> Outlet:
+    def _(self, export: IndexExport, schema: Schema, dataflow: Dataflow) -> ExportWriter:
         assert dataflow.as_of.time is not None
         key = export.key if schema.fields else ()
         index = Arrangement(schema, key, dataflow.as_of.time)
         return IndexOutlet(export.id, export.sink, index)
 
     @_outlet.register
-    def _(self, export: SubscribeExport, schema: Schema, dataflow: Dataflow) -> Outlet:
+    def _(self, export: SubscribeExport, schema: Schema, dataflow: Dataflow) -> ExportWriter:
         return SubscribeOutlet(
             export.id,
             export.sink,
@@ -136,11 +136,11 @@ class Builder:
         )
 
     @_outlet.register
-    def _(self, export: CopyToExport, schema: Schema, dataflow: Dataflow) -> Outlet:
+    def _(self, export: CopyToExport, schema: Schema, dataflow: Dataflow) -> ExportWriter:
         return CopyOutlet(export.id, export.sink, self.copies, export.file, schema, self.tell)
 
     @_outlet.register
-    def _(self, export: CollectionExport, schema: Schema, dataflow: Dataflow) -> Outlet:
+    def _(self, export: CollectionExport, schema: Schema, dataflow: Dataflow) -> ExportWriter:
         assert dataflow.as_of.time is not None
         feed = self.feeds.feed(export.collection)
         note = self.note

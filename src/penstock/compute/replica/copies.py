@@ -11,8 +11,8 @@ from penstock.compute.problems import problem_of
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import CopyToResponse, Counted, Dropped, Problem, Row, RowCount
 from penstock.compute.replica.copy_files import CopyFile, copy_file
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.failed import Failed
-from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.pending_changes import add_up
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
@@ -21,7 +21,7 @@ PART = 1000
 """How many rows are written at a time."""
 
 
-class CopyOutlet(Outlet):
+class CopyOutlet(ExportWriter):
     """Collects the rows at the as-of, then writes them, a part at a time; at last the file has its name."""
 
     once = True

@@ -16,13 +16,13 @@ from penstock.compute.frontier import END, Frontier, meet
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.arrangement import Arrangement
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.failed import Failed, failed
-from penstock.compute.replica.index_outlet import IndexOutlet
+from penstock.compute.replica.index_export import IndexOutlet
 from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
-from penstock.compute.replica.outlet import Outlet
-from penstock.compute.replica.shared_arrangements import NOTHING_SHARED, Sharing
-from penstock.compute.replica.tick_executor import MakeTicking, Ticking
-from penstock.compute.replica.tick_sizing import Pace
+from penstock.compute.replica.shared_arrangements import NOTHING_SHARED, SharedArrangements
+from penstock.compute.replica.tick_executor import MakeTickExecutor, TickExecutor
+from penstock.compute.replica.tick_sizing import TickSizer
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import BadInput
 from penstock.flow.flow import Flow
@@ -47,10 +47,10 @@ class RunningDataflow:
         dataflow: Dataflow,
         flow: Flow,
         inlets: Sequence[Inlet],
-        outlets: Sequence[Outlet],
+        outlets: Sequence[ExportWriter],
         timer: Callable[[], float],
-        make_engine: MakeTicking,
-        sharing: Sharing = NOTHING_SHARED,
+        make_engine: MakeTickExecutor,
+        sharing: SharedArrangements = NOTHING_SHARED,
     ) -> None:
         assert dataflow.as_of.time is not None
         self.dataflow = dataflow
@@ -68,10 +68,10 @@ class RunningDataflow:
         self._timer = timer
         self._make_engine = make_engine
         self._sharing = sharing
-        self._engine: Ticking | None = None
+        self._engine: TickExecutor | None = None
         self._started = False
         self._slices: Iterator[None] | None = None
-        self._pace = Pace()
+        self._pace = TickSizer()
 
     @property
     def retry_at(self) -> float:

@@ -26,7 +26,7 @@ BUFFERED = 100_000
 """How many changes a feed keeps for those who are behind."""
 
 
-class Whole:
+class VersionAssembler:
     """Updates that come by time, in chunks, as versions: all changes of a time together.
 
     known:    the versions of times before it have been given.
@@ -83,7 +83,7 @@ class Feed:
         self.failed: Failed | None = None
         self._buffer: deque[Version] = deque()
         self._buffered = 0
-        self._reading: Whole | None = None
+        self._reading: VersionAssembler | None = None
 
     @cached_property
     def schema(self) -> Schema:
@@ -112,7 +112,7 @@ class Feed:
         """Read the next chunk into the buffer. Raises what the store raises; then it may be tried again."""
         reading, self._reading = self._reading, None
         try:
-            reading = reading or Whole(self.store, self.id, self.known, self.upper)
+            reading = reading or VersionAssembler(self.store, self.id, self.known, self.upper)
             found = reading.read()
         except SinceViolation:
             if not self._skip():
@@ -160,7 +160,7 @@ class Cursor:
     def __init__(self, feed: Feed, lower: Frontier) -> None:
         self.known = lower
         self._feed = feed
-        self._alone: Whole | None = None
+        self._alone: VersionAssembler | None = None
 
     @property
     def gone(self) -> bool:
@@ -176,7 +176,7 @@ class Cursor:
         if feed.lost is not None:
             raise feed.lost
         if self._alone is None and self.known < feed.start:
-            self._alone = Whole(feed.store, feed.id, self.known, min(feed.start, feed.upper))
+            self._alone = VersionAssembler(feed.store, feed.id, self.known, min(feed.start, feed.upper))
         if self._alone is not None:
             return self._read_alone(self._alone)
         if feed.known <= self.known:
@@ -187,7 +187,7 @@ class Cursor:
         self.known = max(self.known, feed.known)
         return found
 
-    def _read_alone(self, alone: Whole) -> list[Version]:
+    def _read_alone(self, alone: VersionAssembler) -> list[Version]:
         self._alone = None
         found = alone.read()
         self.known = alone.known

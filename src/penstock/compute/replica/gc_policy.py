@@ -20,7 +20,7 @@ SOON = 10.0
 """Seconds after which they are, where a view was dropped: others may be dropped with it."""
 
 
-class Rubbish:
+class GcPolicy:
     """Takes the collector of this process over, until it is closed. timer: seconds."""
 
     def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:

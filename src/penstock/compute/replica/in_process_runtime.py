@@ -18,16 +18,16 @@ from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed, 
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.building import Builder
 from penstock.compute.replica.dataflows import RunningDataflow
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.feeds import Feeds
-from penstock.compute.replica.gc_policy import Rubbish
-from penstock.compute.replica.index_outlet import IndexOutlet
+from penstock.compute.replica.gc_policy import GcPolicy
+from penstock.compute.replica.index_export import IndexOutlet
 from penstock.compute.replica.introspection import Introspection
-from penstock.compute.replica.outlet import Outlet
-from penstock.compute.replica.peek_stash import Stash
+from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.peeks import Peeks
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
-from penstock.compute.replica.scheduler import Turns
+from penstock.compute.replica.scheduler import DataflowScheduler
 from penstock.compute.replica.tick_executor import ChooseTicking
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.writing import CollectionOutlet
@@ -44,7 +44,7 @@ def milliseconds() -> int:
 _GONE = Reached(END, END, END, END)
 
 
-class Here(Runtime):
+class InProcessRuntime(Runtime):
     """Runs dataflows on the in-process engine.
 
     collections: that they read and write; used by this thread only.
@@ -82,7 +82,7 @@ class Here(Runtime):
         self._answers: list[Answer] = []
         self._feeds = Feeds(collections)
         self._indexes: dict[Id, Arrangement] = {}
-        self._stash = Stash(folder / "stash", clock)
+        self._stash = PeekStash(folder / "stash", clock)
         plans = plans or Plans()
         self._peeks = Peeks(
             self._indexes,
@@ -104,12 +104,12 @@ class Here(Runtime):
             timer,
             choose_engine,
         )
-        self._turns = Turns(timer)
-        self._exports: dict[Id, tuple[RunningDataflow, Outlet]] = {}
+        self._turns = DataflowScheduler(timer)
+        self._exports: dict[Id, tuple[RunningDataflow, ExportWriter]] = {}
         self._unscheduled: dict[Id, RunningDataflow] = {}
         self._watched = watched
         self._watcher: Watcher | None = None
-        self._rubbish: Rubbish | None = None
+        self._rubbish: GcPolicy | None = None
         self._news = True
         self._introspection = Introspection(config.introspection, clock, memory)
         self._last_step = 0.0
@@ -154,7 +154,7 @@ class Here(Runtime):
             outlet.index.allow_compaction(frontier)
             self._turns.tidy(outlet.index)
 
-    def _drop(self, running: RunningDataflow, outlet: Outlet) -> None:
+    def _drop(self, running: RunningDataflow, outlet: ExportWriter) -> None:
         if outlet.id not in running.wanted:
             return
         self._turns.moved = True
@@ -200,7 +200,7 @@ class Here(Runtime):
         """Let a thread call `noticed`, until this is closed."""
         self._watcher = watcher
 
-    def collect(self, rubbish: Rubbish) -> None:
+    def collect(self, rubbish: GcPolicy) -> None:
         """Look after the garbage of the process, until this is closed."""
         self._rubbish = rubbish
 

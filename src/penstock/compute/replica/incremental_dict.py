@@ -19,7 +19,7 @@ _SPREAD = 0x9E3779B97F4A7C15
 """Numbers that are all multiples of a power of two must not meet in one piece."""
 
 
-class Pieces(Generic[K, V]):
+class IncrementalDict(Generic[K, V]):
     """A dict of `K` to `V`, without None as a value.
 
     pieces: all of them. The one of a key is `pieces[place(key)]`, until something is added.

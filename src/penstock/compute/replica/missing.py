@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.failed import Failed
-from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.runtime import Reached
 
 
-class MissingCollection(Outlet):
+class MissingCollection(ExportWriter):
     """Writes nothing. tell: is told why, for people."""
 
     def __init__(self, id: Id, sink: str, as_of: int, tell: Callable[[Id, str], None]) -> None:

@@ -13,7 +13,7 @@ from penstock.compute.protocol.responses import Counted, Rows, Stashed
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.feeds import CHUNK
 from penstock.compute.replica.finishing import finish_of
-from penstock.compute.replica.peek_stash import Stash, StashWriter
+from penstock.compute.replica.peek_stash import PeekStash, StashWriter
 from penstock.compute.replica.plans import Predicate
 from penstock.compute.replica.sizes import rows_size
 from penstock.expr.types import Schema
@@ -35,7 +35,7 @@ class PeekRun:
         schema: Schema,
         predicate: Predicate | None,
         settings: Callable[[], Parameters],
-        stash: Stash,
+        stash: PeekStash,
     ) -> None:
         self.peek = peek
         self.answer: Rows | Stashed | None = None

@@ -20,7 +20,7 @@ INLINE = 100
 _LENGTH = 8
 
 
-class Stash:
+class PeekStash:
     """Files of results in a folder of a replica. None survives the process that made it.
 
     clock: milliseconds.
@@ -106,7 +106,7 @@ class Stash:
 class StashWriter:
     """One result on its way into a file. Its methods raise `StoreUnavailable`; then `cancel` it."""
 
-    def __init__(self, stash: Stash, token: bytes) -> None:
+    def __init__(self, stash: PeekStash, token: bytes) -> None:
         self._stash = stash
         self._token = token
         make_private_file(stash.path(token))

@@ -26,7 +26,7 @@ from penstock.compute.replica.peek_run import (
     index_parts,
     shown,
 )
-from penstock.compute.replica.peek_stash import Stash
+from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.request_checks import check_keys
 from penstock.compute.replica.sizes import rows_size
@@ -66,7 +66,7 @@ class Peeks:
     feeds: Feeds
     plans: Plans
     settings: Callable[[], Parameters]
-    stash: Stash
+    stash: PeekStash
     tell: Callable[[PeekResponse], None]
     timer: Callable[[], float]
     _pending: dict[bytes, _Pending] = field(default_factory=dict[bytes, "_Pending"])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.compute.protocol.responses import Counted, Row
 
 
-class Together:
+class PendingChanges:
     """Changes so far. In each part a row stands once. Adding them up is done as they come, not at the end.
 
     False where there are none.

@@ -36,8 +36,8 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.responses import Counted, Response, Status
 from penstock.compute.protocol.stages import ReplicaStages, Stage
-from penstock.compute.reconciliation import Reconciliation, reconcile
-from penstock.compute.replica.reporter import Telling
+from penstock.compute.reconciliation import ReconciliationPlan, reconcile
+from penstock.compute.replica.reporter import Reporter
 from penstock.compute.replica.runtime import Runtime
 
 MakeRuntime = Callable[[TimelyConfig, InstanceConfig, Callable[[], None]], Runtime]
@@ -77,7 +77,7 @@ class Replica:
         self._expires: int | None = None
         self._history: History | None = None
         self._parameters = Parameters()
-        self._telling = Telling(clock)
+        self._telling = Reporter(clock)
 
     # -- connections ----------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Replica:
             runtime.forget(id)
             history.push(AllowCompaction(id, END))
 
-    def _become(self, agreed: Reconciliation, runtime: Runtime) -> None:
+    def _become(self, agreed: ReconciliationPlan, runtime: Runtime) -> None:
         for compaction in agreed.first:
             runtime.allow_compaction(compaction.id, compaction.frontier)
         runtime.forget_answers()
@@ -283,6 +283,6 @@ def _expired(offset: int) -> ReplicaExpired:
     )
 
 
-def _agreed(agreed: Reconciliation) -> Status:
+def _agreed(agreed: ReconciliationPlan) -> Status:
     counts = {"kept": agreed.keep, "created": agreed.create, "dropped": agreed.drop}
     return Status(None, "reconciled", tuple((name, float(len(what))) for name, what in counts.items()))

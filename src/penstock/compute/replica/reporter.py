@@ -13,7 +13,7 @@ INTERVAL = 25
 """Milliseconds between two reports of frontiers while there is other work, where nothing else is set."""
 
 
-class Telling:
+class Reporter:
     """The responses of the present connection. Silent until it is told to begin. clock: milliseconds."""
 
     def __init__(self, clock: Callable[[], int]) -> None:

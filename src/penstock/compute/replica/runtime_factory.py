@@ -8,8 +8,8 @@ from pathlib import Path
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
-from penstock.compute.replica.gc_policy import Rubbish
-from penstock.compute.replica.in_process_runtime import Here
+from penstock.compute.replica.gc_policy import GcPolicy
+from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.introspection import memory_of_process
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Runtime
@@ -57,7 +57,7 @@ def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: C
             folder=place.state,
             allow_callables=place.allow_callables,
         )
-    here = Here(
+    here = InProcessRuntime(
         instance,
         wake,
         collections=open_collections(instance.collections),
@@ -66,7 +66,7 @@ def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: C
         watched=True,
         memory=memory_of_process,
     )
-    here.collect(Rubbish())
+    here.collect(GcPolicy())
     here.watch(Watcher(instance.collections, here.noticed))
     return here
 
@@ -74,9 +74,9 @@ def _here(place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: C
 def _on_spark(
     place: _Place, timely: TimelyConfig, instance: InstanceConfig, wake: Callable[[], None]
 ) -> Runtime:
-    from penstock.compute.replica.spark_runtime import OnSpark
+    from penstock.compute.replica.spark_runtime import SparkRuntime
 
-    return OnSpark(instance, wake, state=place.state, allow_callables=place.allow_callables)
+    return SparkRuntime(instance, wake, state=place.state, allow_callables=place.allow_callables)
 
 
 _RUNTIMES: Mapping[

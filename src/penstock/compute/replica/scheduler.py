@@ -14,7 +14,7 @@ from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.dataflows import RunningDataflow
 
 
-class Turns:
+class DataflowScheduler:
     """The dataflows of a replica, and who waits for whom. timer: seconds.
 
     moved: something has come farther since this was set to False.

@@ -11,7 +11,7 @@ from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.inlets import FromIndex, Inlet
-from penstock.compute.replica.tick_executor import Ticking
+from penstock.compute.replica.tick_executor import TickExecutor
 from penstock.engine.engine import Engine
 from penstock.engine.program import compile_program
 from penstock.engine.shared_sides import JoinSide, SharedSide, join_sides, only_joined
@@ -35,7 +35,7 @@ class _Window:
         return found
 
 
-class Sharing:
+class SharedArrangements:
     """Which sides of joins a dataflow reads from indexes.
 
     shared: sources that joins read in place, if not everybody does.
@@ -51,7 +51,7 @@ class Sharing:
             self._find(flow, indexes)
         self._now: list[tuple[SharedSide, _Window]] = []
 
-    def engine(self, dataflow: Dataflow, flow: Flow) -> Ticking:
+    def engine(self, dataflow: Dataflow, flow: Flow) -> TickExecutor:
         """A new engine, which begins with the rows at the as-of of its dataflow."""
         assert dataflow.as_of.time is not None
         return Engine(flow, columnar="never", shared=self._begin(dataflow.as_of.time))
@@ -108,4 +108,4 @@ def _in_order(columns: Sequence[str], key: Sequence[str]) -> Callable[[Any], Any
     return itemgetter(*(columns.index(column) for column in key))
 
 
-NOTHING_SHARED = Sharing(Flow("nothing"), ())
+NOTHING_SHARED = SharedArrangements(Flow("nothing"), ())

@@ -24,8 +24,8 @@ from penstock.compute.protocol.dataflow import (
 )
 from penstock.compute.protocol.responses import Status
 from penstock.compute.replica.copies import CopyOutlet
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.feeds import Feeds
-from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.peek_run import below_since
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.request_checks import exported
@@ -33,7 +33,7 @@ from penstock.compute.replica.runtime import Answer
 from penstock.compute.replica.spark_dataflow import SparkDataflow
 from penstock.compute.replica.spark_imports import FromCollection, FromVersions, Import
 from penstock.compute.replica.spark_inputs import Inputs
-from penstock.compute.replica.spark_passing import PassedOn, Passing, passed_on
+from penstock.compute.replica.spark_passthrough import PassedOn, PassthroughState, passed_on
 from penstock.compute.replica.spark_state import State
 from penstock.compute.replica.spark_versions import Hold, Versions
 from penstock.compute.replica.subscriptions import SubscribeOutlet
@@ -75,7 +75,7 @@ class Built:
     running: SparkDataflow
     folder: Path
     indexes: Mapping[Id, SparkIndex]
-    outlets: Mapping[Id, Outlet]
+    outlets: Mapping[Id, ExportWriter]
     holds: Mapping[Id, Hold]
     store: OutletStore
 
@@ -143,7 +143,7 @@ class _Parts:
     imports: list[Import] = field(default_factory=list[Import])
     versions: dict[str, Versions] = field(default_factory=dict[str, Versions])
     indexes: dict[Id, SparkIndex] = field(default_factory=dict[Id, SparkIndex])
-    outlets: dict[Id, Outlet] = field(default_factory=dict[Id, Outlet])
+    outlets: dict[Id, ExportWriter] = field(default_factory=dict[Id, ExportWriter])
     holds: dict[Id, Hold] = field(default_factory=dict[Id, Hold])
     store: OutletStore = field(init=False)
 
@@ -239,7 +239,7 @@ class _Parts:
         sources = passed_on(flow)
         if sources is not None and not self.indexes and not self.holds:
             passed = {sink: PassedOn(self.as_of) for sink in self.versions}
-            return Passing(flow, inputs, passed, sources, self.as_of), passed
+            return PassthroughState(flow, inputs, passed, sources, self.as_of), passed
         state = State(self.folder, self._identity(), flow, inputs, self.versions, self.as_of)
         return state, self.versions
 

@@ -14,8 +14,8 @@ from penstock.compute.collections.store import Collections
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import END, Frontier
 from penstock.compute.protocol.dataflow import Dataflow
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.failed import Failed, failed
-from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.spark_imports import FromVersions
 from penstock.compute.replica.spark_inputs import Inputs, by_time
 from penstock.compute.replica.spark_state import State
@@ -46,7 +46,7 @@ class SparkDataflow:
         dataflow: Dataflow,
         inputs: Inputs,
         versions: Mapping[str, Versions],
-        outlets: Sequence[Outlet],
+        outlets: Sequence[ExportWriter],
         state: State | None,
         timer: Callable[[], float],
     ) -> None:
@@ -212,7 +212,7 @@ class SparkDataflow:
                 more |= outlet.work()
         return more
 
-    def drop(self, outlet: Outlet) -> None:
+    def drop(self, outlet: ExportWriter) -> None:
         """An export is not wanted any more. May be called by any thread."""
         with self.telling:
             if outlet in self.outlets:

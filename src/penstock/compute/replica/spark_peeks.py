@@ -20,12 +20,12 @@ from penstock.compute.protocol.commands import CollectionTarget, Parameters, Pee
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Problem, Rows, Stashed
 from penstock.compute.replica.peek_run import PeekRun, below_since, collection_parts
-from penstock.compute.replica.peek_stash import Stash
+from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.request_checks import check_keys
 from penstock.compute.replica.spark_building import SparkIndex
 from penstock.compute.replica.spark_scan import scan
-from penstock.compute.replica.spark_threads import Crew, Stores
+from penstock.compute.replica.spark_threads import SparkThreads, Stores
 from penstock.compute.replica.spark_versions import Hold
 from penstock.errors import PenstockError
 from penstock.expr.types import DataType, Float64Type, Schema
@@ -58,12 +58,12 @@ class _Pending:
 class SparkPeeks:
     """The peeks that wait or are being answered. tell: takes answers; each peek has one, at most."""
 
-    crew: Crew
+    crew: SparkThreads
     indexes: Mapping[Id, SparkIndex]
     schema_of_collection: Callable[[Collections, Id], Schema]
     plans: Plans
     settings: Callable[[], Parameters]
-    stash: Stash
+    stash: PeekStash
     tell: Callable[[PeekResponse], None]
     spark: Callable[[], SparkSession]
     _pending: dict[bytes, _Pending] = field(default_factory=dict[bytes, "_Pending"])

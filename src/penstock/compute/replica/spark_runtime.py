@@ -25,13 +25,13 @@ from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed
-from penstock.compute.replica.outlet import Outlet
-from penstock.compute.replica.peek_stash import Stash
+from penstock.compute.replica.export_writer import ExportWriter
+from penstock.compute.replica.peek_stash import PeekStash
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.spark_building import Built, SparkBuilder, SparkIndex
 from penstock.compute.replica.spark_peeks import SparkPeeks
-from penstock.compute.replica.spark_threads import Crew, Stores
+from penstock.compute.replica.spark_threads import SparkThreads, Stores
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import PenstockError, SparkProcessDied, SparkUnavailable
 from penstock.expr.types import Schema
@@ -66,7 +66,7 @@ class _Work:
             self.built.running.started = True
 
 
-class OnSpark(Runtime):
+class SparkRuntime(Runtime):
     """See the module's text.
 
     state:  a folder that outlives the process; no other replica has it.
@@ -98,7 +98,7 @@ class OnSpark(Runtime):
         self._by_id: dict[Id, _Work] = {}
         self._ended: set[Id] = set()
         self._session = _Session(spark)
-        self._stash = Stash(state / "stash", clock)
+        self._stash = PeekStash(state / "stash", clock)
         self._folder = state / "dataflows"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._found = set(self._folder.iterdir())
@@ -108,9 +108,9 @@ class OnSpark(Runtime):
             config, self._folder, copies or state / "copies", plans, self._indexes, self._settings,
             self._tell, timer,
         )  # fmt: skip
-        self._advancing = Crew("advance", ADVANCING, config.collections)
-        self._peeking = Crew("peek", PEEKING, config.collections)
-        self._watching = Crew("watch", 1, config.collections)
+        self._advancing = SparkThreads("advance", ADVANCING, config.collections)
+        self._peeking = SparkThreads("peek", PEEKING, config.collections)
+        self._watching = SparkThreads("watch", 1, config.collections)
         self._peeks = SparkPeeks(
             self._peeking,
             self._indexes,
@@ -227,7 +227,7 @@ class OnSpark(Runtime):
     # -- dataflows ------------------------------------------------------------------------------
 
     def _drop(self, work: _Work, id: Id) -> None:
-        outlet: Outlet | None = work.built.outlets.get(id)
+        outlet: ExportWriter | None = work.built.outlets.get(id)
         with self._lock:
             work.left.discard(id)
             work.wait_no_more(id)
@@ -402,4 +402,4 @@ def _gone_already() -> Generator[None]:
         yield
 
 
-__all__ = ["OnSpark"]
+__all__ = ["SparkRuntime"]

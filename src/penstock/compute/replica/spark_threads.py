@@ -16,7 +16,7 @@ Stores: TypeAlias = Callable[[], Collections]
 Work: TypeAlias = Callable[[Stores], None]
 
 
-class Crew:
+class SparkThreads:
     """A number of threads that do what they are given, in order as they become free."""
 
     def __init__(self, name: str, size: int, uri: str) -> None:

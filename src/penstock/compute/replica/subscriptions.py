@@ -16,13 +16,13 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.failed import Failed
-from penstock.compute.replica.outlet import Outlet
-from penstock.compute.replica.pending_changes import Together
+from penstock.compute.replica.pending_changes import PendingChanges
 from penstock.compute.replica.sizes import row_size
 
 
-class SubscribeOutlet(Outlet):
+class SubscribeOutlet(ExportWriter):
     """Tells batches that cover all times from 0 on, the first of them to beyond the as-of.
 
     limit: how many bytes a batch may have; None: any number.
@@ -42,7 +42,7 @@ class SubscribeOutlet(Outlet):
         self._limit = limit
         self._tell = tell
         self._time = -1
-        self._open = Together()
+        self._open = PendingChanges()
         self._updates: list[Update] = []
         self._lower = self._upper = START
         self._over = False

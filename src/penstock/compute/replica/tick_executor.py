@@ -22,7 +22,7 @@ class Borders(Protocol):
     def sink_append(self) -> Mapping[str, bool]: ...
 
 
-class Ticking(Protocol):
+class TickExecutor(Protocol):
     @property
     def program(self) -> Borders: ...
 
@@ -31,10 +31,10 @@ class Ticking(Protocol):
         ...
 
 
-MakeTicking: TypeAlias = Callable[[Dataflow, Flow], Ticking]
-ChooseTicking: TypeAlias = Callable[[Dataflow, Flow], MakeTicking | None]
+MakeTickExecutor: TypeAlias = Callable[[Dataflow, Flow], TickExecutor]
+ChooseTicking: TypeAlias = Callable[[Dataflow, Flow], MakeTickExecutor | None]
 
 
-def whole(dataflow: Dataflow, flow: Flow) -> Ticking:
+def whole(dataflow: Dataflow, flow: Flow) -> TickExecutor:
     """An engine for all of the rows."""
     return Engine(flow, columnar="never")

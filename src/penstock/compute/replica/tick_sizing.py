@@ -13,7 +13,7 @@ _LONG = 0.005
 _SHORT = 0.002
 
 
-class Pace:
+class TickSizer:
     """Learns from ticks how many rows go into a few milliseconds. most: so many."""
 
     def __init__(self) -> None:

@@ -17,7 +17,14 @@ from penstock.compute.errors import ConnectionBroken, ResultGone
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.worker_messages import Begin, Fetch, Fetched, FromWorker, Said, ToWorker
+from penstock.compute.replica.worker_messages import (
+    Begin,
+    Fetch,
+    Fetched,
+    FromWorker,
+    ToWorker,
+    WorkerResponse,
+)
 
 _LAST_WORDS = 5.0
 """Seconds that a worker has to end by itself."""
@@ -38,7 +45,7 @@ class WorkerLink:
         self.broken: Sequence[Id] = ()
         self._number = begin.number
         self._wake = wake
-        self._said: deque[Said] = deque()
+        self._said: deque[WorkerResponse] = deque()
         self._fetching: dict[int, SimpleQueue[Fetched | None]] = {}
         self._ended = threading.Event()
         ours, theirs = socket.socketpair()
@@ -64,11 +71,11 @@ class WorkerLink:
         self.sent += 1
         self._send(message)
 
-    def take(self) -> list[Said]:
+    def take(self) -> list[WorkerResponse]:
         """What has come since. Raises `ConnectionBroken` where the worker has ended: so must the replica."""
         if self._ended.is_set():
             raise self._gone()
-        taken: list[Said] = []
+        taken: list[WorkerResponse] = []
         while self._said:
             said = self._said.popleft()
             taken.append(said)
@@ -117,7 +124,7 @@ class WorkerLink:
         try:
             while True:
                 message: FromWorker = self._connection.recv()
-                if isinstance(message, Said):
+                if isinstance(message, WorkerResponse):
                     self._said.append(message)
                     self._wake()
                 elif (parts := self._fetching.get(message.number)) is not None:

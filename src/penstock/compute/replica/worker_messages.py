@@ -81,7 +81,7 @@ ToWorker: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class WorkerResponse:
     """What a worker has to tell.
 
     heard:     how many messages it had heard.
@@ -103,4 +103,4 @@ class Fetched:
     gone: bool = False
 
 
-FromWorker: TypeAlias = Said | Fetched
+FromWorker: TypeAlias = WorkerResponse | Fetched

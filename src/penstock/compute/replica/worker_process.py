@@ -25,10 +25,10 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.replica.in_process_runtime import Here
+from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Reached
-from penstock.compute.replica.tick_executor import MakeTicking
+from penstock.compute.replica.tick_executor import MakeTickExecutor
 from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.worker_messages import (
     Begin,
@@ -37,10 +37,10 @@ from penstock.compute.replica.worker_messages import (
     Fetched,
     Forget,
     ForgetAnswers,
-    Said,
     ToWorker,
+    WorkerResponse,
 )
-from penstock.compute.replica.worker_shard import Share, division_of
+from penstock.compute.replica.worker_shard import WorkerShard, division_of
 from penstock.flow.flow import Flow
 
 SLICE = 0.005
@@ -52,14 +52,14 @@ IDLE = 0.1
 class Worker:
     """begin: what it is. connection: to the replica. bell: becomes readable when collections have changed."""
 
-    def __init__(self, begin: Begin, connection: Connection, bell: Bell) -> None:
+    def __init__(self, begin: Begin, connection: Connection, bell: PipeWakeup) -> None:
         self._begin = begin
         self._connection = connection
         self._divided: set[frozenset[Id]] = set()
         self._heard = 0
         self._told: Mapping[Id, Reached] = {}
         self._broken: tuple[Id, ...] = ()
-        self._here = Here(
+        self._here = InProcessRuntime(
             begin.config,
             bell.ring,
             collections=open_collections(begin.config.collections),
@@ -84,21 +84,21 @@ class Worker:
         broken = tuple(here.broken())
         if answers or frontiers != self._told or broken != self._broken:
             told = None if frontiers == self._told else frontiers
-            self._connection.send(Said(self._heard, answers, told, broken))
+            self._connection.send(WorkerResponse(self._heard, answers, told, broken))
             self._told, self._broken = frontiers, broken
         return busy
 
     def close(self) -> None:
         self._here.close()
 
-    def _share(self, dataflow: Dataflow, flow: Flow) -> MakeTicking | None:
+    def _share(self, dataflow: Dataflow, flow: Flow) -> MakeTickExecutor | None:
         """What runs a dataflow that is divided; None for one that is not."""
         if dataflow.export_ids not in self._divided:
             return None
         division = division_of(flow, self._begin.workers)
         assert division is not None, "it could be divided when that was decided"
         given = frozenset(i.source for i in dataflow.indexes)
-        return lambda _dataflow, _flow: Share(division, self._begin.number, given)
+        return lambda _dataflow, _flow: WorkerShard(division, self._begin.number, given)
 
     @singledispatchmethod
     def _do(self, message: ToWorker) -> None:
@@ -153,7 +153,7 @@ class Worker:
         self._connection.send(Fetched(message.number, None))
 
 
-class Bell:
+class PipeWakeup:
     """Rung by any thread, seen by `multiprocessing.connection.wait`."""
 
     def __init__(self) -> None:
@@ -178,7 +178,7 @@ def run(connection: Connection) -> None:
     """Be a worker until the other end of the connection is closed."""
     begin = connection.recv()
     assert isinstance(begin, Begin)
-    bell = Bell()
+    bell = PipeWakeup()
     worker = Worker(begin, connection, bell)
     try:
         busy = False

@@ -64,7 +64,7 @@ class _Borders:
     sink_append: Mapping[str, bool]
 
 
-class Share:
+class WorkerShard:
     """Runs the share of worker `number`.
 
     given: the sources whose rows are this worker's already; of the others it is given all rows. There are

@@ -36,7 +36,14 @@ from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
 from penstock.compute.replica.sizes import row_size
 from penstock.compute.replica.worker_link import WorkerLink
-from penstock.compute.replica.worker_messages import Begin, Build, Forget, ForgetAnswers, Said, ToWorker
+from penstock.compute.replica.worker_messages import (
+    Begin,
+    Build,
+    Forget,
+    ForgetAnswers,
+    ToWorker,
+    WorkerResponse,
+)
 from penstock.compute.replica.worker_peeks import WorkerPeeks
 from penstock.compute.replica.worker_placement import Hosted, host
 from penstock.compute.worker_responses import Partitioned, reading_worker
@@ -211,7 +218,7 @@ class Workers(Runtime):
                 self._hear(worker, said)
         return False
 
-    def _hear(self, worker: int, said: Said) -> None:
+    def _hear(self, worker: int, said: WorkerResponse) -> None:
         if said.heard < self._barrier[worker]:
             return  # to another connection
         for answer in said.answers:

@@ -15,9 +15,9 @@ from penstock.compute.errors import StoreUnavailable, UpperMismatch
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row, Update
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.feeds import CHUNK, Feed
-from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.pending_changes import add_up
 from penstock.compute.replica.runtime import Reached
 from penstock.errors import PenstockError
@@ -26,7 +26,7 @@ RETRY = 0.1
 """Seconds after which a store that could not be reached is tried again."""
 
 
-class CollectionOutlet(Outlet):
+class CollectionOutlet(ExportWriter):
     """Appends the changes of settled times, once it may.
 
     Invariant: `_pending` has the changes of settled times from `_written` on, which is an upper that the

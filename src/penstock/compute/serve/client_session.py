@@ -17,7 +17,7 @@ from penstock.compute.client.describing import description_of
 from penstock.compute.client.generated import client_pb2 as pb
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.requests import PeekAnswer, PeekRequest, StashedAt
-from penstock.compute.errors import BadMessage, NotThere, PeekCanceled, StaleEpoch, Unconfirmed
+from penstock.compute.errors import BadMessage, NegativeMultiplicity, PeekCanceled, StaleEpoch, Unconfirmed
 from penstock.compute.plans import schema_from_bytes
 from penstock.compute.problems import problem_of, problem_of_any
 from penstock.compute.protocol import rows as encoding
@@ -55,7 +55,7 @@ class Surroundings(Protocol):
         ...
 
 
-class Talk:
+class ClientSession:
     """The requests of one stream, until it ends."""
 
     def __init__(self, around: Surroundings) -> None:
@@ -303,28 +303,28 @@ class Talk:
         self._answer(number, condition=pb.Condition(body=body))
 
 
-_REQUESTS: dict[str, Callable[[Talk, int, Any], None]] = {
-    "describe": Talk.describe,
-    "create_collection": Talk.create_collection,
-    "create_view": Talk.create_view,
-    "drop": Talk.drop,
-    "write": Talk.write_rows,
-    "peek": Talk.peek,
-    "cancel_peek": Talk.cancel_peek,
-    "copy": Talk.copy,
-    "add_replica": Talk.add_replica,
-    "drop_replica": Talk.drop_replica,
-    "release_replica": Talk.release_replica,
-    "status": Talk.status,
+_REQUESTS: dict[str, Callable[[ClientSession, int, Any], None]] = {
+    "describe": ClientSession.describe,
+    "create_collection": ClientSession.create_collection,
+    "create_view": ClientSession.create_view,
+    "drop": ClientSession.drop,
+    "write": ClientSession.write_rows,
+    "peek": ClientSession.peek,
+    "cancel_peek": ClientSession.cancel_peek,
+    "copy": ClientSession.copy,
+    "add_replica": ClientSession.add_replica,
+    "drop_replica": ClientSession.drop_replica,
+    "release_replica": ClientSession.release_replica,
+    "status": ClientSession.status,
 }
 
 
 def _named(error: Exception, names: Mapping[str, str]) -> Exception:
     """An error of the store, which knows collections by their ids, as users know them."""
-    if not isinstance(error, NotThere) or error.facts["id"] not in names:
+    if not isinstance(error, NegativeMultiplicity) or error.facts["id"] not in names:
         return error
     name, row = names[error.facts["id"]], error.facts["row"]
-    return NotThere(
+    return NegativeMultiplicity(
         f"a row of {name!r} is taken back more often than it is there: {row!r:.200}",
         why=error.why,
         fix=error.fix,

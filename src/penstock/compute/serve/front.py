@@ -1,4 +1,4 @@
-"""The service that clients call: gRPC around `Talk` and `Outlet`."""
+"""The service that clients call: gRPC around `ClientSession` and `SubscriptionBuffer`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from penstock.compute.problems import problem_of, problem_of_any
 from penstock.compute.protocol.responses import Batch, DroppedAt, Problem
 from penstock.compute.protocol.wire import problem_to_bytes
 from penstock.compute.serve.chunks import chunks
-from penstock.compute.serve.client_session import Surroundings, Talk
-from penstock.compute.serve.outlet import Outlet
+from penstock.compute.serve.client_session import ClientSession, Surroundings
+from penstock.compute.serve.subscription_buffer import SubscriptionBuffer
 from penstock.compute.transport.channels import names_of_peer
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import check_version, pairs
@@ -56,7 +56,7 @@ class Front:
         await self._admit(call)
         # So that the client knows at once that it is let in.
         await call.send_initial_metadata(())
-        talk = Talk(self._around)
+        talk = ClientSession(self._around)
         writing = asyncio.create_task(talk.write(call))
         with self._remembered():
             try:
@@ -82,7 +82,7 @@ class Front:
     async def _events(self, asked: pb.Subscription) -> AsyncGenerator[pb.Event, None]:
         controller = self._around.controller
         yield pb.Event(description=description_of(controller.describe(asked.view)))
-        outlet = Outlet(
+        outlet = SubscriptionBuffer(
             controller,
             asked.view,
             as_of=asked.as_of if asked.HasField("as_of") else None,

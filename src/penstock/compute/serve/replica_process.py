@@ -13,7 +13,7 @@ from penstock.compute.replica.runtime_factory import make_runtime
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.server import serve
-from penstock.compute.transport.wakeup import Bell
+from penstock.compute.transport.wakeup import Wakeup
 from penstock.paths import local_path
 from penstock.private_files import make_private_folder
 
@@ -47,7 +47,7 @@ async def run_replica(options: ReplicaOptions, ready: Callable[[str], object]) -
     local_path(options.state, "state of the replica")
     options.security.check_certificate()
     make_private_folder(options.state)
-    bell = Bell()
+    bell = Wakeup()
     runtime = partial(
         make_runtime,
         state=options.state,

@@ -21,7 +21,7 @@ from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import Greeting, Welcome, pairs, version
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.statuses import compute_error, error_from
-from penstock.compute.transport.wakeup import Bell
+from penstock.compute.transport.wakeup import Wakeup
 
 _grpc: Any = grpc
 _aio: Any = _grpc.aio
@@ -75,7 +75,7 @@ class Link:
         self._security = security
         self._limits = limits
         self._channel: Any = None
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._stages = ControllerStages()
 
     async def run(self) -> ComputeError | None:

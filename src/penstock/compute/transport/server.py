@@ -26,7 +26,7 @@ from penstock.compute.transport.handshake import Greeting, Welcome, check_versio
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.session import Session
 from penstock.compute.transport.statuses import refuse
-from penstock.compute.transport.wakeup import Bell
+from penstock.compute.transport.wakeup import Wakeup
 from penstock.errors import PenstockError
 
 _grpc: Any = grpc
@@ -56,7 +56,7 @@ async def serve(
     security: Security = Security(),
     limits: Limits = Limits(),
     *,
-    bell: Bell,
+    bell: Wakeup,
     name: str | None = None,
     ready: Callable[[str], object] | None = None,
 ) -> None:
@@ -88,7 +88,7 @@ class _Serving(_grpc.GenericRpcHandler):
     """A replica, the stream of its controller if there is one, and the task that works."""
 
     def __init__(
-        self, replica: Served, security: Security, limits: Limits, bell: Bell, name: str | None
+        self, replica: Served, security: Security, limits: Limits, bell: Wakeup, name: str | None
     ) -> None:
         self._replica = replica
         self._security = security

@@ -7,7 +7,7 @@ import contextlib
 import threading
 
 
-class Bell:
+class Wakeup:
     """Rung by anybody, from any thread, also before a loop listens; rings in between are one.
 
     error: what the process is to end with, once `halt` was called.

@@ -11,7 +11,7 @@ from penstock.analysis.names import label
 from penstock.engine.plan import live_consumers, plan_parts
 
 if TYPE_CHECKING:
-    from penstock.engine.columnar.shape import Shape
+    from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.graph.node import FlowGraph
 
 
@@ -20,7 +20,7 @@ def told_of_large_ticks(graph: FlowGraph) -> Iterator[str]:
     if find_spec("polars") is None:
         yield "none: Polars is not installed, every tick runs in rows"
         return
-    from penstock.engine.columnar.shape import shape_of
+    from penstock.engine.columnar.columnar_plan import shape_of
 
     analysis = analyse(graph)
     consumers = live_consumers(graph)
@@ -28,7 +28,7 @@ def told_of_large_ticks(graph: FlowGraph) -> Iterator[str]:
         yield from _lines(graph, shape_of(graph, analysis, consumers, part))
 
 
-def _lines(graph: FlowGraph, shape: Shape) -> Iterator[str]:
+def _lines(graph: FlowGraph, shape: ColumnarPlan) -> Iterator[str]:
     names = [label(graph, graph.nodes[n]) for n in shape.columnar]
     if names:
         yield f"on frames: {', '.join(names)}{'' if shape.pays else ' (where rows come in frames)'}"

@@ -18,7 +18,13 @@ import polars as pl
 from penstock.engine.columnar.columns import FAILS, WEIGHT, Columns, Declined, of_rows
 from penstock.engine.columnar.expressions import reads_columns
 from penstock.engine.columnar.lowered import Lowered, NotLowered
-from penstock.engine.columnar.stream import Stream, heaviest, refuse_heavy, stream_of, unknown_stream
+from penstock.engine.columnar.stream import (
+    Stream,
+    decline_weight_overflow,
+    heaviest,
+    stream_of,
+    unknown_stream,
+)
 from penstock.engine.columnar.values import from_series
 from penstock.engine.retraction_order import pair_schema
 from penstock.engine.steps.inner_join import SIDES
@@ -205,7 +211,7 @@ class HeldJoin:
             return plan.output(empty)
         frame = (pairs[0] if len(pairs) == 1 else pl.concat(pairs)).collect()
         if not plan.append:
-            refuse_heavy(frame)
+            decline_weight_overflow(frame)
         if computed_on or plan.operator.residual is not None:
             return plan.output(stream_of(Columns(plan.pairs, plan.append, frame)))
         unknown = unknown_stream(plan.pairs, plan.append)

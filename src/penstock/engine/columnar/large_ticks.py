@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.analysis import analyse
+from penstock.engine.columnar.columnar_plan import ColumnarPlan, shape_of
 from penstock.engine.columnar.columns import Columns, can_hold
 from penstock.engine.columnar.intake import columns_of_frame, columns_of_list
 from penstock.engine.columnar.rest import RestWriter
 from penstock.engine.columnar.runner import PartRunner, as_rows
-from penstock.engine.columnar.shape import Shape, shape_of
 from penstock.engine.constants import Constants
 from penstock.engine.plan import live_consumers
 from penstock.engine.source_code import Purpose
@@ -42,7 +42,7 @@ class LargeTicks:
         graph = program.graph
         analysis = analyse(graph)
         consumers = live_consumers(graph)
-        self.shapes: tuple[Shape, ...] = tuple(
+        self.shapes: tuple[ColumnarPlan, ...] = tuple(
             shape_of(graph, analysis, consumers, part) for part in program.parts
         )
         columnar = [shape for shape in self.shapes if shape.does_something]

@@ -16,7 +16,7 @@ from penstock.flow.operators.aggregate import Aggregate
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
-    from penstock.engine.columnar.shape import Shape
+    from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.engine.constants import Constants
     from penstock.engine.plan import Consumers
     from penstock.graph.node import FlowGraph, Node
@@ -61,7 +61,12 @@ class RestWriter(RegionWriter):
     """Writes the rest of a part as a function of its feeds."""
 
     def __init__(
-        self, graph: FlowGraph, analysis: Analysis, shape: Shape, consumers: Consumers, constants: Constants
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        shape: ColumnarPlan,
+        consumers: Consumers,
+        constants: Constants,
     ) -> None:
         part = replace(
             shape.part,

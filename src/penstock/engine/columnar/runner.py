@@ -15,7 +15,7 @@ from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:
     from penstock.analysis import Analysis
-    from penstock.engine.columnar.shape import Shape
+    from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph
 
@@ -50,7 +50,7 @@ class PartRunner:
         self,
         graph: FlowGraph,
         analysis: Analysis,
-        shape: Shape,
+        shape: ColumnarPlan,
         function: Function,
         rest: Function,
         slot: Callable[[str], SlotMapping],

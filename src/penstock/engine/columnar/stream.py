@@ -87,7 +87,7 @@ def heaviest(frame: pl.DataFrame) -> int:
     return max(-(low or 0), high or 0)
 
 
-def refuse_heavy(frame: pl.DataFrame) -> None:
+def decline_weight_overflow(frame: pl.DataFrame) -> None:
     """Raises `Declined` where the weights of a frame might sum to more than 64 bits hold."""
     if heaviest(frame) * frame.height >= _MOST_COPIES:
         raise Declined
@@ -96,7 +96,7 @@ def refuse_heavy(frame: pl.DataFrame) -> None:
 def stream_of(columns: Columns) -> Stream:
     """Given rows as a stream. Raises `Declined` where their weights are too large to be summed."""
     if not columns.append:
-        refuse_heavy(columns.frame)
+        decline_weight_overflow(columns.frame)
     known = known_columns(columns.schema, columns.frame)
     return Stream(columns.schema, columns.append, columns.frame.lazy(), tuple(known), len(columns))
 

@@ -30,7 +30,7 @@ Primitives = frozenset[int]
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class ScheduledPart:
     """A function to be.
 
     at:       its place in the order of parts.
@@ -59,7 +59,7 @@ class Block:
     all_have:   and if each of these primitives has a value.
     """
 
-    part: Part
+    part: ScheduledPart
     parent: Block | None
     primitives: Primitives
     node: int | None = None
@@ -103,7 +103,7 @@ class Arrangement:
         self, sources: Collection[int], *, apart: bool = False, together: frozenset[int] | None = None
     ) -> None:
         self.sources = set(sources)
-        self.parts: list[Part] = []
+        self.parts: list[ScheduledPart] = []
         self.runs_in: dict[int, Block] = {}
         self.fires_in: dict[int, Block] = {}
         self._apart = apart
@@ -111,7 +111,7 @@ class Arrangement:
         self._shared: dict[object, Block] = {}
         self._block_of: dict[int, Block] = {}
         self._still: dict[int, Primitives] = {}
-        self._settled: set[Part] = set()
+        self._settled: set[ScheduledPart] = set()
         self.generation = 0
         self._next = 0
 
@@ -148,8 +148,8 @@ class Arrangement:
         root.part.nodes.append(node.id)
         self.runs_in[node.id] = self.fires_in[node.id] = self._block_of[node.id] = root
 
-    def _new_part(self, triggers: Iterable[Block] = ()) -> Part:
-        part = Part(len(self.parts), tuple(triggers), self.generation)
+    def _new_part(self, triggers: Iterable[Block] = ()) -> ScheduledPart:
+        part = ScheduledPart(len(self.parts), tuple(triggers), self.generation)
         self.parts.append(part)
         return part
 
@@ -202,10 +202,10 @@ class Arrangement:
         blocks = {self._block_of[p] for p in self._primitives(node)}
         return {self.fires_in[node], *blocks}
 
-    def settle(self, nodes: Mapping[int, Node]) -> list[Part]:
+    def settle(self, nodes: Mapping[int, Node]) -> list[ScheduledPart]:
         """Give the parts made since the last call their numbers, and never add to them again; these parts."""
         made = [p for p in self.parts if p not in self._settled]
-        before: dict[Part, dict[Part, None]] = {}
+        before: dict[ScheduledPart, dict[ScheduledPart, None]] = {}
         for part in made:
             reading = (n for n in part.nodes if n not in self.sources)
             read = [self.fires_in[i] for n in reading for i in nodes[n].inputs if i in self.fires_in]
@@ -220,7 +220,7 @@ class Arrangement:
         self.parts.sort(key=lambda part: part.at)
         return sorted(made, key=lambda part: part.at)
 
-    def remove(self, node: int) -> Part:
+    def remove(self, node: int) -> ScheduledPart:
         """Take out an operator that none reads; the part in which it was, which goes when it was the last."""
         part = self.runs_in.pop(node).part
         block = self.fires_in.pop(node)

@@ -47,7 +47,7 @@ class Durable:
             for node in machine.nodes.values()
             if isinstance(node.operator, SignalOperator)
         }
-        self._forms = Forms(node.schema for node in machine.nodes.values())
+        self._forms = ValueCodec(node.schema for node in machine.nodes.values())
         variables = machine.module.variables
         for node, slot in self._slots.items():
             kept = slot.get(VALUE)
@@ -92,7 +92,7 @@ class NoPlainData(TypeError):
     """A value of some class of its own. Says which."""
 
 
-class Forms:
+class ValueCodec:
     """Values as plain data that nobody alters and that tells a list from a tuple, and back.
 
     schemas: whose row classes may be among the values.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.schedule import Schedule
 from penstock.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
-from penstock.engine.signals.arrangement import Arrangement, Block, Part
+from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
 from penstock.engine.signals.failure import explained
 from penstock.engine.signals.module import Module
 from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
@@ -127,7 +127,7 @@ class SignalMachine:
     def shrink(self, nodes: Collection[int]) -> None:
         """Take out operators, each before those that it reads, and all that is known of them."""
         variables = self.module.variables
-        changed: dict[Part, None] = {}
+        changed: dict[ScheduledPart, None] = {}
         for node in nodes:
             changed[self.arrangement.remove(node)] = None
             for cell in self.steps.pop(node).cells():
@@ -145,7 +145,7 @@ class SignalMachine:
             if not part.nodes:
                 self._forget(part)
 
-    def _forget(self, part: Part) -> None:
+    def _forget(self, part: ScheduledPart) -> None:
         variables = self.module.variables
         self.module.forget({part.at})
         self._parts[part.at] = _nothing_to_do
@@ -161,7 +161,7 @@ class SignalMachine:
             self._heard.stamped.discard(block)
             self._heard.readers.pop(block, None)
 
-    def _keep(self, nodes: Mapping[int, Node]) -> set[Part]:
+    def _keep(self, nodes: Mapping[int, Node]) -> set[ScheduledPart]:
         """Note which values must outlast their run; the parts of those that were there before.
 
         Lifts can be computed again of the values of what they read; what others remember cannot.
@@ -183,9 +183,9 @@ class SignalMachine:
         self.kept |= kept
         return {self.arrangement.runs_in[n].part for n in older}
 
-    def _hear(self, made: Sequence[Part]) -> set[Part]:
+    def _hear(self, made: Sequence[ScheduledPart]) -> set[ScheduledPart]:
         """Note which blocks start the new parts; older parts that did not start others before."""
-        changed: set[Part] = set()
+        changed: set[ScheduledPart] = set()
         for part in made:
             for block in part.triggers:
                 if block.part.generation == part.generation:
@@ -201,7 +201,7 @@ class SignalMachine:
                 self.module.variables[stamp_name(block)] = -1
         return changed
 
-    def _stamp(self, nodes: Mapping[int, Node]) -> set[Part]:
+    def _stamp(self, nodes: Mapping[int, Node]) -> set[ScheduledPart]:
         """Note of which blocks other parts ask whether they were entered; parts that did not say."""
         asked: set[Block] = set()
         for node in nodes.values():
@@ -225,7 +225,7 @@ class SignalMachine:
         self.module.variables[f"out_{node}"] = values.append
         self.module.variables[f"ticks_{node}"] = ticks.append
 
-    def compile(self, parts: Sequence[Part]) -> None:
+    def compile(self, parts: Sequence[ScheduledPart]) -> None:
         """Compile parts as one unit of code, also those that were compiled before."""
         if not parts:
             return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.engine.signals.arrangement import Arrangement, Block, Part
+    from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
     from penstock.graph.node import Node
 
 # Python allows no more than 100 levels of indentation.
@@ -32,13 +32,13 @@ class Entry:
     items: list[int | Entry] = field(default_factory=list["int | Entry"])
 
 
-def entries(part: Part, nodes: Mapping[int, Node], arrangement: Arrangement) -> Entry:
+def entries(part: ScheduledPart, nodes: Mapping[int, Node], arrangement: Arrangement) -> Entry:
     """All operators of `part`, each after what it reads, as entries of blocks, the root's around all."""
     return _Order(part, nodes, arrangement).enter(part.root)
 
 
 class _Order:
-    def __init__(self, part: Part, nodes: Mapping[int, Node], arrangement: Arrangement) -> None:
+    def __init__(self, part: ScheduledPart, nodes: Mapping[int, Node], arrangement: Arrangement) -> None:
         self._runs_in = arrangement.runs_in
         self._fires_in = arrangement.fires_in
         self._around = {block: _around(block) for block in part.blocks}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
     from penstock.engine.constants import Constants
-    from penstock.engine.signals.arrangement import Arrangement, Block, Part
+    from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
     from penstock.engine.signals.machine import SignalMachine
     from penstock.graph.node import Node
 
@@ -36,7 +36,7 @@ class PartWriter:
 
     def __init__(
         self,
-        part: Part,
+        part: ScheduledPart,
         machine: SignalMachine,
         constants: Constants,
         counts: list[tuple[int, ...]] | None,

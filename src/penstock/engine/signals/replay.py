@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.engine.signals.values import ValueCheck
-from penstock.errors import BadInput, Place
+from penstock.errors import BadInput, SourceLocation
 from penstock.flow.columns import shown
 from penstock.flow.operators.signals.signal_source import SignalSource
 
 if TYPE_CHECKING:
     from penstock.engine.signals.machine import Leaving
-    from penstock.engine.signals.signal_part import Island
+    from penstock.engine.signals.signal_part import SignalPart
     from penstock.graph.node import FlowGraph
 
 
@@ -37,7 +37,7 @@ class Emissions:
 class Replay:
     """Takes histories for a flow all of whose operators are signals."""
 
-    def __init__(self, graph: FlowGraph, island: Island) -> None:
+    def __init__(self, graph: FlowGraph, island: SignalPart) -> None:
         self._machine = island.machine
         self._loops = island.loops
         self._graph = graph
@@ -57,7 +57,7 @@ class Replay:
             if isinstance(column, str | bytes) or not isinstance(column, Iterable):  # pyright: ignore
                 raise BadInput(
                     f"signal {name!r} needs its values, one per tick, got {shown(column)}",
-                    where=[Place.of_caller()],
+                    where=[SourceLocation.of_caller()],
                     fix=f"replay({name}=[...])",
                     source=name,
                 )
@@ -66,7 +66,7 @@ class Replay:
         if len(lengths) > 1:
             raise BadInput(
                 f"the columns of a replay are of different lengths: {', '.join(map(str, sorted(lengths)))}",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why="A row of them is one tick, in which all of these signals fire.",
                 fix='for ticks in which not all fire, give events: replay([{"a": 1, "b": 2}, {"a": 3}])',
             )
@@ -119,7 +119,7 @@ class Replay:
             raise BadInput(
                 "an event is a source and its value, or several of them by name, "
                 f"got {shown(cast('object', event))}",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 fix='replay([("a", 1), {"a": 2, "b": 3}])',
             )
         values: dict[int, Any] = {}
@@ -132,7 +132,7 @@ class Replay:
         if name not in self._check:
             raise BadInput(
                 f"the flow has no signal {name!r}",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 fix=f"its signals are {', '.join(map(repr, self._check)) or 'none'}",
                 source=name,
             )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.signals.replay import Emissions, Replay, ticks_of
 from penstock.engine.signals.watchers import Subscription, Subscriptions
-from penstock.errors import BadInput, BadRow, Place
+from penstock.errors import BadInput, BadRow, SourceLocation
 from penstock.flow.signal import check_function, check_signal
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class RunsSignals:
         if (events is None) is not bool(columns):
             raise BadInput(
                 "a replay takes either events or columns",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 fix='replay([("a", 1.0), ("b", 2.0)]), or replay(a=[1.0, 2.0])',
             )
         if self._subscriptions:
@@ -87,7 +87,7 @@ class RunsSignals:
         if len(parts) != 1 or not parts[0].signals:
             raise BadInput(
                 f"flow {self.program.graph.name!r} cannot replay: not all of its operators are signals",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 fix="call tick(...) for each event",
             )
         (island,) = self._machine.islands.values()
@@ -122,7 +122,7 @@ class RunsSignals:
         `UserFunctionFailed` where an operator fails on the current values: nothing is added then.
         """
         self._check_alive()
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         check_signal("subscribe", signal, place)
         check_function("subscribe", callback, place)
         if self._subscriptions is None:

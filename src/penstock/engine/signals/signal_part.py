@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.engine.plan import Part
-    from penstock.engine.signals.moment import Moment
+    from penstock.engine.signals.tick_context import TickContext
     from penstock.engine.slot import SlotMapping
     from penstock.graph.node import FlowGraph, Node
 
 Rows = list[tuple[Any, ...]]
 
 
-class Island:
+class SignalPart:
     """One island at work, as the function of a part: rows of its inputs to rows of its outputs.
 
     left: what left in the last tick in which it ran.
     """
 
-    def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, moment: Moment) -> None:
+    def __init__(self, graph: FlowGraph, part: Part, machine: SignalMachine, moment: TickContext) -> None:
         self.machine = machine
         self.left: Mapping[int, Leaving] = {}
         self.loops = Loops(machine)
@@ -138,11 +138,11 @@ def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
     return lambda values: [(value,) for value in values]
 
 
-def island_of(graph: FlowGraph, part: Part, moment: Moment, **options: Any) -> Island:
+def island_of(graph: FlowGraph, part: Part, moment: TickContext, **options: Any) -> SignalPart:
     """An island with its machine. Signals of other islands are sources of it."""
     inside = set(part.nodes)
     outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]
     rows_to = [n for n in inside if isinstance(graph.nodes[n].operator, LastRow)]
     nodes = {n: graph.nodes[n] for n in sorted((*inside, *outside))}
     machine = SignalMachine(nodes, (*outside, *rows_to), part.outputs, name=graph.name, **options)
-    return Island(graph, part, machine, moment)
+    return SignalPart(graph, part, machine, moment)

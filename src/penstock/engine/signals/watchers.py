@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import BadInput, Place, Step
+from penstock.errors import BadInput, SourceLocation, Step
 from penstock.flow.operators.signals.last_row import LastRow
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.flow.operators.signals.signal_source import SignalSource
@@ -53,7 +53,7 @@ class Subscriptions:
     def __bool__(self) -> bool:
         return bool(self._active)
 
-    def add(self, signal: Signal[Any], callback: Callback, place: Place) -> Subscription:
+    def add(self, signal: Signal[Any], callback: Callback, place: SourceLocation) -> Subscription:
         """Let `callback` hear of `signal`: of its current value now, if it has one, and of each new one.
 
         Operators that the machine has not yet begin as if what they read had fired just now.
@@ -83,7 +83,7 @@ class Subscriptions:
         self.tell(self._machine.taken())
         return subscription
 
-    def _missing(self, signal: Signal[Any], place: Place) -> dict[int, Node]:
+    def _missing(self, signal: Signal[Any], place: SourceLocation) -> dict[int, Node]:
         """What leads to a signal and is not in the machine, each after what it reads."""
         if signal.flow is not self._flow:
             raise BadInput(
@@ -105,7 +105,7 @@ class Subscriptions:
             waiting.extend(node.inputs)
         return dict(sorted(found.items()))
 
-    def _not_there(self, node: Node, place: Place) -> BadInput:
+    def _not_there(self, node: Node, place: SourceLocation) -> BadInput:
         return BadInput(
             f"the engine has no {node.operator.kind} {node.name!r} and cannot get one while it runs",
             where=[Step(node.place, "it is read"), Step(place, "subscribed here")],

@@ -16,7 +16,7 @@ from penstock.flow.operators.watermark import Watermark
 
 if TYPE_CHECKING:
     from penstock.engine.region_writer import RegionWriter
-    from penstock.flow.watermark_policy import Clock
+    from penstock.flow.watermark_policy import WatermarkPolicy
     from penstock.graph.node import Node
 
 
@@ -26,7 +26,7 @@ class Clockwork:
     Slot: () -> (greatest time, watermark, number of late rows).
     """
 
-    def __init__(self, node: Node, writer: RegionWriter, clock: Clock) -> None:
+    def __init__(self, node: Node, writer: RegionWriter, clock: WatermarkPolicy) -> None:
         self._node, self._writer, self._code = node, writer, writer.code
         schema = writer.input_schema(node, 0)
         at = schema.position(clock.column)
@@ -78,7 +78,7 @@ class Clockwork:
 class PartingStep(Step):
     """Lets rows on time pass, or late ones."""
 
-    def __init__(self, node: Node, writer: RegionWriter, clock: Clock, *, late: bool) -> None:
+    def __init__(self, node: Node, writer: RegionWriter, clock: WatermarkPolicy, *, late: bool) -> None:
         super().__init__(node, writer)
         self._clockwork = Clockwork(node, writer, clock)
         self._late = late
@@ -119,7 +119,7 @@ class WatermarkStep(Step):
 
     takes_rows = False
 
-    def __init__(self, node: Node, writer: RegionWriter, clock: Clock) -> None:
+    def __init__(self, node: Node, writer: RegionWriter, clock: WatermarkPolicy) -> None:
         super().__init__(node, writer)
         self._clockwork = Clockwork(node, writer, clock)
         self._bounded = writer.analysis.facts[node.inputs[0]].bounded

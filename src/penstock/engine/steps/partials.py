@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.partials import Candidates, MergedAggregate, PartialAggregate
+from penstock.engine.partials import MergedAggregate, PartialAggregate, PartialTopK
 from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot
 from penstock.engine.steps.aggregate import AggregateStep, group_of, keys_of
@@ -68,7 +68,7 @@ class MergedAggregateStep(AggregateStep):
 class CandidatesStep(TopKStep):
     """The first rows of each group, of a tick's rows alone."""
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Candidates) -> None:
+    def __init__(self, node: Node, writer: RegionWriter, operator: PartialTopK) -> None:
         super().__init__(node, writer, operator.of)
 
     def slots(self) -> tuple[Slot, ...]:
@@ -85,6 +85,6 @@ def _(operator: MergedAggregate, node: Node, writer: RegionWriter) -> Step:
     return MergedAggregateStep(node, writer, operator)
 
 
-@step_for.register(Candidates)
-def _(operator: Candidates, node: Node, writer: RegionWriter) -> Step:
+@step_for.register(PartialTopK)
+def _(operator: PartialTopK, node: Node, writer: RegionWriter) -> Step:
     return CandidatesStep(node, writer, operator)

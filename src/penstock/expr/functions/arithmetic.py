@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
-from penstock.expr.decimals import Shape
+from penstock.expr.decimals import DecimalSpec
 from penstock.expr.runtime import NAN, overflow, zero_division
 from penstock.expr.typed import NULL, CallTerm, LiteralTerm
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
@@ -107,12 +107,12 @@ def _plain(symbol: str, helper: str) -> Callable[[Emitter, CallTerm, tuple[str, 
     return python
 
 
-_SHAPES: dict[DecimalType, Shape] = {}
+_SHAPES: dict[DecimalType, DecimalSpec] = {}
 
 
-def shape_of(type: DecimalType) -> Shape:
+def shape_of(type: DecimalType) -> DecimalSpec:
     """The shape of a decimal type, one object per type."""
-    return _SHAPES.setdefault(type, Shape.of(type))
+    return _SHAPES.setdefault(type, DecimalSpec.of(type))
 
 
 def _is_nonzero_constant(call: CallTerm) -> bool:

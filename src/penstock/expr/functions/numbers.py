@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature, Strict
-from penstock.expr.decimals import Shape, fit, half_up
+from penstock.expr.decimals import DecimalSpec, fit, half_up
 from penstock.expr.emit import Code
 from penstock.expr.functions.arithmetic import RANGES, checked, shape_of
 from penstock.expr.runtime import overflow
@@ -97,7 +97,7 @@ def round_int(value: int, digits: int, greatest: int) -> int:
     return rounded if value >= 0 else -rounded
 
 
-def round_decimal(value: Decimal, digits: int, shape: Shape) -> Decimal:
+def round_decimal(value: Decimal, digits: int, shape: DecimalSpec) -> Decimal:
     return fit(half_up(value, digits), shape)
 
 
@@ -147,11 +147,11 @@ def ceil_float(value: float) -> int:
     return _to_int64(math.ceil(value) if value - value == 0.0 else value)
 
 
-def floor_decimal(value: Decimal, shape: Shape) -> Decimal:
+def floor_decimal(value: Decimal, shape: DecimalSpec) -> Decimal:
     return fit(Decimal(math.floor(value)), shape)
 
 
-def ceil_decimal(value: Decimal, shape: Shape) -> Decimal:
+def ceil_decimal(value: Decimal, shape: DecimalSpec) -> Decimal:
     return fit(Decimal(math.ceil(value)), shape)
 
 

@@ -10,7 +10,7 @@ from penstock.graph.facts import WHOLE, Need, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
-    from penstock.flow.watermark_policy import Clock
+    from penstock.flow.watermark_policy import WatermarkPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class LateRows(Operator):
     """
 
     kind: ClassVar[str] = "late_rows"
-    clock: Clock
+    clock: WatermarkPolicy
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)

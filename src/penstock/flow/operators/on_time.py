@@ -9,7 +9,7 @@ from penstock.graph.facts import WHOLE, Need, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
-    from penstock.flow.watermark_policy import Clock
+    from penstock.flow.watermark_policy import WatermarkPolicy
 
 NEEDS = (
     Need(
@@ -48,7 +48,7 @@ class OnTime(Operator):
     """
 
     kind: ClassVar[str] = "watermark"
-    clock: Clock
+    clock: WatermarkPolicy
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)

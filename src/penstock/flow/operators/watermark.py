@@ -11,7 +11,7 @@ from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
-    from penstock.flow.watermark_policy import Clock
+    from penstock.flow.watermark_policy import WatermarkPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Watermark(Operator):
     """
 
     kind: ClassVar[str] = "watermark_time"
-    clock: Clock
+    clock: WatermarkPolicy
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("rows"), Port("end"))

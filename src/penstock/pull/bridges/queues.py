@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.errors import BadOption, Place
+from penstock.errors import BadOption, SourceLocation
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,7 +45,7 @@ def opened(piece: str, found: object) -> Opened:
         return _OfTasks(found)  # pyright: ignore[reportUnknownArgumentType]
     raise BadOption(
         f"{piece}() cannot work with a {type(found).__name__}",
-        where=[Place.of_caller()],
+        where=[SourceLocation.of_caller()],
         why="It has to wait for the queue without blocking the pipeline.",
         fix="give a queue.Queue (also LifoQueue, PriorityQueue) or an asyncio.Queue",
         piece=piece,

@@ -12,7 +12,7 @@ from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Transformer
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.protocol import attach
+from penstock.pull.protocol import attach_close_error
 
 
 def async_map(function: Callable[[Any], Coroutine[Any, Any, Any]], width: int = 1) -> Transformer:
@@ -133,7 +133,7 @@ class _Calls:
     def _note(self, error: Exception) -> None:
         """An error of a value that nobody wants any more is told with that of the stream, if it has one."""
         if isinstance(self._closing, Failed):
-            attach(self._closing.error, error)
+            attach_close_error(self._closing.error, error)
 
     def stop(self, cause: Ending) -> None:
         """Downstream stops the stream. That upstream had failed before is told an ask that waits."""
@@ -152,5 +152,5 @@ class _Calls:
         for over in tuple(self._running):
             await over
         if isinstance(cause, Failed):
-            end = Failed(attach(cause.error, end.error)) if isinstance(end, Failed) else cause
+            end = Failed(attach_close_error(cause.error, end.error)) if isinstance(end, Failed) else cause
         self.closed.bind(end)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull import edge as callback_edge
 from penstock.pull import module as callback_module
 from penstock.pull import pieces as callback
@@ -64,7 +64,7 @@ def as_dataflow(piece: callback.Source | callback.Transformer | callback.Sink) -
     >>> pull(as_dataflow(values([1, 2])), collect()).run()
     [1, 2]
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     if isinstance(piece, callback.Source):
         name = piece.part.name
         return Source(name, place, lambda run: _serving(piece.open_in(run), name, place))
@@ -85,7 +85,7 @@ def as_dataflow(piece: callback.Source | callback.Transformer | callback.Sink) -
 # --- callback above, variables below -------------------------------------------------------
 
 
-def _serving(edge: callback_edge.Edge, name: str, place: Place) -> Edge:
+def _serving(edge: callback_edge.Edge, name: str, place: SourceLocation) -> Edge:
     """An edge of this form whose requests are asked of an edge of the callback form."""
     module = Module(edge.upper.run, name, place)
     module.connect(edge)

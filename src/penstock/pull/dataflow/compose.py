@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn, cast, overload
 
-from penstock.errors import NotComposable, Place
+from penstock.errors import NotComposable, SourceLocation
 from penstock.pull import pieces as callback
 from penstock.pull.dataflow.pieces import Piece, Sink, Source, Transformer
 from penstock.pull.pipeline import Pipeline, Segment
@@ -22,7 +22,7 @@ def pull(*pieces: Piece) -> Source | Transformer | Sink | Pipeline:
     What is complete is a `Pipeline`, run as any other. Raises `NotComposable` for another order,
     and for pieces of the callback form: `as_dataflow` makes them pieces of this one.
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     if not pieces:
         raise NotComposable(
             "pull() of nothing", where=[place], fix="give at least one source, transformer or sink"
@@ -53,7 +53,7 @@ def _join(left: Source | Transformer, right: Piece) -> Source | Transformer | Si
     return Transformer(left.name, left.place, left.then + right.then, left.width + right.width)
 
 
-def _misplaced(piece: Piece, at: int, why: str, place: Place) -> NoReturn:
+def _misplaced(piece: Piece, at: int, why: str, place: SourceLocation) -> NoReturn:
     raise NotComposable(
         f"the {type(piece).__name__.lower()} {piece.name!r} cannot stand at position {at}",
         where=[place],
@@ -63,7 +63,7 @@ def _misplaced(piece: Piece, at: int, why: str, place: Place) -> NoReturn:
     )
 
 
-def _no_piece(piece: object, at: int, place: Place) -> NoReturn:
+def _no_piece(piece: object, at: int, place: SourceLocation) -> NoReturn:
     if isinstance(piece, callback.Source | callback.Transformer | callback.Sink):
         what = f"position {at} of pull() is a {type(piece).__name__.lower()} of the callback form"
         fix = "as_dataflow(piece) makes it a piece of this form"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, final
 
-from penstock.errors import Place, WrongValue
+from penstock.errors import SourceLocation, WrongValue
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End
 
@@ -111,7 +111,7 @@ def _check_exception(of: Failed | Fail | FailIndication) -> None:
     if not isinstance(of.error, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongValue(
             f"{type(of).__name__}({of.error!r}) carries no exception",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="A stream fails with an exception, which is raised where the pipeline is waited for.",
             fix='give an instance, such as ValueError("why"); to abort: DONE, Abort()',
         )
@@ -138,7 +138,7 @@ def ending(cause: Ending | End) -> Ending:
         return ending_of(cause)
     raise WrongValue(
         f"a stream cannot be stopped for {cause!r}",
-        where=[Place.of_caller()],
+        where=[SourceLocation.of_caller()],
         why="Anything but an abort or a failure says nothing.",
         fix="stop() aborts it; stop(Failed(error)) or stop(error) fails it",
     )

@@ -12,7 +12,7 @@ from penstock.pull.dataflow.messages import DONE, Answer, Ending, Failed, ending
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.thread import Thread
 from penstock.pull.dataflow.variable import Variable
-from penstock.pull.protocol import End, attach
+from penstock.pull.protocol import End, attach_close_error
 
 if TYPE_CHECKING:
     from penstock.pull.dataflow.pieces import Source
@@ -99,7 +99,11 @@ class Module(module.Module):
         for _ in stopped:
             answer = await answers.next()
             if isinstance(answer, Failed):
-                first = Failed(attach(first.error, answer.error)) if isinstance(first, Failed) else answer
+                first = (
+                    Failed(attach_close_error(first.error, answer.error))
+                    if isinstance(first, Failed)
+                    else answer
+                )
         return first
 
     @property
@@ -126,7 +130,7 @@ class Module(module.Module):
         """For sinks: the stream failed, and this came before. Inputs that have not ended are failed first."""
         error = error.error if isinstance(error, Failed) else error
         if self.failure is not None:
-            attach(self.failure, error)
+            attach_close_error(self.failure, error)
             return
         self.failure = error
         self.cancel()
@@ -135,7 +139,7 @@ class Module(module.Module):
     def crash(self, error: Exception) -> None:
         """The module failed: fail what it reads from, then end what reads from it, both with the error."""
         if self.failure is not None:
-            attach(self.failure, error)
+            attach_close_error(self.failure, error)
             return
         self.failure = error
         self.cancel()

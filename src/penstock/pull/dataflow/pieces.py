@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.dataflow.edge import Edge, Requests
 from penstock.pull.dataflow.module import Module, Told
 from penstock.pull.dataflow.variable import Variable
@@ -28,7 +28,7 @@ class Source:
     """A module that is read from; or one followed by transformers. open: opens a new one in a run."""
 
     name: str
-    place: Place
+    place: SourceLocation
     open: Callable[[Run], Edge]
     then: tuple[Step, ...] = ()
 
@@ -39,7 +39,7 @@ class Source:
         width: how many requests it works on at once while others wait; 0 where it answers at once, or by
                sources that it reads as soon as it is opened.
         """
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
 
         def open(run: Run) -> Edge:
             module = Module(run, name, place)
@@ -60,7 +60,7 @@ class Transformer:
     """A module that reads and is read from; or several, one after the other. width: that of all together."""
 
     name: str
-    place: Place
+    place: SourceLocation
     then: tuple[Step, ...]
     width: int = 0
 
@@ -69,7 +69,7 @@ class Transformer:
         cls, name: str, thread: Callable[[Module, Requests, Edge], Running], *, width: int = 0
     ) -> Transformer:
         """A transformer that is a thread, which reads `requests` and writes to the edge upstream of it."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
 
         def open(run: Run, upstream: Edge) -> Edge:
             module = Module(run, name, place)
@@ -91,7 +91,7 @@ class Sink:
     """
 
     name: str
-    place: Place
+    place: SourceLocation
     open: Callable[[Run, Edge, Told | None], CallbackModule]
     before: tuple[Step, ...] = ()
     width: int = 0
@@ -100,7 +100,7 @@ class Sink:
     @classmethod
     def of(cls, name: str, thread: Callable[[Module, Edge], Running]) -> Sink:
         """A sink that is a thread. It ends with `module.done(result)` or `module.fail(error, partial)`."""
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
 
         def open(run: Run, upstream: Edge, told: Told | None) -> Module:
             module = Module(run, name, place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull import trace
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import (
@@ -49,7 +49,7 @@ def probe(recorder: Recorder, *, below: bool = False) -> Transformer:
             edge.seen_above = watcher
         return edge
 
-    return Transformer("probe", Place.of_caller(), (mark,))
+    return Transformer("probe", SourceLocation.of_caller(), (mark,))
 
 
 def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
@@ -63,7 +63,7 @@ def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
         edge.seen_above = _Watcher(recorder, edge, "D", "TO")
         return edge
 
-    return Transformer(transformer.name, Place.of_caller(), (below, *transformer.then, above))
+    return Transformer(transformer.name, SourceLocation.of_caller(), (below, *transformer.then, above))
 
 
 class _Watcher:

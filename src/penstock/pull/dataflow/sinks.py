@@ -7,7 +7,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.dataflow.edge import Edge
 from penstock.pull.dataflow.messages import DONE, Answer, Done, Ending, Failed, Value
 from penstock.pull.dataflow.module import Module
@@ -69,7 +69,7 @@ def for_each(function: Callable[[Any], object]) -> Sink:
     stored 1
     stored 2
     """
-    check = Synchronous("a function given to for_each()", ASYNC_FOR, Place.of_caller())
+    check = Synchronous("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
 
     async def thread(module: Module, upstream: Edge) -> None:
         await _ForEach(module, upstream, function, check).work()

@@ -11,7 +11,7 @@ from penstock.pull.dataflow.pieces import Running, Source, Transformer
 from penstock.pull.dataflow.stream import Port, Stream
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.dataflow.working import Asks, pass_on, working
-from penstock.pull.protocol import attach
+from penstock.pull.protocol import attach_close_error
 
 
 def flatten() -> Transformer:
@@ -141,4 +141,4 @@ async def _give(asks: Asks, came: Stream[_Came], readers: list[_Reader]) -> None
 
 
 def _first(failed: Failed, then: Answer) -> Failed:
-    return Failed(attach(failed.error, then.error)) if isinstance(then, Failed) else failed
+    return Failed(attach_close_error(failed.error, then.error)) if isinstance(then, Failed) else failed

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from types import CoroutineType
 from typing import Any, cast
 
-from penstock.errors import ForeignAwait, Place
+from penstock.errors import ForeignAwait, SourceLocation
 from penstock.pull.dataflow.variable import Variable
 
 
@@ -69,7 +69,7 @@ class Thread:
         running = cast("CoroutineType[Any, Any, Any]", self._coroutine)
         name, frame = running.cr_code.co_name, running.cr_frame
         assert frame is not None, "it is suspended"
-        place = Place(frame.f_code.co_filename, frame.f_lineno, name)
+        place = SourceLocation(frame.f_code.co_filename, frame.f_lineno, name)
         self._stopped = True
         self._coroutine.close()
         self._failed(

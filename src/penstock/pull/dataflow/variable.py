@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
-from penstock.errors import AlreadyBound, NotBound, Place
+from penstock.errors import AlreadyBound, NotBound, SourceLocation
 from penstock.pull.synchronous import Synchronous, is_unawaited
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Variable(Generic[T]):
         if self._value is _UNBOUND:
             raise NotBound(
                 "the value of a dataflow variable was read before it was bound",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 fix="await it in a dataflow thread, or use when_bound(f)",
             )
         return self._value
@@ -123,7 +123,7 @@ class Variable(Generic[T]):
         held = "has failed" if self._failure is not None else "is bound"
         return AlreadyBound(
             f"a dataflow variable that {held} was bound {wanted}",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why=f"It is {self!r}, and a dataflow variable keeps its value.",
             fix="bind it once; a stream of values is a list of variables: Cell(value, Variable())",
         )
@@ -163,7 +163,7 @@ def _drop(returned: object) -> None:
     """Do nothing with what a function that waited returned. Raises `NotAwaited` for a coroutine."""
     if returned is not None and is_unawaited(returned):
         fix = "await the variable in a dataflow thread: module.thread(coroutine)"
-        Synchronous("a function given to when_bound()", fix, Place.of_caller())(returned)
+        Synchronous("a function given to when_bound()", fix, SourceLocation.of_caller())(returned)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -10,7 +10,7 @@ from penstock.pull.dataflow.messages import Answer, Ask, Ending, Failed, Value, 
 from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Running
 from penstock.pull.dataflow.stream import Port, Stream
-from penstock.pull.protocol import End, attach
+from penstock.pull.protocol import End, attach_close_error
 
 Asks = Stream[Ask]
 
@@ -36,7 +36,9 @@ async def stop_all(module: Module, cause: Ending | End) -> Ending:
     for edge in reversed(module.reading):
         answer: Any = await edge.stop(cause)
         if isinstance(answer, Failed):
-            first = Failed(attach(first.error, answer.error)) if isinstance(first, Failed) else answer
+            first = (
+                Failed(attach_close_error(first.error, answer.error)) if isinstance(first, Failed) else answer
+            )
     return first
 
 

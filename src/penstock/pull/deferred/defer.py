@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from penstock.errors import NotComposable, Place
+from penstock.errors import NotComposable, SourceLocation
 from penstock.pull.deferred.duplex import DeferredDuplex
 from penstock.pull.deferred.sink import DeferredSink
 from penstock.pull.deferred.source import DeferredSource
@@ -37,7 +37,7 @@ def defer(kind: Any = Source, *, width: int = 0) -> Any:
     >>> run.result()
     [7, 8]
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     if kind is Source:
         return DeferredSource(place, width)
     if kind is Transformer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.deferred.later import Later
 from penstock.pull.deferred.sink import DeferredSink
 from penstock.pull.deferred.source import DeferredSource
@@ -15,7 +15,7 @@ class DeferredDuplex(Duplex):
     __slots__ = ("_later",)
     _later: Later[Duplex]
 
-    def __init__(self, place: Place, width: int) -> None:
+    def __init__(self, place: SourceLocation, width: int) -> None:
         super().__init__(DeferredSource(place, width), DeferredSink(place), "defer", place)
         object.__setattr__(self, "_later", Later(Duplex, place))
 

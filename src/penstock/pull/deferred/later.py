@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from penstock.errors import AlreadyUsed, NotComposable, Place, WrongThread
+from penstock.errors import AlreadyUsed, NotComposable, SourceLocation, WrongThread
 from penstock.pull.compose import describe
 from penstock.pull.module import Module
 from penstock.pull.pieces import Duplex, Piece, Sink, Source, Transformer
@@ -18,7 +18,7 @@ P = TypeVar("P", Source, Transformer, Sink, Duplex)
 class Later(Generic[P]):
     """A piece of one kind, to be told once. Runs are connected then, later ones at their start."""
 
-    def __init__(self, kind: type[P], place: Place) -> None:
+    def __init__(self, kind: type[P], place: SourceLocation) -> None:
         self._kind = kind
         self._place = place
         self._piece: P | None = None
@@ -43,7 +43,7 @@ class Later(Generic[P]):
             entry.module.enter(entry.connect, piece)
 
     def _check(self, piece: P) -> None:
-        where = [Place.of_caller(), self._place]
+        where = [SourceLocation.of_caller(), self._place]
         kind = self._kind.__name__
         if not isinstance(piece, self._kind):  # pyright: ignore[reportUnnecessaryIsInstance]
             found = describe(piece) if isinstance(piece, Piece) else f"a value of type {type(piece).__name__}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.deferred.later import Later
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
@@ -16,7 +16,7 @@ class DeferredSink(Sink):
     __slots__ = ("_later",)
     _later: Later[Sink]
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: SourceLocation) -> None:
         later = Later(Sink, place)
 
         def open(module: Module, edge: Edge) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.deferred.later import Later
 from penstock.pull.deferred.requests import Requests
 from penstock.pull.module import Module
@@ -18,7 +18,7 @@ class DeferredSource(Source):
     __slots__ = ("_later",)
     _later: Later[Source]
 
-    def __init__(self, place: Place, width: int) -> None:
+    def __init__(self, place: SourceLocation, width: int) -> None:
         later = Later(Source, place)
 
         def open(module: Module) -> BatchRead:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.deferred.later import Later
 from penstock.pull.deferred.requests import Requests
 from penstock.pull.edge import Edge
@@ -18,7 +18,7 @@ class DeferredTransformer(Transformer):
     __slots__ = ("_later",)
     _later: Later[Transformer]
 
-    def __init__(self, place: Place, width: int) -> None:
+    def __init__(self, place: SourceLocation, width: int) -> None:
         later = Later(Transformer, place)
 
         def open(module: Module, edge: Edge) -> BatchRead:

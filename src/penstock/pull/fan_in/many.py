@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.errors import AlreadyUsed, Place
+from penstock.errors import AlreadyUsed, SourceLocation
 from penstock.pull.fan_in.joined import Joined
 from penstock.pull.module import Module
 from penstock.pull.piece_checks import only
@@ -25,7 +25,7 @@ def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
     >>> pull(letters, collect()).run()
     ['a', 'b', 'd', 'c', 'e']
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     door = _Door(only(Source, "many", sources), open_ended)
     return Many(SourcePart("many", place, door.open, batches=True), door)
 
@@ -79,7 +79,7 @@ class _Door:
         if self.capped:
             raise AlreadyUsed(
                 "no source can be added to many() any more",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why="It is capped: it ends with the sources that it has.",
                 fix="many(sources, open_ended=True), and cap() after the last add()",
             )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from penstock.errors import BadOption, NotSorted, Place
+from penstock.errors import BadOption, NotSorted, SourceLocation
 from penstock.pull.edge import Edge, when_all
 from penstock.pull.module import Module
 from penstock.pull.piece_checks import only
@@ -38,7 +38,7 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
     >>> pull(sorted_merge(values([1, 4, 6]), values([2, 4]), values([3])), collect()).run()
     [1, 2, 3, 4, 4, 6]
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     only(Source, "sorted_merge", sources)
     if equal not in ("both", "left", "right"):
         raise BadOption(
@@ -84,7 +84,7 @@ class _Sorted:
     """
 
     def __init__(
-        self, module: Module, sources: tuple[Source, ...], key: Key, equal: Equal, place: Place
+        self, module: Module, sources: tuple[Source, ...], key: Key, equal: Equal, place: SourceLocation
     ) -> None:
         self._key = key
         self._one_source_only = equal != "both"

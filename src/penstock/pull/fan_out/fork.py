@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from penstock.errors import BadOption, Place, UnknownPort
+from penstock.errors import BadOption, SourceLocation, UnknownPort
 from penstock.pull.fan_out.hub import branches
 from penstock.pull.options import whole
 from penstock.pull.piece_checks import only
@@ -36,7 +36,7 @@ def fork(
     >>> together(pull(odd, collect()), pull(even, collect())).run()
     ([1, 3], [0, 2, 4])
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     only(Source, "fork", [source])
     if ahead is not None:
         whole("fork", "ahead", ahead, least=0)

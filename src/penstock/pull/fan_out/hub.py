@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from penstock.errors import AlreadyUsed, Place
+from penstock.errors import AlreadyUsed, SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Source, SourcePart
@@ -125,7 +125,7 @@ class Hub:
 
 
 def branches(
-    name: str, place: Place, source: Source, count: int, *, choose: Choose | None, ahead: int | None
+    name: str, place: SourceLocation, source: Source, count: int, *, choose: Choose | None, ahead: int | None
 ) -> tuple[Source, ...]:
     """So many sources that read the one together, in one run."""
     owner = object()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from penstock.errors import Place, QueueFull
+from penstock.errors import QueueFull, SourceLocation
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Source
@@ -30,13 +30,13 @@ def notify(*, bound: int | None = 1024) -> Notify:
     """
     if bound is not None:
         whole("notify", "bound", bound, least=1)
-    return Notify(bound, Place.of_caller())
+    return Notify(bound, SourceLocation.of_caller())
 
 
 class Notify:
     """See `notify`. To be used in the thread of the pipelines that listen."""
 
-    def __init__(self, bound: int | None, place: Place) -> None:
+    def __init__(self, bound: int | None, place: SourceLocation) -> None:
         self._bound = bound
         self._place = place
         self._listeners: dict[_Listener, None] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.fan_out.hub import branches
 from penstock.pull.options import whole
 from penstock.pull.piece_checks import only
@@ -32,4 +32,4 @@ def tee(source: Source, count: int = 2, *, ahead: int | None = 0) -> tuple[Sourc
     whole("tee", "count", count, least=1)
     if ahead is not None:
         whole("tee", "ahead", ahead, least=0)
-    return branches("tee", Place.of_caller(), source, count, choose=None, ahead=ahead)
+    return branches("tee", SourceLocation.of_caller(), source, count, choose=None, ahead=ahead)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import NotLending, Place
+from penstock.errors import NotLending, SourceLocation
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.lending.borrower import Borrower, Loan
@@ -41,7 +41,7 @@ class Lender(Transformer):
         if lending is None:
             raise NotLending(
                 "there is nothing to lend",
-                where=[Place.of_caller()],
+                where=[SourceLocation.of_caller()],
                 why="The pipeline of this lender has not been started, was stopped, or has all its results.",
                 fix="start() or await the pipeline first; borrowers of every run: lend(borrower, ...)",
             )
@@ -83,7 +83,7 @@ def lend(*borrowers: Borrows, width: int = 16) -> Lender:
             _add(lending, borrower, None, Loan())
         return lending.read
 
-    return Lender((TransformerPart("lend", Place.of_caller(), open, width=width),), handle=handle)
+    return Lender((TransformerPart("lend", SourceLocation.of_caller(), open, width=width),), handle=handle)
 
 
 class Handle:

@@ -9,7 +9,7 @@ from penstock.pull.edge import Edge
 from penstock.pull.lending.borrower import Borrower
 from penstock.pull.lending.ledger import Ledger
 from penstock.pull.module import Module
-from penstock.pull.protocol import AnswerTo, End, attach
+from penstock.pull.protocol import AnswerTo, End, attach_close_error
 
 if TYPE_CHECKING:
     from penstock.pull.lending.lend import Handle
@@ -61,7 +61,7 @@ class Lending:
     def _note(self, end: End) -> None:
         """How upstream has ended; its failure counts more than an abort."""
         if isinstance(end, Exception):
-            self._end = attach(self._end, end) if isinstance(self._end, Exception) else end
+            self._end = attach_close_error(self._end, end) if isinstance(self._end, Exception) else end
         else:
             self._end = self._end or end
 

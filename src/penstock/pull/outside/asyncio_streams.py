@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConnectionLost, Place
+from penstock.errors import ConnectionLost, SourceLocation
 from penstock.pull.options import whole
 from penstock.pull.outside.link import loss, reset
 from penstock.pull.outside.octets import Octets
@@ -29,7 +29,7 @@ def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
     event loop of the stream.
     """
     whole("from_stream", "chunk", chunk, least=1)
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     return Source.of("from_stream", reading(lambda _module: _From(reader, chunk, place)), linear=True)
 
 
@@ -43,14 +43,14 @@ def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
     close: False leaves the stream open in all cases: its end is for its owner to say. That it broke is then
            noticed only by writing.
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     return Sink.of("to_stream", writing(lambda _module: _To(writer, close, place)))
 
 
 class _From:
     """The `Inlet` of `from_stream`."""
 
-    def __init__(self, reader: asyncio.StreamReader, chunk: int, place: Place) -> None:
+    def __init__(self, reader: asyncio.StreamReader, chunk: int, place: SourceLocation) -> None:
         self._reader = reader
         self._chunk = chunk
         self._place = place
@@ -71,7 +71,7 @@ class _From:
 class _To:
     """The `Outlet` of `to_stream`."""
 
-    def __init__(self, writer: asyncio.StreamWriter, close: bool, place: Place) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, close: bool, place: SourceLocation) -> None:
         self._writer = writer
         self._close = close
         self._place = place
@@ -133,7 +133,7 @@ class _To:
         self.stop(True)
 
 
-def _broken(name: str, place: Place, error: Exception | None) -> ConnectionLost:
+def _broken(name: str, place: SourceLocation, error: Exception | None) -> ConnectionLost:
     return ConnectionLost(
         f"the stream of {name}() broke",
         where=[place],

@@ -8,7 +8,7 @@ from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from penstock.errors import AlreadyUsed, Place, ProcessFailed
+from penstock.errors import AlreadyUsed, ProcessFailed, SourceLocation
 from penstock.pull.outside.link import loss
 from penstock.pull.outside.octets import Octets
 from penstock.pull.outside.writing import handed_over
@@ -53,7 +53,7 @@ class Child:
     def __init__(
         self,
         args: Sequence[str],
-        place: Place,
+        place: SourceLocation,
         *,
         codes: Collection[int],
         grace: float,

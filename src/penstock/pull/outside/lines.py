@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from penstock.errors import BadOption, Place, UndecodableText, WrongValue
+from penstock.errors import BadOption, SourceLocation, UndecodableText, WrongValue
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
@@ -93,7 +93,7 @@ def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
     [b'a\n', b'b\n']
     """
     check_encoding("join_lines", encoding)
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
 
     def kernel() -> Kernel:
         encode = encoder("join_lines", place, encoding, end)
@@ -106,7 +106,7 @@ def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
     return Transformer.of_kernel("join_lines", kernel)
 
 
-def encoder(name: str, place: Place, encoding: str, end: str) -> Callable[[Any], bytes]:
+def encoder(name: str, place: SourceLocation, encoding: str, end: str) -> Callable[[Any], bytes]:
     """A function from lines to bytes. Raises `WrongValue` for what is no text, or none of the encoding.
 
     Encodings that begin with a mark do so once.
@@ -144,7 +144,7 @@ def check_encoding(name: str, encoding: str) -> None:
     except LookupError:
         raise BadOption(
             f"{name}() cannot work with encoding={encoding!r}",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="Python knows no encoding of text of that name.",
             fix="'utf-8', 'latin-1', 'utf-16', ...: see the module codecs",
         ) from None

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from penstock.errors import AlreadyUsed, ConnectionLost, Place
+from penstock.errors import AlreadyUsed, ConnectionLost, SourceLocation
 from penstock.pull.protocol import End
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Link:
     def __init__(
         self,
         name: str,
-        place: Place,
+        place: SourceLocation,
         connect: Callable[[], Awaitable[Streams]],
         discard: Callable[[], object] = lambda: None,
     ) -> None:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConnectionFailed, Place
+from penstock.errors import ConnectionFailed, SourceLocation
 from penstock.pull.outside.link import GOODBYE, Link, Streams
 from penstock.pull.protocol import End
 
@@ -25,7 +25,7 @@ class Listener:
         self,
         host: str,
         port: int,
-        place: Place,
+        place: SourceLocation,
         accepted: Callable[[Link], Any],
         *,
         ssl: SSLContext | None,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from penstock.errors import BadOption, Place
+from penstock.errors import BadOption, SourceLocation
 from penstock.pull.module import Module
 from penstock.pull.options import positive, whole
 from penstock.pull.outside.reading import reading
@@ -54,7 +54,7 @@ def process(
     """
     positive("process", "grace", grace)
     whole("process", "chunk", chunk, least=1)
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     if isinstance(args, str | bytes) or not args:
         raise BadOption(
             f"process() cannot start {args!r}",

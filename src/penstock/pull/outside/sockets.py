@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConnectionFailed, Place
+from penstock.errors import ConnectionFailed, SourceLocation
 from penstock.pull.module import Module
 from penstock.pull.options import port as check_port
 from penstock.pull.options import whole
@@ -50,7 +50,7 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
     """
     check_port("connect", port)
     whole("connect", "chunk", chunk, least=1)
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     name = address(host, port)
     owner = object()
 
@@ -104,7 +104,7 @@ def listen(
     check_port("listen", port)
     whole("listen", "pending", pending, least=1)
     whole("listen", "chunk", chunk, least=1)
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     if ready is not None:
         ready = synchronous("listen", ready, fix=IN_A_TASK).calling(ready)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.errors import BadOption, Place
+from penstock.errors import BadOption, SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
@@ -31,7 +31,7 @@ def split(separator: bytes = b"\n", *, longest: int = LONGEST) -> Transformer:
     if not separator:
         raise BadOption(
             "split() cannot work with an empty separator",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="It would be found everywhere.",
             fix="give one or more bytes; chunks of a certain size: from_file(path, chunk=SIZE)",
         )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from asyncio import StreamWriter
 
 
-class Outlet(Protocol):
+class ByteWriter(Protocol):
     """Where bytes go: one half of a connection, or all there is of one."""
 
     async def open(self) -> bool:
@@ -56,7 +56,7 @@ def handed_over(
     return flush()
 
 
-def writing(make: Callable[[Module], Outlet]) -> Callable[[Module, Edge], None]:
+def writing(make: Callable[[Module], ByteWriter]) -> Callable[[Module, Edge], None]:
     """What opens the module in a run. The result is how many bytes were written.
 
     It asks when it can be written to, and again when what it was given is on its way. Where the
@@ -70,7 +70,7 @@ def writing(make: Callable[[Module], Outlet]) -> Callable[[Module, Edge], None]:
 
 
 class _Writing:
-    def __init__(self, module: Module, edge: Edge, outlet: Outlet) -> None:
+    def __init__(self, module: Module, edge: Edge, outlet: ByteWriter) -> None:
         self._module = module
         self._edge = edge
         self._outlet = outlet

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.asking import Asking
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
@@ -37,7 +37,7 @@ def drain(function: Callable[[Any], object] | None = None, *, batch: int = 1) ->
     def open(module: Module, edge: Edge) -> None:
         _Draining(module, edge, function, batch, aborts, checked).start()
 
-    return Drain(SinkPart("drain", Place.of_caller(), open), aborts=aborts)
+    return Drain(SinkPart("drain", SourceLocation.of_caller(), open), aborts=aborts)
 
 
 @dataclass(eq=False)

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable, iscoroutine
 from typing import Any
 
-from penstock.errors import CallCancelled, Place
+from penstock.errors import CallCancelled, SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Sink
-from penstock.pull.protocol import End, attach
+from penstock.pull.protocol import End, attach_close_error
 from penstock.pull.runtime import Cancellable
 from penstock.pull.sinks.working import Working
 from penstock.pull.synchronous import Synchronous
@@ -42,7 +42,7 @@ def for_each(function: Callable[[Any], object], *, width: int = 1, cancel: bool 
     stored 2
     """
     whole("for_each", "width", width, least=1)
-    check = Synchronous("a function given to for_each()", ASYNC_FOR, Place.of_caller())
+    check = Synchronous("a function given to for_each()", ASYNC_FOR, SourceLocation.of_caller())
 
     def open(module: Module, edge: Edge) -> None:
         _Calling(module, edge, function, width, cancel, check).start()
@@ -98,7 +98,7 @@ class _Calling:
             self._stop()
             self._module.fail(error)
         else:
-            self._failure = error if self._failure is None else attach(self._failure, error)
+            self._failure = error if self._failure is None else attach_close_error(self._failure, error)
 
     def _over(self, end: End) -> None:
         if end is True:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from penstock.errors import AlreadyUsed, Place
+from penstock.errors import AlreadyUsed, SourceLocation
 from penstock.pull.module import Module
 from penstock.pull.pieces import Source
 from penstock.pull.protocol import AnswerTo, BatchRead, End
@@ -91,7 +91,7 @@ def begin_of(items: Iterable[Any], name: str) -> Callable[[], Iterator[Any]]:
 
 def once_only(items: I, name: str) -> Callable[[], I]:
     """A function that gives `items` the first time, and then raises `AlreadyUsed`."""
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     left = [items]
 
     def begin() -> I:

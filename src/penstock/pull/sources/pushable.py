@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.errors import AlreadyUsed, Place, QueueFull, WrongThread
+from penstock.errors import AlreadyUsed, QueueFull, SourceLocation, WrongThread
 from penstock.pull.feed import Feed
 from penstock.pull.module import Module
 from penstock.pull.options import whole
@@ -39,7 +39,7 @@ def pushable(
     >>> pull(letters, collect()).run()
     ['a', 'b']
     """
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     if bound is not None:
         whole("pushable", "bound", bound, least=1)
     if on_close is not None:
@@ -77,7 +77,7 @@ class Pushable(Source):
         if taken is None:
             raise QueueFull(
                 f"{self._gate.feed.bound} values wait in pushable(), which is its bound",
-                where=[Place.of_caller(), self.part.place],
+                where=[SourceLocation.of_caller(), self.part.place],
                 why="They are pushed faster than they are asked for.",
                 fix="await handle.pushed(value), or handle.try_push(value) and wait; or a larger bound=",
                 bound=self._gate.feed.bound,
@@ -136,7 +136,9 @@ class Pushable(Source):
 class _Gate:
     """The state of one pushable: its feed, and the run that reads from it."""
 
-    def __init__(self, feed: Feed, place: Place, on_close: OnClose | None, thread_safe: bool) -> None:
+    def __init__(
+        self, feed: Feed, place: SourceLocation, on_close: OnClose | None, thread_safe: bool
+    ) -> None:
         self.feed = feed
         self.on_close = on_close
         self.thread_safe = thread_safe
@@ -161,7 +163,7 @@ class _Gate:
         if not self.thread_safe and self._thread not in (None, threading.get_ident()):
             raise WrongThread(
                 "pushable() is used from a thread other than that of its pipeline",
-                where=[Place.of_caller(), self._place],
+                where=[SourceLocation.of_caller(), self._place],
                 why="Nothing would wake the pipeline, and two threads would work on it at once.",
                 fix="pushable(thread_safe=True)",
             )
@@ -172,7 +174,7 @@ class _Gate:
         if self._thread == threading.get_ident():
             raise WrongThread(
                 "put() would block the thread that its pipeline works in",
-                where=[Place.of_caller(), self._place],
+                where=[SourceLocation.of_caller(), self._place],
                 why="Room is made when the pipeline asks for values, which it could not do any more.",
                 fix="await handle.pushed(value)",
             )

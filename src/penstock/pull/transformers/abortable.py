@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Transformer, TransformerPart
@@ -56,7 +56,7 @@ def abortable(on_end: OnEnd | None = None) -> Abortable:
     def open(module: Module, edge: Edge) -> BatchRead:
         return _Abortable(module, edge, handle, Over(on_end)).read
 
-    part = TransformerPart("abortable", Place.of_caller(), open, batches=True)
+    part = TransformerPart("abortable", SourceLocation.of_caller(), open, batches=True)
     return Abortable((part,), handle=handle)
 
 

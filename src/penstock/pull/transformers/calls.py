@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from penstock.pull.edge import Edge
-from penstock.pull.protocol import AnswerTo, End, attach
+from penstock.pull.protocol import AnswerTo, End, attach_close_error
 from penstock.pull.runtime import Cancellable
 
 Start = Callable[[Any, Callable[[Exception | None, Any], object]], Cancellable]
@@ -120,7 +120,7 @@ class Calls:
     def _note(self, error: Exception | None) -> None:
         """An error of a value that nobody wants any more is told with that of the stream, if it has one."""
         if error is not None and isinstance(self._cause, Exception):
-            attach(self._cause, error)
+            attach_close_error(self._cause, error)
 
     def _close(self, cause: End) -> None:
         if self._cause is not None:
@@ -147,7 +147,7 @@ class Calls:
             return
         end: End = self._closed
         if isinstance(self._cause, Exception):
-            end = self._cause if end is True else attach(self._cause, _error(end))
+            end = self._cause if end is True else attach_close_error(self._cause, _error(end))
         asks, self._asks = self._asks, deque()
         for answer in asks:
             answer(end)

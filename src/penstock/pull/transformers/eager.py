@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from penstock.errors import BadOption, Place
+from penstock.errors import BadOption, SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
@@ -50,7 +50,7 @@ def high_watermark(high: int, low: int | None = None) -> Transformer:
     if least >= high:
         raise BadOption(
             f"high_watermark() cannot work with high={high} and low={low}",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="It fills up to `high` when no more than `low` are left.",
             fix="give a low that is below high, or none",
         )

@@ -11,7 +11,7 @@ from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Source, Transformer
-from penstock.pull.protocol import AnswerTo, BatchRead, End, attach
+from penstock.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
 from penstock.pull.stop_once import StopOnce
 
 
@@ -217,4 +217,4 @@ class _Flat:
         """How closing upstream ended, after the failure of an inner stream, if there was one."""
         if self._failure is None:
             return end
-        return attach(self._failure, end) if isinstance(end, Exception) else self._failure
+        return attach_close_error(self._failure, end) if isinstance(end, Exception) else self._failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from penstock.errors import BadOption, Place
+from penstock.errors import BadOption, SourceLocation
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.options import positive
@@ -28,7 +28,7 @@ def throttle(*, per_second: float | None = None, every: float | None = None) -> 
     if (per_second is None) == (every is None):
         raise BadOption(
             "throttle() takes one of two options",
-            where=[Place.of_caller()],
+            where=[SourceLocation.of_caller()],
             why="per_second= and every= say the same thing in two ways.",
             fix="throttle(per_second=10) or throttle(every=0.1)",
         )

@@ -9,7 +9,7 @@ from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
 from penstock.pull.pieces import Transformer
-from penstock.pull.protocol import AnswerTo, BatchRead, End, attach
+from penstock.pull.protocol import AnswerTo, BatchRead, End, attach_close_error
 from penstock.pull.synchronous import IN_A_TASK, refuse_async, synchronous
 
 _AWAIT = "async_map() of a function that awaits it and returns the value"
@@ -99,5 +99,5 @@ def _call(on_end: OnEnd, end: End) -> End:
     try:
         on_end(end if isinstance(end, Exception) else None)
     except Exception as error:
-        return attach(end, error) if isinstance(end, Exception) else error
+        return attach_close_error(end, error) if isinstance(end, Exception) else error
     return end

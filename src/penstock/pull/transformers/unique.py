@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from penstock.errors import NotHashable, Place
+from penstock.errors import NotHashable, SourceLocation
 from penstock.pull.pieces import Kernel, Transformer
 from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
@@ -37,7 +37,7 @@ def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
 
 
 def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> Callable[[], Kernel]:
-    place = Place.of_caller()
+    place = SourceLocation.of_caller()
     checked = synchronous(name, key, fix=AWAIT_BEFORE)
 
     def make() -> Kernel:
@@ -61,7 +61,7 @@ def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> 
     return make
 
 
-def _explained(name: str, key: Any, place: Place, error: TypeError) -> Exception:
+def _explained(name: str, key: Any, place: SourceLocation, error: TypeError) -> Exception:
     try:
         hash(key)
     except TypeError:

@@ -13,7 +13,7 @@ from penstock.graph.node import FlowGraph, Node
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
-    from penstock.spark.batch.plan import BatchPlan, Island
+    from penstock.spark.batch.plan import BatchPlan, Subplan
 
 
 _NONE = Facts()
@@ -44,7 +44,7 @@ class Border:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SubplanFlow:
     """An island as a flow of its own. ended: sources that are given one null, the end of time."""
 
     graph: FlowGraph
@@ -58,19 +58,19 @@ class Part:
         return any(border.ordered for border in self.entries)
 
 
-def part_of(plan: BatchPlan, island: Island) -> Part:
+def part_of(plan: BatchPlan, island: Subplan) -> SubplanFlow:
     """An island cut out: with a source per node that it reads, and a sink per node that is read outside."""
     return _Cutter(plan, island).part()
 
 
 class _Cutter:
-    def __init__(self, plan: BatchPlan, island: Island) -> None:
+    def __init__(self, plan: BatchPlan, island: Subplan) -> None:
         self._plan, self._island = plan, island
         self._nodes: list[Node] = []
         self._sources: dict[str, int] = {}
         self._sinks: dict[str, int] = {}
 
-    def part(self) -> Part:
+    def part(self) -> SubplanFlow:
         graph, inside = self._plan.graph, self._island.nodes
         reads = {n: self._plan.reads[n] for n in inside}
         outside = dict.fromkeys(i for r in reads.values() for i in r if i is not None and i not in reads)
@@ -90,7 +90,7 @@ class _Cutter:
             self._leave(leaving, at[leaving.node])
         whole = FlowGraph(graph.name, tuple(self._nodes), self._sources, self._sinks, given_ticks=True)
         names = {self._nodes[number].name for number in ended.values()}
-        return Part(whole, entries, tuple(sorted(names)), exits)
+        return SubplanFlow(whole, entries, tuple(sorted(names)), exits)
 
     def _border(self, n: int, number: int) -> Border:
         order, node = self._plan.order, self._plan.graph.nodes[n]

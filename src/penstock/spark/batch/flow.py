@@ -26,7 +26,7 @@ from penstock.graph.order import components, is_cyclic, successors
 from penstock.spark.batch.in_process_subplans import run_island
 from penstock.spark.batch.loops import run_loop
 from penstock.spark.batch.operators import Site, lower
-from penstock.spark.batch.plan import BatchPlan, Island, Loop, Native, plan_batch
+from penstock.spark.batch.plan import BatchPlan, Loop, Native, Subplan, plan_batch
 from penstock.spark.lowering.signed_zero import with_one_zero
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def lower_plan(
             case Loop(nodes):
                 answers = run_loop(graph, nodes, made, share, bound)
                 made |= {n: with_zeros(n, a) for n, a in answers.items()}
-            case Island():
+            case Subplan():
                 answers = run_island(plan, unit, made, frames, share)
                 answers = {n: with_zeros(n, a) for n, a in answers.items()}
                 alone = len(answers) == 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from penstock.spark.batch.cut import Border, Part, part_of
+from penstock.spark.batch.cut import Border, SubplanFlow, part_of
 from penstock.spark.batch.machine import machine_for, program_of, until_quiet
 from penstock.spark.batch.operators import named
 from penstock.spark.batch.ordinals import ORDINAL, with_ordinals
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-    from penstock.spark.batch.plan import BatchPlan, Island
+    from penstock.spark.batch.plan import BatchPlan, Subplan
     from penstock.spark.ticks.errors import Task
 
 Rows = list[tuple[Any, ...]]
@@ -36,7 +36,7 @@ _HASH = "penstock hash"
 
 def run_island(
     plan: BatchPlan,
-    island: Island,
+    island: Subplan,
     made: Mapping[int, DataFrame],
     frames: Mapping[str, DataFrame],
     share: Callable[[DataFrame], DataFrame],
@@ -58,7 +58,7 @@ def run_island(
     return {border.node: of_port(answer, port, border.schema) for port, border in enumerate(part.exits)}
 
 
-def _further(part: Part, entry: Border, how: Meeting) -> dict[str, Column]:
+def _further(part: SubplanFlow, entry: Border, how: Meeting) -> dict[str, Column]:
     """What rows are brought together by, and their ordinals: columns beside the rows of a stream."""
     columns: dict[str, Column] = {}
     if isinstance(how, ByKeys):
@@ -72,7 +72,9 @@ def _no_number() -> Column:
     return f.lit(None).cast("long")
 
 
-def _brought_together(streams: list[DataFrame], entering: Ports, part: Part, how: Meeting) -> DataFrame:
+def _brought_together(
+    streams: list[DataFrame], entering: Ports, part: SubplanFlow, how: Meeting
+) -> DataFrame:
     sorting = ORDINAL if part.ordered else ()
     if isinstance(how, InOneTask):
         # The task must run where no row comes, too: for what speaks in the first tick.
@@ -93,7 +95,7 @@ def _brought_together(streams: list[DataFrame], entering: Ports, part: Part, how
 # --- tasks ----------------------------------------------------------------------------------
 
 
-def _task(part: Part, how: Meeting) -> Task:
+def _task(part: SubplanFlow, how: Meeting) -> Task:
     shipped = pickled((part, _PIECES[type(how)]))
 
     @told

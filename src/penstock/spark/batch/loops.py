@@ -31,7 +31,7 @@ Rows = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LoopFlow:
     """A loop cut out of a flow. entries: nodes read from outside; exits: nodes read by the outside."""
 
     graph: FlowGraph
@@ -72,7 +72,7 @@ def run_loop(
     return {node: of_port(answer, port, graph.nodes[node].schema) for port, node in enumerate(part.exits)}
 
 
-def cut_out(graph: FlowGraph, group: Sequence[int]) -> Part:
+def cut_out(graph: FlowGraph, group: Sequence[int]) -> LoopFlow:
     """The nodes of `group` as a flow of their own, with sources and sinks where edges were cut."""
     inside = set(group)
     entries = tuple(dict.fromkeys(i for n in group for i in graph.nodes[n].inputs if i not in inside))
@@ -98,10 +98,10 @@ def cut_out(graph: FlowGraph, group: Sequence[int]) -> Part:
         sinks[f"out{at}"] = len(nodes)
         nodes.append(Node(len(nodes), f"out{at}", Sink(f"out{at}"), (number[n],), node.schema, node.place))
     sources = {f"in{at}": at for at in range(len(entries))}
-    return Part(FlowGraph(graph.name, tuple(nodes), sources, sinks, given_ticks=True), entries, exits)
+    return LoopFlow(FlowGraph(graph.name, tuple(nodes), sources, sinks, given_ticks=True), entries, exits)
 
 
-def _loop_task(part: Part, entering: Ports, leaving: Ports) -> Task:
+def _loop_task(part: LoopFlow, entering: Ports, leaving: Ports) -> Task:
     shipped = pickled((part.graph, entering, leaving))
 
     @told

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from penstock.expr.types import Schema
     from penstock.graph.node import Operator
-    from penstock.spark.batch.plan import BatchPlan, Island
+    from penstock.spark.batch.plan import BatchPlan, Subplan
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class InOneTask:
 Meeting: TypeAlias = Anywhere | ByKeys | InOneTask
 
 
-def meeting(plan: BatchPlan, island: Island) -> Meeting:
+def meeting(plan: BatchPlan, island: Subplan) -> Meeting:
     """How the rows of an island of a plan meet."""
     inside = set(island.nodes)
     nodes = [plan.graph.nodes[n] for n in island.nodes]

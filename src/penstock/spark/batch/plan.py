@@ -50,13 +50,13 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Island:
+class Subplan:
     """Nodes that one machine runs, in the order of writing."""
 
     nodes: tuple[int, ...]
 
 
-Unit: TypeAlias = Native | Loop | Island
+Unit: TypeAlias = Native | Loop | Subplan
 Reads: TypeAlias = "dict[int, tuple[int | None, ...]]"
 """Per node that is needed the nodes it reads, None for a port that a batch can do without."""
 
@@ -224,7 +224,7 @@ class _Divider:
     def _unit(self, nodes: list[int]) -> Unit:
         if not self._is_island(nodes):
             return Native(nodes[0])
-        return Loop(tuple(nodes)) if self._is_loop_of_bags(nodes) else Island(tuple(nodes))
+        return Loop(tuple(nodes)) if self._is_loop_of_bags(nodes) else Subplan(tuple(nodes))
 
     def _is_loop_of_bags(self, nodes: Sequence[int]) -> bool:
         loops = _in_loops(self._graph)

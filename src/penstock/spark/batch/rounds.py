@@ -24,7 +24,7 @@ from penstock.spark.ticks.errors import told
 from penstock.spark.ticks.messages import SCHEMA, Message, Result, messages_of, to_batches
 from penstock.spark.ticks.plan import Output, Plan, ShippedPlan
 from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs
-from penstock.spark.ticks.task import Attempt, Outbox, TickOrder
+from penstock.spark.ticks.task import Attempt, CellOutput, TickOrder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +138,7 @@ def _enter(order: TickOrder, entering: Ports) -> Task:
     @told
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         attempt = Attempt(order)
-        out, waiting = Outbox(attempt.plan), 0
+        out, waiting = CellOutput(attempt.plan), 0
         for batch in batches:
             for port in range(len(entering.streams)):
                 rows = entering.rows(batch, port)
@@ -147,13 +147,13 @@ def _enter(order: TickOrder, entering: Ports) -> Task:
                     run_stateless(attempt.plan.stages[0], {f"in{port}": rows}, out.send)
             if waiting > _ROWS_AT_ONCE:
                 yield from to_batches(_messages(out))
-                out, waiting = Outbox(attempt.plan), 0
+                out, waiting = CellOutput(attempt.plan), 0
         yield from to_batches(_messages(out))
 
     return task
 
 
-def _messages(out: Outbox) -> Iterator[Message]:
+def _messages(out: CellOutput) -> Iterator[Message]:
     for address, rows in out.pieces():
         yield from messages_of(*address, rows)
 

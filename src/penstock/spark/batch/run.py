@@ -40,11 +40,11 @@ from penstock.spark.lowering.types import spark_schema
 from penstock.spark.placing.round_plan import LOOP_ROWS
 from penstock.spark.sources.opening import Frame, Opening, frame_of, open_on_spark, sends_rows
 from penstock.spark.ticks.drain import bucket_route, task_target, write_changes
+from penstock.spark.ticks.driver_sinks import DriverSink, open_outlets
 from penstock.spark.ticks.errors import Task, told, told_errors
 from penstock.spark.ticks.intake import Taken, read_inputs
 from penstock.spark.ticks.messages import SCHEMA, results_of, to_batches
 from penstock.spark.ticks.outcome import gathered
-from penstock.spark.ticks.outlet import Outlet, open_outlets
 from penstock.spark.ticks.plan import Input, Output, pickled
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class _Run:
         frame = rows.select(*(named("row").getField(n).alias(n) for n in schema.names), *ordinal)
         return Read(frame, rows.count(), tuple(pickle.loads(b) for b in bad))
 
-    def write(self, outlet: Outlet, target: object, bag: DataFrame) -> int:
+    def write(self, outlet: DriverSink, target: object, bag: DataFrame) -> int:
         """Prepare what a sink gets: each row with the number of its copies. How many changes that is."""
         schema = self._graph.nodes[self._graph.sinks[outlet.name]].schema
         names = schema.names

@@ -19,10 +19,10 @@ from penstock.errors import NotOnSpark
 from penstock.spark.checkpoints.state_ownership import (
     Calendar,
     Home,
-    Homes,
     Keeping,
     Keyed,
     SessionBook,
+    StateOwnership,
     Waiting,
     kept_by,
 )
@@ -45,7 +45,7 @@ class Side:
 
     node: Node
     stage: CompiledStage
-    homes: Homes
+    homes: StateOwnership
 
     def cell(self, shard: int, shards: int) -> int:
         return self.stage.stage.number * shards + shard

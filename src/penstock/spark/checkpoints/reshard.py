@@ -13,7 +13,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.resume import GoingOn, names_of
+from penstock.engine.resume import ResumeBinding, names_of
 from penstock.errors import BadInput, FlowChanged
 from penstock.paths import local_path
 from penstock.spark.checkpoints.moving import (
@@ -27,7 +27,7 @@ from penstock.spark.checkpoints.moving import (
     straight_home,
 )
 from penstock.spark.checkpoints.resume import ON_SPARK, Loops, keeps, layout, loops_of, stateful
-from penstock.spark.checkpoints.state_ownership import Homes
+from penstock.spark.checkpoints.state_ownership import StateOwnership
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.ticks.plan import CompiledStage, Plan
@@ -113,7 +113,7 @@ class _Binding:
         before, after = self._stages(last.shards, loops), self._stages(self._shards, loops)
         place = partial(layout, before, tuple(self._graph.sources), loops)
         # Checks that it is the flow of the checkpoint, and finds the names of its state.
-        bound = GoingOn(self._graph, keeps(before), place, {}, last.shards)(folder, last, tick)
+        bound = ResumeBinding(self._graph, keeps(before), place, {}, last.shards)(folder, last, tick)
         names = names_of(bound.description)
         self.moves = moves(
             _sides(before, last.shards), _sides(after, self._shards), last.shards, self._shards, names
@@ -131,7 +131,7 @@ def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Side]:
     """By the number in the flow, the operators that keep state."""
     found: dict[int, Side] = {}
     for of in stages:
-        homes = Homes(of.stage, shards)
+        homes = StateOwnership(of.stage, shards)
         for local in {int(slot.name.partition(".")[0]) for slot in of.program.slots}:
             origin = of.stage.origins[local]
             assert origin is not None, "rows at the border of a stage are kept by nobody"

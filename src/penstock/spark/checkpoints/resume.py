@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from penstock.engine.resume import GoingOn, check_engine, names_of
+from penstock.engine.resume import ResumeBinding, check_engine, names_of
 from penstock.errors import BadInput, FlowChanged
 from penstock.spark.placing.placement import ByBucket
 from penstock.spark.ticks.plan import CompiledStage, Plan, compile_stage
@@ -31,7 +31,7 @@ ON_SPARK = "Spark"
 
 
 @dataclass(slots=True)
-class GoingOnSpark:
+class SparkResumeBinding:
     """What a run on Spark brings. Called as a `penstock.state.manifest.Bind`; then `plan` is there.
 
     plan_for: the plan for a number of shards, without names.
@@ -63,7 +63,7 @@ class GoingOnSpark:
         plan = self.plan_for(shards, loops)
         stages = stateful(plan)
         place = partial(layout, stages, tuple(self.graph.sources), loops)
-        manifest = GoingOn(self.graph, keeps(stages), place, self.sinks, shards)(folder, last, tick)
+        manifest = ResumeBinding(self.graph, keeps(stages), place, self.sinks, shards)(folder, last, tick)
         if last is not None:
             manifest = replace(manifest, layout=_noted_sources(folder, last, manifest))
         else:

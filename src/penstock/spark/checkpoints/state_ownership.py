@@ -228,7 +228,7 @@ def _(operator: JoinOnTime, node: Node, graph: FlowGraph) -> Mapping[str, Keepin
 # --- where it is ---------------------------------------------------------------------------
 
 
-class Homes:
+class StateOwnership:
     """Of the operators of a stage: which shard is home to what."""
 
     def __init__(self, stage: Stage, shards: int) -> None:

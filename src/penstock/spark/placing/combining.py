@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
 from penstock.engine.partial_windows import PANE, MergedWindow, PartialWindow
-from penstock.engine.partials import Candidates, MergedAggregate, PartialAggregate
+from penstock.engine.partials import MergedAggregate, PartialAggregate, PartialTopK
 from penstock.engine.steps.partial import parts_of
 from penstock.expr.check import check
 from penstock.expr.tree import Column
@@ -161,7 +161,7 @@ def _(operator: Window, rows: Schema, appends: bool) -> Divided | None:
 
 @divide.register(TopK)
 def _(operator: TopK, rows: Schema, appends: bool) -> Divided | None:
-    return Divided(((Candidates(operator), rows),), operator) if appends else None
+    return Divided(((PartialTopK(operator), rows),), operator) if appends else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +203,6 @@ def _(
     return inputs[0].renamed(operator.keys)
 
 
-@spread_after.register(Candidates)
-def _(operator: Candidates, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
+@spread_after.register(PartialTopK)
+def _(operator: PartialTopK, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
     return inputs[0]

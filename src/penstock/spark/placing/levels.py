@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.engine.partial_windows import PartialWindow
-from penstock.engine.partials import Candidates, PartialAggregate
+from penstock.engine.partials import PartialAggregate, PartialTopK
 from penstock.flow.operators.chain import Chain
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
@@ -32,7 +32,7 @@ from penstock.spark.placing.placement import (
     ToOne,
     by,
     common,
-    matched,
+    matching_keys,
     own_keys,
     pairs_all,
     spread_after,
@@ -107,7 +107,7 @@ class Levels:
         if (
             operator.linear
             or not node.inputs
-            or isinstance(operator, Sink | Null | PartialAggregate | PartialWindow | Candidates)
+            or isinstance(operator, Sink | Null | PartialAggregate | PartialWindow | PartialTopK)
         ):
             return False
         if isinstance(operator, Union):
@@ -176,7 +176,7 @@ class Levels:
     def _pair(self, node: Node, left_keys: Keys, right_keys: Keys, least: int) -> tuple[int, list[Spread]]:
         left, right = node.inputs[:2]
         keys = (left_keys, right_keys)
-        found = tuple(matched(self.spread[s], k) for s, k in zip((left, right), keys, strict=True))
+        found = tuple(matching_keys(self.spread[s], k) for s, k in zip((left, right), keys, strict=True))
         everything = list(range(len(left_keys)))
         # Each option: the stage, by which keys, and which inputs are where they have to be already.
         anew = max(self.level[left] + 1, self.level[right] + 1, least)

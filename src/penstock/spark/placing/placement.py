@@ -271,7 +271,7 @@ def _right_names(operator: Join, node: Node, graph: FlowGraph) -> dict[str, str]
 # --- joins of two spreads ------------------------------------------------------------------
 
 
-def matched(spread: Spread, keys: Sequence[Expr]) -> list[set[int]] | None:
+def matching_keys(spread: Spread, keys: Sequence[Expr]) -> list[set[int]] | None:
     """Per position of the spread the numbers of the keys that are equal to it; None if one has none."""
     if spread.positions is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.errors import NoFixpoint, Place, Step
+from penstock.errors import NoFixpoint, SourceLocation, Step
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 
@@ -30,7 +30,7 @@ class Closing:
     exchange: int
     closed_by: str
     feedback: str
-    places: tuple[Place, Place]
+    places: tuple[SourceLocation, SourceLocation]
 
 
 @dataclass(frozen=True, slots=True)

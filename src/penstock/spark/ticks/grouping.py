@@ -23,7 +23,7 @@ from penstock.engine.steps.accumulator import (
     IntSum,
     accumulator_for,
 )
-from penstock.errors import Place
+from penstock.errors import SourceLocation
 from penstock.expr.tree import Column
 from penstock.expr.types import DATE, INT32, INT64, TIMESTAMP, ListType, StructType
 from penstock.flow.operators.sink import Sink
@@ -185,7 +185,7 @@ class Grouping:
 
     @cached_property
     def _program(self) -> Any:
-        place = Place.of_caller()
+        place = SourceLocation.of_caller()
         source = Source("rows", self.rows, append=self.append)
         nodes = (
             Node(0, "rows", source, (), self.rows, place),

@@ -33,7 +33,7 @@ FEW_ROWS = 20_000
 """A round of at most so many rows is left to one task, where tasks share a machine."""
 
 
-def through(messages: DataFrame, order: TickOrder, shards: int, stages: range) -> DataFrame:
+def run_stages(messages: DataFrame, order: TickOrder, shards: int, stages: range) -> DataFrame:
     """What stages make of the messages sent to them, each behind an exchange of its own."""
     for number in stages:
         placed = messages.repartitionById(shards, messages.shard)
@@ -165,7 +165,7 @@ class SparkJobs:
 
     def _through(self, messages: DataFrame, order: TickOrder, first: int, last: int) -> list[Result]:
         with told_errors():
-            return results_of(through(messages, order, self.shards, range(first, last + 1)).toArrow())
+            return results_of(run_stages(messages, order, self.shards, range(first, last + 1)).toArrow())
 
     def _frame(self, sent: Sequence[Sent]) -> DataFrame:
         import pyarrow

@@ -17,7 +17,7 @@ from penstock.state.chain import Chain
 
 if TYPE_CHECKING:
     from penstock.spark.placing.round_plan import LoopStages
-    from penstock.spark.ticks.task import Attempt, Outbox
+    from penstock.spark.ticks.task import Attempt, CellOutput
 
 Rows = list[tuple[Any, ...]]
 ROUNDS = "rounds"
@@ -43,7 +43,7 @@ def version_number(tick: int, leg: Leg | None) -> int:
     return tick * _ROUNDS_OF_A_TICK + (0 if leg is None else leg.number)
 
 
-def posted(out: Outbox, stage: int, leg: Leg | None, attempt: str) -> Iterator[Message | Result]:
+def posted(out: CellOutput, stage: int, leg: Leg | None, attempt: str) -> Iterator[Message | Result]:
     """What was sent in a stage: on its way to a later stage of the job, or written down for other jobs."""
     beyond: list[tuple[tuple[int, int, int, int], Rows]] = []
     for address, rows in out.pieces():
@@ -65,7 +65,7 @@ def _counted(pieces: list[tuple[tuple[int, int, int, int], Rows]]) -> Iterator[t
 
 
 def run_rounds(
-    attempt: Attempt, loop: LoopStages, out: Outbox, most: int | None = None, before: int = 0
+    attempt: Attempt, loop: LoopStages, out: CellOutput, most: int | None = None, before: int = 0
 ) -> Iterator[Result]:
     """Run a loop on all shards from what waits in `out`, until nothing goes round.
 
@@ -107,7 +107,7 @@ class _Cells:
         self._closing = closing
         self._open: dict[int, OpenCell] = {}
 
-    def run(self, stage: int, shard: int, inputs: dict[str, Rows], out: Outbox) -> None:
+    def run(self, stage: int, shard: int, inputs: dict[str, Rows], out: CellOutput) -> None:
         attempt = self._attempt
         of = attempt.plan.stages[stage]
         if not of.slots:

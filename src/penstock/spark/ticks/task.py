@@ -57,7 +57,7 @@ class TickOrder:
 
 
 @dataclass(slots=True)
-class Outbox:
+class CellOutput:
     """What cells send. place: of what is sent next among all that is sent through the same exchange.
 
     timed: places are kept apart in all exchanges, not only where order means something.
@@ -149,8 +149,8 @@ class Attempt:
         order = self.order
         return version_number(order.tick, order.leg) if self.plan.plan.stages.loops else order.tick
 
-    def outbox(self) -> Outbox:
-        return Outbox(self.plan, self.order.times is not None)
+    def outbox(self) -> CellOutput:
+        return CellOutput(self.plan, self.order.times is not None)
 
     def keep(self, sinks: Mapping[str, Rows], place: int = 0) -> None:
         times = self.order.times
@@ -158,7 +158,7 @@ class Attempt:
             if name in self.plan.plan.outputs:
                 self.sinks[name].extend(rows if times is None else [(*row, times[place]) for row in rows])
 
-    def cell(self, stage: int, shard: int, arrived: list[Piece], out: Outbox) -> Iterator[Result]:
+    def cell(self, stage: int, shard: int, arrived: list[Piece], out: CellOutput) -> Iterator[Result]:
         """Run a cell if there is anything for it to do."""
         number = cell_number(stage, shard, self.plan.plan.stages.shards)
         is_due = number in self.order.due
@@ -204,7 +204,7 @@ def _guarded(
         yield error_result(stage, error).message(0)
 
 
-def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: Outbox) -> Iterator[Result]:
+def _read(attempt: Attempt, batches: Iterable[pa.RecordBatch], out: CellOutput) -> Iterator[Result]:
     taken = Taken()
     of = attempt.plan.stages[0]
     for piece in read_inputs(batches, attempt.plan.plan.inputs, taken, _partition()):
@@ -264,7 +264,7 @@ def _whole_tick(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator
 def _rounds(
     attempt: Attempt, loop: LoopStages, most: int, before: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[Message | Result]:
-    out = Outbox(attempt.plan)
+    out = CellOutput(attempt.plan)
     for message in fetched(from_batches(batches)):
         out.put(message)
     yield from run_rounds(attempt, loop, out, most, before)
@@ -272,4 +272,4 @@ def _rounds(
     yield from attempt.written()
 
 
-__all__ = ["Attempt", "Outbox", "TickOrder", "rounds", "scatter", "stage", "whole_tick"]
+__all__ = ["Attempt", "CellOutput", "TickOrder", "rounds", "scatter", "stage", "whole_tick"]

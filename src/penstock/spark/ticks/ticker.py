@@ -18,7 +18,7 @@ from penstock.spark.ticks.lag import Lag
 from penstock.spark.ticks.messages import SCHEMA, results_of
 from penstock.spark.ticks.outcome import Outcome, gathered
 from penstock.spark.ticks.plan import Compiled, ShippedPlan
-from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, through
+from penstock.spark.ticks.round_jobs import FEW_ROWS, SparkJobs, run_in_jobs, run_stages
 from penstock.spark.ticks.task import TickOrder
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.engine.metrics import RunMetrics
     from penstock.io.dead_letter import DeadLetters
-    from penstock.spark.ticks.outlet import Outlet
+    from penstock.spark.ticks.driver_sinks import DriverSink
     from penstock.state.checkpoint import Checkpoint
     from penstock.state.commit import Commit
 
@@ -48,7 +48,7 @@ class Ticker:
 
     plan: Compiled
     checkpoint: Checkpoint
-    outlets: Mapping[str, Outlet]
+    outlets: Mapping[str, DriverSink]
     dead_letters: Mapping[str, DeadLetters]
     ways: Way | Literal["auto"]
     local: bool
@@ -190,7 +190,7 @@ class Ticker:
         else:
             messages = rows.mapInArrow(task.scatter(order), SCHEMA)
             stages = self.plan.plan.stages
-            messages = through(messages, order, stages.shards, range(1, len(stages.stages)))
+            messages = run_stages(messages, order, stages.shards, range(1, len(stages.stages)))
         with told_errors():
             table = messages.toArrow()
         return gathered(results_of(table))

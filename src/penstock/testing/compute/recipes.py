@@ -18,7 +18,7 @@ from penstock.compute.errors import NotServable
 from penstock.compute.plans import FlowSource, decode, encode, servable, sources_of
 from penstock.compute.protocol.dataflow import Plan
 from penstock.compute.protocol.responses import Row
-from penstock.errors import BadInput, Place
+from penstock.errors import BadInput, SourceLocation
 from penstock.expr.rows import from_user
 from penstock.expr.types import (
     BoolType,
@@ -269,5 +269,5 @@ def _inside(schema: Schema, what: str, draw: DrawRow) -> Callable[[random.Random
 
 
 def _unfit(what: str, *, why: str = "", fix: str = "", **facts: Any) -> BadInput:
-    where = [Place.of_caller()]
+    where = [SourceLocation.of_caller()]
     return BadInput(f"the simulation cannot begin: {what}", where=where, why=why, fix=fix, **facts)

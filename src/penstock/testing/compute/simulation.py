@@ -14,7 +14,7 @@ from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.settings import Settings
 from penstock.compute.errors import ComputeError, ConnectionBroken, ProtocolViolation, StaleEpoch
 from penstock.compute.protocol.commands import InstanceConfig, Parameters, TimelyConfig
-from penstock.compute.replica.in_process_runtime import Here
+from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.replica import Replica
 from penstock.testing.compute.actions import ACTIONS
@@ -210,11 +210,15 @@ class Simulation:
             halt=halt,
         )
 
-    def _runtime(self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]) -> Here:
+    def _runtime(
+        self, timely: TimelyConfig, config: InstanceConfig, wake: Callable[[], None]
+    ) -> InProcessRuntime:
         store = MemoryCollections(self._shared)
         # A timer that stands still would never end a slice; one that jumps ends each after its first piece.
         timer = itertools.count().__next__
-        return Here(config, wake, collections=store, clock=self.clock, timer=timer, plans=self._plans)
+        return InProcessRuntime(
+            config, wake, collections=store, clock=self.clock, timer=timer, plans=self._plans
+        )
 
     def kill_process(self, name: str) -> None:
         """Its memory is gone; the controller does not know it yet."""

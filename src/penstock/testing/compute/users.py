@@ -10,7 +10,7 @@ from typing import Any
 from penstock.compute.collections.store import Collections
 from penstock.compute.controller.controller import Controller, PeekRequest, Write
 from penstock.compute.errors import (
-    NotThere,
+    NegativeMultiplicity,
     SinceViolation,
     StaleEpoch,
     StillInUse,
@@ -85,7 +85,7 @@ class Users:
             return False
         try:
             store.append(self.writing.write.appends)
-        except (UpperMismatch, NotThere) as error:
+        except (UpperMismatch, NegativeMultiplicity) as error:
             durable = controller.fail_write(self.writing.write)
             self.note("  it is refused", error)
             self.writing = None
@@ -110,7 +110,7 @@ class Users:
         try:
             write = controller.begin_write(rows)
             store.append(write.appends)
-        except (StaleEpoch, UpperMismatch, NotThere) as error:
+        except (StaleEpoch, UpperMismatch, NegativeMultiplicity) as error:
             self.note("  it is refused", error)
             return
         self.note(f"  it is durable at {write.time}", rows)

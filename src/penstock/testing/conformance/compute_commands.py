@@ -9,7 +9,7 @@ from typing import Any
 from penstock.compute.history import History, reduced
 from penstock.compute.protocol.commands import Command, CreateDataflow, CreateInstance
 from penstock.compute.protocol.dataflow import IndexExport
-from penstock.compute.reconciliation import Reconciliation, compatible, reconcile
+from penstock.compute.reconciliation import ReconciliationPlan, compatible, reconcile
 from penstock.testing.conformance.compute_notation import (
     InWords,
     Notation,
@@ -59,7 +59,7 @@ def read_reconciliation(case: Fields) -> Run:
     return lambda: _reconciled(notation, then, reconcile(before, asked_for))
 
 
-def _reconciled(notation: Notation, then: Fields, found: Reconciliation) -> str:
+def _reconciled(notation: Notation, then: Fields, found: ReconciliationPlan) -> str:
     kept = sorted(id for flow in found.keep for id in flow.export_ids)
     applied = [c for c in found.then if not isinstance(c, CreateInstance)]
     rejected = {id: list(reasons) for ids, reasons in found.reasons.items() for id in ids}

@@ -15,7 +15,7 @@ from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
-    from penstock.errors import Place
+    from penstock.errors import SourceLocation
     from penstock.flow.stream import Stream
 
 
@@ -30,7 +30,7 @@ class Claimed:
 
     streams: tuple[Stream[Any, Any, Any, Any], ...]
     schema: Schema
-    place: Place
+    place: SourceLocation
     position: Position
 
     @property

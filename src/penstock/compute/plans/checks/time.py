@@ -24,7 +24,7 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.watermark import Watermark
 from penstock.flow.operators.window import END, START, Window
 from penstock.flow.spans import TIME_TYPES, Span, span_of
-from penstock.flow.watermark_policy import Clock
+from penstock.flow.watermark_policy import WatermarkPolicy
 from penstock.flow.windows import Grid, Sessions
 
 Fields = tuple[Field, ...]
@@ -46,7 +46,7 @@ def _check_watermark(port: int, time: Expr, stream: int, claimed: Claimed) -> No
     claimed.need(same and len(rows.flow.nodes) == before, f"input {port} is not the watermark of {time}")
 
 
-def _clocked(clock: Clock, claimed: Claimed) -> Field:
+def _clocked(clock: WatermarkPolicy, claimed: Claimed) -> Field:
     """The column of a clock. Raises for what is no clock of the input."""
     type_ = claimed.type_of(Column(clock.column))
     claimed.need(type_ in TIME_TYPES, "a watermark is on what is no time")

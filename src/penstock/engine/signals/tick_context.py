@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Moment:
+class TickContext:
     """tick: the number of the tick at work."""
 
     tick: int = 0

@@ -44,7 +44,7 @@ class PassedOn(Versions):
         return [update for update in self.updates if lower <= update[1] and upper.passed(update[1])]
 
 
-class Passing(State):
+class PassthroughState(State):
     """Keeps nothing: subscriptions and copies begin anew with each connection."""
 
     def __init__(

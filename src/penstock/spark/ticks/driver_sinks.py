@@ -24,7 +24,7 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
+class DriverSink:
     """An open sink of a run. target: data of `penstock.io`."""
 
     name: str
@@ -51,14 +51,14 @@ def open_outlets(
     durable: bool,
     closing: ExitStack,
     append: Mapping[str, bool],
-) -> dict[str, Outlet]:
+) -> dict[str, DriverSink]:
     """Open the sinks that were asked for and have them recover to the committed tick.
 
     append: by source whether its rows are never taken back.
 
     Raises `BadInput` for what is no sink, or holds ticks that this run cannot have written.
     """
-    outlets: dict[str, Outlet] = {}
+    outlets: dict[str, DriverSink] = {}
     for name, sink in sinks.items():
         target = as_sink(sink)
         schema = graph.nodes[graph.sinks[name]].schema
@@ -69,5 +69,5 @@ def open_outlets(
         writer = open_sink(target, drain)
         closing.callback(writer.close)
         writer.recover(tick)
-        outlets[name] = Outlet(name, target, writer)
+        outlets[name] = DriverSink(name, target, writer)
     return outlets

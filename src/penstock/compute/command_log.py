@@ -31,7 +31,7 @@ def everything(_command: Command) -> bool:
     return True
 
 
-class Outbox:
+class CommandLog:
     """The history of a controller, and the log of what its connections have not all read.
 
     most_behind: how many commands a connection may be behind before it is cut.
@@ -42,7 +42,7 @@ class Outbox:
         self.most_behind = most_behind
         self._log: deque[Command] = deque()
         self._first = 0  # the number of the first command in the log
-        self._readers: list[Reader] = []
+        self._readers: list[LogCursor] = []
         self._cancelled: dict[bytes, int] = {}  # by uuid, the numbers of the CancelPeeks in the log
 
     @property
@@ -72,14 +72,14 @@ class Outbox:
         self,
         wanted: Callable[[Command], bool] = everything,
         uppers: Mapping[Id, Frontier] | None = None,
-    ) -> Reader:
+    ) -> LogCursor:
         """A new connection: it is told the reduced history of now, then what is pushed later.
 
         wanted: whether a command concerns this replica; asked when it is taken. Must say the same of all
             commands about one id.
         uppers: the present uppers of collections, put into the imports.
         """
-        reader = Reader(self, self.history.replay(uppers or {}), wanted)
+        reader = LogCursor(self, self.history.replay(uppers or {}), wanted)
         self._readers.append(reader)
         return reader
 
@@ -91,7 +91,7 @@ class Outbox:
         """Whether the log holds the `CancelPeek` of it."""
         return uuid in self._cancelled
 
-    def leave(self, reader: Reader) -> None:
+    def leave(self, reader: LogCursor) -> None:
         if reader in self._readers:
             self._readers.remove(reader)
         self.trim()
@@ -106,14 +106,14 @@ class Outbox:
             self._first += 1
 
 
-class Reader:
+class LogCursor:
     """A connection's place in the outbox.
 
     cut: it was too far behind and gets nothing more: end the connection, the next one starts anew.
     position: the number of the next command that it will look at in the log.
     """
 
-    def __init__(self, outbox: Outbox, start: list[Command], wanted: Callable[[Command], bool]) -> None:
+    def __init__(self, outbox: CommandLog, start: list[Command], wanted: Callable[[Command], bool]) -> None:
         self.cut = False
         self.position = outbox.end
         self._outbox = outbox

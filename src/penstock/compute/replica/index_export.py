@@ -8,12 +8,12 @@ from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.arrangement import Arrangement
+from penstock.compute.replica.export_writer import ExportWriter
 from penstock.compute.replica.failed import Failed
-from penstock.compute.replica.outlet import Outlet
 from penstock.compute.replica.runtime import Reached
 
 
-class IndexOutlet(Outlet):
+class IndexOutlet(ExportWriter):
     """Keeps what it is told in an arrangement, also after it was dropped, while others read it."""
 
     def __init__(self, id: Id, sink: str, index: Arrangement) -> None:

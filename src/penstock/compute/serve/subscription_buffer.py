@@ -21,7 +21,7 @@ MOST_UPDATES = 20_000
 MOST_BATCHES = 1_000
 
 
-class Outlet:
+class SubscriptionBuffer:
     """One subscription of one client.
 
     patience: milliseconds for which the client waits for it to begin; None: for ever.

@@ -32,7 +32,7 @@ class Feed:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ColumnarPlan:
     """How a part runs in a large tick.
 
     columnar: nodes that run on frames, in order. rest: the others, in order.
@@ -59,7 +59,7 @@ class Shape:
         return bool(self.columnar) or self.pays
 
 
-def shape_of(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> Shape:
+def shape_of(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: Part) -> ColumnarPlan:
     """The shape of a part."""
     streams: dict[int, Stream] = {}
     reasons: dict[int, str] = {}
@@ -91,7 +91,7 @@ def shape_of(graph: FlowGraph, analysis: Analysis, consumers: Consumers, part: P
     columnar = tuple(n for n in part.nodes if n in streams)
     rest = tuple(n for n in part.nodes if n not in streams)
     feeds = _feeds(graph, analysis, streams, rest, reasons)
-    return Shape(part, columnar, rest, joins, feeds, reasons)
+    return ColumnarPlan(part, columnar, rest, joins, feeds, reasons)
 
 
 def _feeds(

@@ -13,7 +13,7 @@ from penstock.compute.replica.failed import Failed
 from penstock.compute.replica.runtime import Reached
 
 
-class Outlet(ABC):
+class ExportWriter(ABC):
     """An export of a dataflow, which tells it: some changes of a time, and how far it is whole.
 
     Times come in order. What was told of times from the upper on must not be seen by anybody.
