@@ -242,6 +242,33 @@ MERGED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+class Deep(NamedTuple):
+    k: int
+    nested: Nested
+    listed: list[Nested]
+
+
+@pytest.mark.parametrize("of", ["nested", "listed"])
+def test_aggregates_of_nested_rows_with_floats_are_native(spark: SparkSession, of: str) -> None:
+    flow = ps.Flow("nested")
+    deep = flow.source("rows", Deep).group_by("k")
+    column = getattr(col, of)
+    flow.sink(
+        "out",
+        deep.agg(
+            least=ps.min(column),
+            most=ps.max(column),
+            first=ps.first(column, by=column),
+            last=ps.last(column, by=col.k),
+            all=ps.collect(column),
+        ),
+    )
+    rows = [Deep(1, Nested(x, 1), [Nested(x, 2)]) for x in (0.5, -0.0, math.nan)]
+    inputs = {"rows": once(rows)}
+    told = batch_bags(spark, flow, inputs)["out"], bags_in_one_tick(flow, inputs)["out"]
+    assert repr(told[0]) == repr(told[1])
+
+
 @pytest.mark.parametrize("build", MERGED.values(), ids=MERGED)
 def test_zeros_are_shown_as_the_engine_shows_them(
     spark: SparkSession, build: Callable[[Any, Any], Any]

@@ -35,7 +35,7 @@ from penstock.flow.operators.aggregate import Aggregate
 from penstock.spark.batch.operators import Site, lower, named
 from penstock.spark.lowering import exact_numbers
 from penstock.spark.lowering.signed_zero import one_zero
-from penstock.spark.lowering.types import spark_type
+from penstock.spark.lowering.types import nullable_type, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -80,7 +80,7 @@ def _(operator: Aggregate, site: Site) -> DataFrame:
         made = [f"measure {number} {at}" for at in range(len(measured.measures))]
         measures += [m.alias(label) for m, label in zip(measured.measures, made, strict=True)]
         answer = measured.answer(*(named(label) for label in made))
-        answers.append(answer.cast(spark_type(out.type)).alias(name))
+        answers.append(answer.cast(nullable_type(spark_type(out.type))).alias(name))
     # Arguments become columns of their own first, so that no name of the input can be taken for one
     # of the output. A group is there while it has rows: the group of everything is no exception.
     grouped = site.inputs[0].select(*columns, f.lit(1).alias("row"))

@@ -23,7 +23,7 @@ from penstock.expr.types import (
 )
 from penstock.io.arrow import arrow_schema
 
-__all__ = ["arrow_schema", "spark_schema", "spark_type"]
+__all__ = ["arrow_schema", "nullable_type", "spark_schema", "spark_type"]
 
 
 def spark_schema(schema: Schema) -> spark.StructType:
@@ -31,6 +31,13 @@ def spark_schema(schema: Schema) -> spark.StructType:
     return spark.StructType(
         [spark.StructField(f.name, spark_type(f.type), f.nullable) for f in schema.fields]
     )
+
+
+def nullable_type(type: spark.DataType) -> spark.DataType:
+    """The same type with nulls allowed at any depth: Spark casts to no type that forbids more of them."""
+    if isinstance(type, spark.StructType):
+        return spark.StructType([spark.StructField(f.name, nullable_type(f.dataType)) for f in type.fields])
+    return spark.ArrayType(nullable_type(type.elementType)) if isinstance(type, spark.ArrayType) else type
 
 
 @singledispatch
