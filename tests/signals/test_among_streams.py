@@ -10,6 +10,7 @@ import pytest
 
 import penstock as ps
 from penstock import col
+from penstock.analysis import Verdict, analyse
 from penstock.engine.signals import steps  # noqa: F401
 from penstock.engine.signals.step import signal_step
 from penstock.errors import BadInput, BadRow, NotOnSpark
@@ -35,7 +36,8 @@ def test_rows_become_a_signal_and_its_values_rows_again() -> None:
     flow = ps.Flow("there and back", ticks="given")
     trades = flow.source("trades", Trade)
     factor = flow.signal("factor", float)
-    priced = ps.lift(lambda trade, factor: trade.price * factor)(trades.latest(), factor)
+    newest = trades.latest(nondet="the last trade of a tick is its price")
+    priced = ps.lift(lambda trade, factor: trade.price * factor)(newest, factor)
     flow.sink("highest", priced.stream(float).group_by().agg(top=ps.max(col.value)))
     flow.sink("count", trades.group_by("symbol").agg(n=ps.count()))
     engine = ps.Engine(flow)
@@ -99,6 +101,8 @@ READERS: dict[str, Any] = {
     "scan behind a filter": lambda q: q.filter(lambda v: v > 0).scan(0.0, lambda sum, v: sum + v),
     "window": lambda q: (q + 1).window(2, list),
     "delay": lambda q: q.delay(1),
+    "stream": lambda q: q.stream(float).group_by().agg(sum=ps.sum(col.value)),
+    "stream and back": lambda q: q.stream(float).latest(),
     "zip": lambda q: ps.lift(max, align="zip")(q, q.scan(0.0, max)),
 }
 
@@ -123,6 +127,14 @@ def test_the_last_row_of_a_tick_is_enough_for_what_reads_the_current_value(last:
     flow.sink("mean", flow.source("r", float).latest(nondet="one a second is enough").moving(2).mean())
     tick = ps.Engine(flow).tick(q=[1.0, 2.0], r=[1.0, 3.0])
     assert len(tick["out"]) == 1
+
+
+def test_the_verdict_on_a_sink_behind_a_last_row_is_that_of_its_reason() -> None:
+    flow = ps.Flow("reasons")
+    q = flow.source("q", float)
+    flow.sink("last", q.latest(nondet="one a second is enough") * 2)
+    flow.sink("rows", q.filter(col.value > 0).latest(nondet="one is enough").stream(float).distinct())
+    assert set(analyse(flow.graph()).verdicts.values()) == {Verdict.GUARDED}
 
 
 def test_what_is_subscribed_to_later_misses_no_row_either() -> None:

@@ -206,8 +206,15 @@ class SignalStatistics(SignalLike):
         close), when a time in a later multiple of the span comes; a span without values has no bar.
         """
         place = SourceLocation.of_caller()
-        if isinstance(each, int):
+        if isinstance(each, int | float):
             check_count("ohlc", each, place)
+            if at is not None:
+                raise WrongType(
+                    "bars by count need no times",
+                    where=[place],
+                    why=f"ohlc({each}) is about each {each} values, whenever they came.",
+                    fix='leave out at=..., or give a span of time: ohlc("10s", at=...)',
+                )
             return statistic_of(BarsByCount(each), (self._itself,), None, place, name)
         bars = BarsByTime(span_of("ohlc", each, place))
         return statistic_of(bars, (self._itself,), time_signal("ohlc by time", at, place), place, name)

@@ -106,9 +106,11 @@ def _reader_of_every_value(nodes: Mapping[int, Node], source: int) -> Node | Non
     fires = {source}
     for number in sorted(nodes):
         node = nodes[number]
+        ports = [port for port, read in enumerate(node.inputs) if read in fires]
+        if isinstance(node.operator, ValueRows) and ports:
+            return node
         if not isinstance(node.operator, SignalOperator):
             continue
-        ports = [port for port, read in enumerate(node.inputs) if read in fires]
         if any(port in node.operator.reads_every_value() for port in ports):
             return node
         if any(port in node.operator.triggers() for port in ports):

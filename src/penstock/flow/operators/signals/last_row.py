@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
-from penstock.graph.facts import Need, Port
+from penstock.graph.facts import Facts, Need, Port
 from penstock.graph.node import ALTERABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +20,8 @@ class LastRow(SignalOperator):
     Which row is the last of a tick depends on where ticks end, so it needs a
     reason (`nondet=`) unless the ticks are part of the input. A tick without rows fires nothing.
 
-    A window, a scan or whatever else reads every value would miss the rows before the last one. So without a
-    reason a tick may then bring one row only: `BadInput`.
+    A window, a scan, a stream or whatever else reads every value would miss the rows before the last one. So
+    without a reason a tick may then bring one row only: `BadInput`.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("the newest", ticks="given")
@@ -48,6 +51,9 @@ class LastRow(SignalOperator):
                 'say which order it is: assume_ordered(nondet="why rows come in order")',
             ),
         )
+
+    def gives(self, inputs: Sequence[Facts]) -> Facts:
+        return Facts(ordered=True, det=inputs[0].det and self.nondet is None)
 
     def guard(self) -> str | None:
         return self.nondet

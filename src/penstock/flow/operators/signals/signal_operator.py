@@ -49,7 +49,7 @@ class SignalOperator(Operator):
         return False
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
-        return Facts(ordered=True)
+        return Facts(ordered=True, det=all(facts.det for facts in inputs))
 
 
 ONE_INPUT = (Port("input"),)

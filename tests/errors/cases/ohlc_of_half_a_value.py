@@ -1,0 +1,7 @@
+"""A number of bars counts values; spans are text or timedeltas."""
+
+import penstock as ps
+
+flow = ps.Flow("prices")
+price, at = flow.signal("price", float), flow.signal("at", float)
+price.ohlc(2.5, at=at)
