@@ -166,6 +166,64 @@ def test_floats_round_halves_away_from_zero_as_they_are_shown() -> None:
     assert math.copysign(1, value(col.x.round(), x=-0.2)) == 1
 
 
+FLOATS = (0.0, 5e-324, 2.2250738585072014e-308, 0.1, 2.5, 1e15 + 0.5, 1e300, 1e308, math.inf, math.nan)
+
+
+@pytest.mark.parametrize("number", [*FLOATS, *(-number for number in FLOATS)])
+@pytest.mark.parametrize("digits", [325, 400, 401, 2**31 - 1])
+def test_a_float_rounded_to_more_digits_than_it_has_is_itself(number: float, digits: int) -> None:
+    assert value(col.x.round(digits), x=number) in (number, NAN)
+
+
+@pytest.mark.parametrize("digits", [-310, -400, -401, -10_000_000, -(2**31)])
+def test_what_is_rounded_to_a_power_of_ten_beyond_it_is_zero(digits: int) -> None:
+    for number in (MAX64, MIN64, 5, 0):
+        assert value(col.n.round(digits), n=number) == 0
+    for number in (1.7e308, -1.7e308, 5e-324):
+        assert math.copysign(1, value(col.x.round(digits), x=number)) == 1
+        assert value(col.x.round(digits), x=number) == 0
+    assert value(col.d.round(digits), d=Decimal("-99999999.99")) == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "digits", "rounded"),
+    [
+        (5e18, -19, None),
+        (4.9e18, -19, 0),
+        (5e17, -18, 10**18),
+        (-5e17, -18, -(10**18)),
+        (4.9e17, -18, 0),
+        (MAX64, -20, 0),
+        (2**31, -10, 0),
+    ],
+)
+def test_halves_of_the_greatest_powers_of_ten_are_rounded_away_from_zero(
+    number: float, digits: int, rounded: int | None
+) -> None:
+    if rounded is None:
+        with pytest.raises(EvaluationError, match="overflow"):
+            value(col.n.round(digits), n=int(number))
+    else:
+        assert value(col.n.round(digits), n=int(number)) == rounded
+    assert value(col.x.round(digits), x=float(number)) == (10.0**19 if rounded is None else rounded)
+
+
+@pytest.mark.parametrize(
+    ("digits", "rounded"),
+    [(2**31 - 1, "12345678.95"), (3, "12345678.95"), (1, "12345679.0"), (-7, "1E7"), (-8, "0"), (-40, "0")],
+)
+def test_decimals_round_to_any_number_of_digits(digits: int, rounded: str) -> None:
+    assert value(col.d.round(digits), d=Decimal("12345678.95")) == Decimal(rounded)
+
+
+@pytest.mark.parametrize("digits", [2**31, -(2**31) - 1, 10**20, 10**5000], ids=["max", "min", "20", "5000"])
+def test_digits_that_spark_cannot_count_are_refused_where_they_are_written(digits: int) -> None:
+    with pytest.raises(WrongType, match="round needs digits between") as caught:
+        col.x.round(digits)  # here
+    (step,) = caught.value.where
+    assert step.place.text.endswith("# here")
+
+
 # -- decimals -------------------------------------------------------------------------------
 
 

@@ -74,6 +74,8 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "in": lambda: "x" in col.note,
     "iteration": lambda: list(col.items_),
     "no type of that name": lambda: col.id.cast("int16"),
+    "digits of a text": lambda: col.price.round("2"),  # pyright: ignore[reportArgumentType]
+    "digits beyond count": lambda: col.price.round(10**20),
     "no span": lambda: col.at.tumble("ten seconds"),
     "no timestamp": lambda: ps.timestamp("yesterday"),
     "constant from an expression": lambda: lit(col.id),

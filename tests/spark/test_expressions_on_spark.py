@@ -93,6 +93,13 @@ def test_what_raises_raises_in_both(spark: SparkSession, expr: Expr) -> None:
         frame_of(spark, EDGE).select(column_of(expr)).toArrow()
 
 
+@pytest.mark.parametrize("digits", [400, 2**31 - 1, 2, -19, -400, -(2**31)])
+def test_numbers_round_to_any_number_of_digits_in_both(spark: SparkSession, digits: int) -> None:
+    exprs = (col.x.round(digits), (col.x * 1e300).round(digits), col.i.round(digits), col.d.round(digits))
+    table = frame_of(spark, EDGE).select(*(column_of(each) for each in exprs)).toArrow()
+    assert [column[0].as_py() for column in table.columns] == list(compile_rows(exprs, ROW)(EDGE))
+
+
 @pytest.fixture
 def far_from_utc(spark: SparkSession) -> Iterator[SparkSession]:
     before = spark.conf.get("spark.sql.session.timeZone")

@@ -64,7 +64,14 @@ def divide(a: Decimal, b: Decimal, shape: DecimalSpec) -> Decimal:
 
 
 def half_up(value: Decimal, digits: int) -> Decimal:
-    """`value` with `digits` after the point (before it where negative), halves away from zero."""
+    """`value` with at most `digits` after the point (before it where negative), halves away from zero."""
+    exponent = value.as_tuple().exponent
+    assert isinstance(exponent, int), "value is finite"
+    # Both decided without a quantum, which has as many digits as are asked for.
+    if -exponent <= digits:
+        return value
+    if value.adjusted() + 1 < -digits:
+        return Decimal(0)
     return _WIDE.quantize(value, Decimal((0, (1,), -digits)))
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from penstock.expr.types import DataType
 
 
+MAX_DIGITS = 400
+"""Digits before and after the point that rounding looks at: more than any number of a column has."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expr:
     """A row expression. Compare trees with `same`, not `==`, which builds a tree.
@@ -192,8 +196,11 @@ class Expr:
         return Call("abs", (self,))
 
     def round(self, digits: int = 0) -> Expr:
-        """Rounded to `digits` after the point, halves away from zero."""
-        return Call("round", (self,), (digits,))
+        """Rounded to `digits` after the point (before it where negative), halves away from zero.
+
+        A number that has no more digits is itself. digits: an int32, as in Spark.
+        """
+        return Call("round", (self,), (_digits(digits),))
 
     def floor(self) -> Expr:
         """Greatest whole number not above; int64 of a float."""
@@ -432,6 +439,23 @@ def _comparable(value: object) -> Expr:
             fix=".is_null() or .is_not_null()",
         )
     return operand(value)
+
+
+def _digits(given: object) -> int:
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise WrongType(
+            f"round needs a whole number of digits, got {given!r}",
+            where=[SourceLocation.of_caller()],
+            fix="write .round(2), or .round(-2) for hundreds",
+        )
+    if not -(2**31) <= given < 2**31:
+        raise WrongType(
+            f"round needs digits between {-(2**31)} and {2**31 - 1}",
+            where=[SourceLocation.of_caller()],
+            why="The number of digits is an int32, as in Spark.",
+            fix="write .round(2), or .round(-2) for hundreds",
+        )
+    return max(-MAX_DIGITS, min(given, MAX_DIGITS))
 
 
 def columns_of(expr: Expr) -> tuple[str, ...]:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
 
+from penstock.expr.tree import MAX_DIGITS
 from penstock.expr.types import DataType
-
-_MOST_DIGITS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,7 @@ def _is_span(option: object) -> bool:
 
 
 def _is_digits(option: object) -> bool:
-    # Rounding makes powers of ten; no number has more digits than that.
-    return type(option) is int and -_MOST_DIGITS <= option <= _MOST_DIGITS
+    return type(option) is int and -MAX_DIGITS <= option <= MAX_DIGITS
 
 
 def _of(least: int, most: int | None, names: str, step: int = 1) -> dict[str, CallSignature]:

@@ -53,8 +53,7 @@ def _may_overflow(call: CallTerm) -> bool:
 
 def _round_rule(arguments: Arguments, options: tuple[object, ...]) -> Signature:
     (argument,), (digits,) = arguments, options
-    if not isinstance(digits, int) or isinstance(digits, bool):
-        raise Mismatch(f"round needs a whole number of digits, got {digits!r}")
+    assert isinstance(digits, int)
     if not is_number(argument.type):
         raise Mismatch(f"round needs a number, got {argument.type}")
     return Signature((argument.type,), _rounded_type(argument.type, digits))
@@ -80,6 +79,9 @@ def _round(emitter: Emitter, call: CallTerm, operands: tuple[str, ...]) -> str:
     return a if digits >= 0 else f"x_round_int({a}, {-digits}, {RANGES[call.type][1]})"
 
 
+_INT64_DIGITS = 19
+
+
 def round_float(value: float, digits: int) -> float:
     """Rounded half up as a decimal of the digits that `value` shows."""
     if value - value != 0.0:
@@ -90,6 +92,8 @@ def round_float(value: float, digits: int) -> float:
 
 def round_int(value: int, digits: int, greatest: int) -> int:
     """Rounded half up to tens, hundreds, ...; raises beyond `greatest`."""
+    if digits > _INT64_DIGITS:
+        return 0
     step = 10**digits
     rounded = (abs(value) + step // 2) // step * step
     if rounded > greatest:
