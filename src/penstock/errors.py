@@ -11,7 +11,7 @@ import functools
 import linecache
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import FrameType
@@ -78,6 +78,19 @@ class Origin(Enum):
 
     DATA = "data"
     PROCESS = "process"
+
+
+def causes(error: BaseException, *, implicit: bool = False) -> Iterator[BaseException]:
+    """The error and what caused it, each once: a chain of causes may lead back into itself.
+
+    implicit: also errors that were being handled when the next one was raised.
+    """
+    seen: set[int] = set()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or (found.__context__ if implicit else None)
 
 
 class PenstockError(Exception):

@@ -16,6 +16,7 @@ from penstock.errors import (
     NoFixpoint,
     UserFunctionFailed,
 )
+from penstock.expr.python import RUNTIME
 
 
 class Item(NamedTuple):
@@ -47,6 +48,18 @@ def test_an_expression_that_fails_is_named_with_its_row_and_place() -> None:
         Engine(flow).tick(items=[Item("big", 2**40)])
     assert caught.value.row == ("big", 2**40)
     assert "test_failures.py" in str(caught.value)
+
+
+def test_a_mistake_of_ours_is_raised_as_it_is_and_is_not_its_own_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = ps.Flow("rounded")
+    flow.sink("out", flow.source("items", Item).select(rounded=(col.price / 3).round(1)))
+    monkeypatch.setitem(RUNTIME, "x_round_float", lambda value, digits: [value][digits])
+    engine = Engine(flow)
+    with pytest.raises(IndexError) as caught:
+        engine.tick(items=[Item("a", 1)])
+    assert caught.value.__cause__ is None
 
 
 def test_a_sum_beyond_int64_is_an_error() -> None:

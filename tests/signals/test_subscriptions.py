@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.engine.signals.machine import SignalMachine
 from penstock.engine.signals.statistics import FUNCTIONS, Inputs, kernel_of, stepped
 from penstock.engine.signals.statistics import SILENT as NO_ANSWER
 from penstock.engine.signals.watchers import Subscription
@@ -353,6 +354,21 @@ def test_what_a_callback_raises_reaches_who_made_the_tick_and_the_engine_goes_on
         engine.tick(a=1.0)
     assert heard == [1.0]
     assert engine.ticks == 1
+
+
+def test_a_mistake_of_ours_is_raised_as_it_is_and_is_not_its_own_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, a = running_sum()
+    engine.subscribe(a, print)
+
+    def broken(*_: object) -> None:
+        raise IndexError("nobody thought of it")
+
+    monkeypatch.setattr(SignalMachine, "_run_parts", broken)
+    with pytest.raises(IndexError) as caught:
+        engine.tick(a=1.0)
+    assert caught.value.__cause__ is None
 
 
 def test_an_operator_that_fails_on_the_current_value_is_not_added() -> None:

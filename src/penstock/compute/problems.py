@@ -13,7 +13,7 @@ from penstock.compute.errors import ComputeError
 from penstock.compute.frontier import LAST_TIME
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Problem
-from penstock.errors import Origin, PenstockError
+from penstock.errors import Origin, PenstockError, causes
 
 
 def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None = None) -> Problem:
@@ -42,23 +42,22 @@ def problem_of(error: PenstockError, *, id: Id | None = None, time: int | None =
 
 def origin_of(error: BaseException) -> Origin:
     """Where an error lies. One that is nobody's on purpose, or comes of short memory, in the process."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, MemoryError):
-            return Origin.PROCESS
-        cause = cause.__cause__
+    if any(isinstance(cause, MemoryError) for cause in causes(error)):
+        return Origin.PROCESS
     return error.origin if isinstance(error, PenstockError) else Origin.PROCESS
 
 
-def problem_of_any(error: BaseException) -> Problem:
+def problem_of_any(error: BaseException, *, id: Id | None = None, time: int | None = None) -> Problem:
     """As `problem_of`; of an error that is nobody's on purpose, its type and text."""
     if isinstance(error, PenstockError):
-        return problem_of(error)
+        return problem_of(error, id=id, time=time)
     return Problem(
         ComputeError.code,
         f"{type(error).__name__}: {error}",
         why="This is a mistake in Penstock.",
         fix="please report it, with the log of the process that met it",
+        id=id,
+        time=time,
         origin=origin_of(error),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.errors import NoFixpoint, PenstockError, Step, UserFunctionFailed
 
@@ -46,6 +46,13 @@ def explained(error: Exception, program: Program) -> Exception:
         operator=node.name,
         row=row,
     )
+
+
+def raise_explained(told: Exception, error: Exception) -> NoReturn:
+    """Raise `told`, with `error` as its cause unless they are one: causes must not lead back to it."""
+    if told is error:
+        raise error
+    raise told from error
 
 
 def _with_edges(error: NoFixpoint, program: Program) -> NoFixpoint:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.columnar.choice import NEVER, Columnar
 from penstock.engine.event_time import ends_of
-from penstock.engine.failure import explained
+from penstock.engine.failure import explained, raise_explained
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
 from penstock.engine.runtime import consolidate
@@ -116,7 +116,7 @@ class Machine:
                     self._scheduled(inputs, self._parts) if self._straight is None else self._straight(inputs)
                 )
         except Exception as error:
-            raise self._explained(error) from error
+            raise_explained(self._explained(error), error)
         for slot in self._transient:
             slot.clear()
         if self.program.counting:

@@ -18,7 +18,7 @@ from penstock.compute.errors import (
     StoreUnavailable,
 )
 from penstock.compute.frontier import Frontier
-from penstock.compute.problems import error_of, problem_of, problem_of_any
+from penstock.compute.problems import error_of, origin_of, problem_of, problem_of_any
 from penstock.compute.protocol import wire
 from penstock.compute.protocol.generated import compute_pb2 as pb
 from penstock.compute.protocol.responses import Problem
@@ -70,6 +70,13 @@ def test_a_mistake_of_ours_travels_too() -> None:
     error = travelled(ZeroDivisionError("by zero"))
     assert type(error) is ComputeError
     assert error.what == "ZeroDivisionError: by zero"
+
+
+def test_causes_that_lead_back_to_themselves_come_to_an_end() -> None:
+    own, first, second = ValueError("own"), ValueError("first"), BadPlan("second")
+    own.__cause__, first.__cause__, second.__cause__ = own, second, first
+    assert origin_of(own) is origin_of(first) is Origin.PROCESS
+    assert origin_of(second) is Origin.DATA
 
 
 def test_facts_of_strangers_are_attributes_and_nothing_else() -> None:

@@ -136,6 +136,7 @@ def test_an_error_of_a_keys_own_comparison_is_passed_as_it_is() -> None:
 
     run = pull(values([Odd(), Odd()]), unique(), collect()).start()
     assert str(run.error) == "of its own"
+    assert run.error.__cause__ is None
 
 
 def test_keys_that_are_equal_in_python_are_one_key() -> None:

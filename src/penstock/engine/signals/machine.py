@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.failure import raise_explained
 from penstock.engine.schedule import Schedule
 from penstock.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
 from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
@@ -284,7 +285,7 @@ class SignalMachine:
                 self._run_parts_noting(ran)
                 ran.extend(n for s in values for n in self._nodes_of[self.arrangement.runs_in[s].part.at])
         except Exception as error:
-            raise explained(error, self.module, self.nodes, tick) from error
+            raise_explained(explained(error, self.module, self.nodes, tick), error)
 
     def run_as_if_fired(self, nodes: Collection[int], older: Collection[int], tick: int) -> None:
         """Run what was added as if the older operators that it reads had fired, with their current values.
@@ -310,7 +311,7 @@ class SignalMachine:
         except Exception as error:
             self._queue.clear()
             self._flags[:] = [0] * len(self._flags)
-            raise explained(error, self.module, self.nodes, tick) from error
+            raise_explained(explained(error, self.module, self.nodes, tick), error)
 
     def _run_parts(self) -> None:
         parts, queued = self._parts, self._flags
@@ -364,7 +365,7 @@ class SignalMachine:
                     fire(value)
                     self._run_parts()
         except Exception as error:
-            raise explained(error, self.module, self.nodes, tick) from error
+            raise_explained(explained(error, self.module, self.nodes, tick), error)
 
     # -- what came of it -----------------------------------------------------------------------------
 

@@ -49,8 +49,9 @@ def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> 
                 try:
                     known = found in seen
                     seen.add(found)
-                except TypeError as error:
-                    raise _explained(name, found, place, error) from error
+                except TypeError:
+                    _check_hashable(name, found, place)
+                    raise
                 if not known:
                     checked(found)  # a coroutine is equal to no other
                 if known == repeated:
@@ -61,14 +62,13 @@ def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> 
     return make
 
 
-def _explained(name: str, key: Any, place: SourceLocation, error: TypeError) -> Exception:
+def _check_hashable(name: str, key: Any, place: SourceLocation) -> None:
     try:
         hash(key)
-    except TypeError:
-        return NotHashable(
+    except TypeError as error:
+        raise NotHashable(
             f"{name}() cannot remember the key {key!r}",
             where=[place],
             why=f"Keys are kept in a set, and a {type(key).__name__} is not hashable.",
             fix=f"give a function of the value that is: {name}(key=tuple), {name}(key=repr)",
-        )
-    return error
+        ) from error

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PenstockError, SparkProcessDied
+from penstock.errors import PenstockError, SparkProcessDied, causes
 from penstock.spark.local.jvm import last_lines
 
 if TYPE_CHECKING:
@@ -158,12 +158,11 @@ def _times(text: str) -> str:
 def _is_connection(error: BaseException | None) -> bool:
     from py4j.protocol import Py4JError, Py4JNetworkError
 
-    while error is not None:
-        # Py4J raises the bare class where it got no answer at all, and a subclass for what Java says.
-        if isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or type(error) is Py4JError:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    # Py4J raises the bare class where it got no answer at all, and a subclass for what Java says.
+    return error is not None and any(
+        isinstance(cause, Py4JNetworkError | ConnectionError | EOFError) or type(cause) is Py4JError
+        for cause in causes(error, implicit=True)
+    )
 
 
 def _last_words(spark: SparkSession) -> str:
