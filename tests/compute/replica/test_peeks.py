@@ -13,6 +13,7 @@ from penstock.compute.collections.memory import MemoryCollections
 from penstock.compute.errors import (
     BadMessage,
     BadPlan,
+    ComputeError,
     OutOfMemory,
     ResultGone,
     ResultTooLarge,
@@ -31,6 +32,7 @@ from penstock.compute.protocol.commands import (
 )
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
 from penstock.compute.replica import peek_run, peek_stash
+from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.finishing import RUN, finish_of
 from penstock.errors import Origin
 from tests.compute.replica.flows import BID, all_bids
@@ -243,6 +245,37 @@ def test_a_large_offset_into_an_order_is_skipped_a_part_at_a_time() -> None:
 
 def test_a_column_that_is_not_there_is_an_error() -> None:
     problem(bids().peek("u1", 7, finishing=Finishing(project=(5,))), BadMessage)
+
+
+# --- mistakes of ours ---------------------------------------------------------------------
+
+
+def broken(*_: object) -> bool:
+    raise ValueError("nobody thought of it")
+
+
+@pytest.mark.parametrize("when", ["compiled", "run"])
+def test_a_condition_that_nobody_foresaw_to_fail_fails_its_own_peek_only(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = bids((("a", 1), 3, 1))
+    monkeypatch.setattr(rig.plans, "predicate", broken if when == "compiled" else lambda *_: broken)
+    failing, other = rig.ask("u1", 7, predicate=encode_expr(col.price > 0, BID)), rig.ask("u1", 7)
+    rig.run()
+    found = rig.answer(failing)
+    assert problem(found, ComputeError).message == "ValueError: nobody thought of it"
+    assert (found.id, found.time, found.origin) == ("u1", 7, Origin.PROCESS)
+    assert bag(rig.answer(other).rows) == rig.rows("u1", 7) == Bag({("a", 1): 1})
+
+
+def test_a_look_up_that_nobody_foresaw_to_fail_fails_its_own_peek_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = bids((("a", 1), 3, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Arrangement, "at", broken)
+        assert problem(rig.peek("u1", 7, [("a",)]), ComputeError).origin is Origin.PROCESS
+    assert bag(rig.peek("u1", 7, [("a",)]).rows) == Bag({("a", 1): 1})
 
 
 # --- large results -----------------------------------------------------------------------

@@ -6,13 +6,14 @@ what it reads readable, and then has its turn with the others, a few millisecond
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from penstock.compute.errors import OutOfMemory, UnknownName
 from penstock.compute.frontier import Frontier
-from penstock.compute.problems import problem_of
+from penstock.compute.problems import problem_of_any
 from penstock.compute.protocol.commands import CollectionTarget, Finishing, IndexTarget, Parameters, Peek
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows
@@ -31,6 +32,8 @@ from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.request_checks import check_keys
 from penstock.compute.replica.sizes import rows_size
 from penstock.errors import PenstockError
+
+log = logging.getLogger("penstock.replica")
 
 AT_ONCE = 64
 """How many keys a peek may ask for to be answered at once."""
@@ -83,7 +86,7 @@ class Peeks:
                 self._ask_index(peek, peek.target)
             else:
                 self._ask_collection(peek, peek.target)
-        except PenstockError as error:
+        except Exception as error:
             self._refuse(peek, error)
 
     def cancel(self, uuid: bytes) -> bool:
@@ -204,12 +207,9 @@ class Peeks:
                 if self.timer() > until:
                     self._ready.append(pending)
                     return
-        except PenstockError as error:
-            self._end(pending, error)
-            return
-        except MemoryError as error:
+        except Exception as error:
             # The peek only reads: what it took is given back, and everything else is as it was.
-            self._end(pending, _no_memory(error))
+            self._end(pending, error)
             return
         answer = run.answer
         assert answer is not None
@@ -229,13 +229,17 @@ class Peeks:
         predicate = None if peek.predicate is None else self.plans.predicate(peek.predicate, target.schema)
         return PeekRun(peek, parts, target.schema, predicate, self.settings, self.stash)
 
-    def _end(self, pending: _Pending, error: PenstockError) -> None:
+    def _end(self, pending: _Pending, error: Exception) -> None:
         self._pending.pop(pending.peek.uuid, None)
         pending.release()
         self._refuse(pending.peek, error)
 
-    def _refuse(self, peek: Peek, error: PenstockError) -> None:
-        problem = problem_of(error, id=peek.target.id, time=peek.time)
+    def _refuse(self, peek: Peek, error: Exception) -> None:
+        if isinstance(error, MemoryError):
+            error = _no_memory(error)
+        elif not isinstance(error, PenstockError):
+            log.error("a mistake in Penstock", exc_info=error)
+        problem = problem_of_any(error, id=peek.target.id, time=peek.time)
         self.tell(PeekResponse(peek.uuid, problem))
 
 
