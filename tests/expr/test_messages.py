@@ -67,6 +67,7 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "a null of no type": lambda: lit(None),
     "constant of no type": lambda: col.id == {},
     "constant too big": lambda: col.id + 2**63,
+    "constant too big to be shown": lambda: col.note.upper() == -(10**5000),
     "constant that does not fit": lambda: lit(1.5, int),
     "time without a zone": lambda: col.at > datetime(2001, 1, 1),
     "truth value": lambda: col.id > 1 and col.id < 5,
@@ -79,6 +80,7 @@ _WRONG: dict[str, Callable[[], Any]] = {
     "no span": lambda: col.at.tumble("ten seconds"),
     "no timestamp": lambda: ps.timestamp("yesterday"),
     "constant from an expression": lambda: lit(col.id),
+    "wrong around a constant too big to be shown": lambda: col.note.upper().year() == col.id[10**5000],
 }
 
 _BAD_VALUES: dict[str, Any] = {

@@ -58,7 +58,7 @@ _NAMES: dict[str, DataType] = {
     "timestamp": TIMESTAMP,
     "any": ANY,
 }
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\)")
 _MAX_PRECISION = 38
 
 

@@ -10,6 +10,7 @@ from penstock.expr.catalogue import Mismatch
 from penstock.expr.coercion import as_constant, converted
 from penstock.expr.functions import CATALOGUE
 from penstock.expr.literals import canonical, type_of
+from penstock.expr.text import constant_text
 from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.typed import NULL, CallTerm, ColumnTerm, LiteralTerm, Term, Typed
 from penstock.expr.types import INT64, Schema
@@ -98,7 +99,9 @@ def _literal(expr: Literal, schema: Schema) -> Term:
 def _no_constant(expr: Literal, why: str) -> WrongType:
     wanted = "" if expr.type is None else f" of type {expr.type}"
     return WrongType(
-        f"{expr.value!r} cannot be a constant{wanted}", where=[SourceLocation.of_caller()], why=why
+        f"{constant_text(expr.value)} cannot be a constant{wanted}",
+        where=[SourceLocation.of_caller()],
+        why=why,
     )
 
 

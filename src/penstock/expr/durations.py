@@ -42,7 +42,10 @@ def duration(value: timedelta | str) -> timedelta:
         part = _PART.match(value, at)
         if part is None or part[2] not in _NAMES:
             break
-        total += int(part[1]) * UNITS[_NAMES[part[2]]]
+        try:
+            total += int(part[1]) * UNITS[_NAMES[part[2]]]
+        except (OverflowError, ValueError):  # ValueError: more digits than Python reads
+            raise too_long("a span of time", f"'{value:.60}'", SourceLocation.of_caller()) from None
         at = part.end()
     else:
         if at:
@@ -51,6 +54,16 @@ def duration(value: timedelta | str) -> timedelta:
         f"{value!r} is no span of time",
         where=[SourceLocation.of_caller()],
         fix='write a timedelta, or text such as "10s", "5 min", "1h 30m", "7 days"',
+    )
+
+
+def too_long(what: str, shown: str, place: SourceLocation) -> WrongType:
+    """The error for a span of time that no `timedelta` holds."""
+    return WrongType(
+        f"{what} is too long: {shown}",
+        where=[place],
+        why=f"The longest is {timedelta.max.days:,} days.",
+        fix='write a shorter one, such as "10s", "5 min", "1h 30m", "7 days"',
     )
 
 

@@ -103,6 +103,7 @@ _INSTEAD: dict[type[ast.AST], tuple[str, str]] = {
     ast.JoinedStr: ("a text cannot be put together by f''", 'write ps.concat(col.a, "-", col.b)'),
 }
 _LIST = "a list is no value of a row", 'write .is_in("a", "b")'
+_TOO_LARGE = "no column holds so large an integer"
 _CONSTANTS = (bool, int, float, str, bytes, type(None))
 _PLAIN_PARAMETERS: dict[str, type] = {"int": int, "str": str, "timedelta | str": str}
 """Parameters that are no expressions, by their annotation: what a text gives for them."""
@@ -143,7 +144,9 @@ class _Reader:
         except SyntaxError as error:
             # An offset of 0 stands for the end.
             at = self._position(error.lineno or 1, error.offset - 1) if error.offset else len(self._text)
-            raise self._refusal(at, error.msg) from None
+            # Its hint is for who runs Python.
+            reason = _TOO_LARGE if "integer string conversion" in error.msg else error.msg
+            raise self._refusal(at, reason) from None
         except (ValueError, MemoryError, RecursionError) as error:
             # NUL, halves of surrogates; more brackets than Python's parser goes down.
             is_no_text = isinstance(error, ValueError)
@@ -170,6 +173,8 @@ class _Reader:
 
     def _value_of(self, node: ast.expr) -> Any:
         match node:
+            case ast.Constant(value=int(value)) if value > 2**63:  # -2**63 is written so
+                raise self._wrong(node, _TOO_LARGE, "write a number with a point, such as 1e20")
             case ast.Constant(value=value) if isinstance(value, _CONSTANTS):
                 return value
             case ast.UnaryOp(op=ast.USub() | ast.Invert() as sign, operand=inner):

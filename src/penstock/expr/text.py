@@ -37,6 +37,19 @@ def text(expr: Expr) -> str:
     return _render(expr)[0]
 
 
+def constant_text(value: object) -> str:
+    """A value as it is written in Python; an integer that is longer than any column's by its size alone.
+
+    Python refuses to write out integers of thousands of digits.
+    """
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"an integer of {value.bit_length():,} bits"
+    return repr(value)
+
+
+_MOST_BITS = 256
+
+
 @singledispatch
 def _render(expr: Expr) -> tuple[str, int]:
     raise TypeError(f"not an expression: {type(expr).__name__}")
@@ -54,7 +67,7 @@ def _literal(expr: Literal) -> tuple[str, int]:
         return short(value), _ATOM
     if value is None:
         return "null", _ATOM
-    return (str(value) if type(value) not in (str, bytes) else repr(value)), _ATOM
+    return (constant_text(value) if type(value) in (int, str, bytes) else str(value)), _ATOM
 
 
 @_render.register(Call)

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.errors import SourceLocation, UnknownRowType, WrongType
 from penstock.expr.rows import schema_of
+from penstock.expr.text import constant_text
 from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Schema
 from penstock.flow.aggregates import Aggregation
@@ -153,7 +154,7 @@ def shown(value: object) -> str:
         return f"the class {value.__name__}"
     if callable(value):
         return f"the function {getattr(value, '__name__', type(value).__name__)}"
-    text = repr(value)
+    text = constant_text(value)
     return text if len(text) <= _LONGEST else f"a {type(value).__name__}"
 
 

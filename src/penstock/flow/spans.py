@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from penstock.errors import WrongType
-from penstock.expr.durations import UNITS, duration, short
+from penstock.expr.durations import UNITS, duration, short, too_long
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, DataType
 from penstock.flow.columns import shown
 
@@ -22,6 +22,7 @@ Unit: TypeAlias = Literal["us", "ms", "s", "m", "h", "d", "w"]
 
 TIME_TYPES: tuple[DataType, ...] = (TIMESTAMP, INT64, INT32, FLOAT64)
 """Types of columns that may hold event time."""
+_MAX_INT64 = 2**63 - 1
 
 
 def span_of(
@@ -58,9 +59,11 @@ def time_span(given: object, what: str, place: SourceLocation) -> timedelta:
     """A span of time: text, a `timedelta`, or a number of seconds. Raises `WrongType` for none."""
     if isinstance(given, str | timedelta):
         return duration(given)
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        with suppress(OverflowError, ValueError):  # of infinity; of NaN
+    if isinstance(given, int | float) and not isinstance(given, bool) and given - given == 0:
+        try:
             return timedelta(seconds=given)
+        except OverflowError:
+            raise too_long(what, shown(given), place) from None
     raise WrongType(
         f"{what} needs a span of time, got {shown(given)}",
         where=[place],
@@ -100,6 +103,13 @@ def _number(given: object, type: DataType, what: str, place: SourceLocation) -> 
             f"{what} is {'a whole number' if whole else 'a number'}, got {shown(given)}",
             where=[place],
             why=f"The column is {type}: spans are in its own unit.",
+            fix='write 10, say, or unit="s" and text such as "10s"',
+        )
+    if abs(given) > (_MAX_INT64 if whole else sys.float_info.max):
+        raise WrongType(
+            f"{what} is too large: {shown(given)}",
+            where=[place],
+            why=f"The column is {type}: a span is in its own unit, and fits {INT64 if whole else FLOAT64}.",
             fix='write 10, say, or unit="s" and text such as "10s"',
         )
     return given if whole else float(given)
