@@ -132,6 +132,41 @@ def test_what_is_wrong_is_said_before_anything_is_written(penstock: Any, served:
     assert "NotWritable" in penstock("delete", "sales", "--row", '{"shop": "a", "price": 1}', code=2).stderr
 
 
+DEEP = "[" * 100_000
+
+
+@pytest.mark.parametrize("row", [DEEP, "[" * 5000 + "]" * 5000, f'{{"shop": {DEEP}', f'{{"shops": {DEEP}'])
+def test_rows_that_are_nested_too_deeply_are_refused(
+    row: str, penstock: Any, served: Served, tmp_path: Path
+) -> None:
+    penstock("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "deep")
+    file = tmp_path / "rows.jsonl"
+    file.write_text(f'{{"shop": "a", "price": 1}}\n{row}\n')
+    said = penstock("insert", "sales", str(file), code=1).stderr
+    assert "rows.jsonl, line 2 is no row of 'sales': " in said
+    assert len(said) < 1000
+    penstock("view", "drop", "deep")
+
+
+@pytest.mark.parametrize("key", [DEEP, "[" * 5000 + "]" * 5000])
+def test_keys_that_are_nested_too_deeply_are_refused(key: str, penstock: Any, wide: str) -> None:
+    said = penstock("peek", wide, "--key", key, code=2).stderr
+    assert "is no key of" in said
+    assert len(said) < 1000
+
+
+@pytest.mark.parametrize("by", ["file", "standard input"])
+def test_rows_that_are_no_utf8_are_refused(by: str, penstock: Any, served: Served, tmp_path: Path) -> None:
+    penstock("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "latin")
+    (file := tmp_path / "rows.jsonl").write_bytes('{"shop": "café", "price": 1}\n'.encode("latin-1"))
+    if by == "file":
+        said = penstock("insert", "sales", str(file), code=1).stderr
+    else:
+        said = penstock("insert", "sales", "-", input=file.read_bytes(), code=1).stderr
+    assert "line 1 is no row of 'sales': shop: the text is not valid Unicode" in said
+    penstock("view", "drop", "latin")
+
+
 NESTED = """
 from typing import NamedTuple
 

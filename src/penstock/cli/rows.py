@@ -9,13 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from penstock.errors import BadInput, BadRow
 
 if TYPE_CHECKING:
+    from io import TextIOWrapper
+
     from penstock.compute.client.rows import Known
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Field, Schema
@@ -43,16 +45,18 @@ def parsed_rows(known: Known, lines: Iterable[str], where: str) -> Iterator[tupl
             continue
         try:
             value = _parsed(line)
-        except ValueError as error:
-            raise _bad_row(known, where, number, str(error)) from error
-        unknown = {} if known.schema.scalar else _unknown(fields, value)
-        if unknown:
-            raise _unknown_columns(known, where, number, unknown)
-        try:
+            unknown = {} if known.schema.scalar else _unknown(fields, value)
+            if unknown:
+                raise _unknown_columns(known, where, number, unknown)
             row = convert(value)
-        except Unfit as error:
+        except (ValueError, Unfit) as error:
             raise _bad_row(known, where, number, str(error)) from error
+        except RecursionError:
+            raise _bad_row(known, where, number, _TOO_DEEP) from None
         yield row
+
+
+_TOO_DEEP = "it is nested too deeply"
 
 
 def _bad_row(known: Known, where: str, number: int, problem: str) -> BadRow:
@@ -114,7 +118,8 @@ def _nearest(name: str, names: Sequence[str]) -> str | None:
 def _parsed(text: str) -> Any:
     """A value of JSON; numbers with a point as decimals, which all their digits matter to.
 
-    Raises ValueError, also for an object that has a name twice: one of its values would be lost.
+    Raises RecursionError for one that is nested too deeply, and ValueError, also for an object that has a
+    name twice: one of its values would be lost.
     """
     return json.loads(text, parse_float=Decimal, object_pairs_hook=_object)
 
@@ -131,22 +136,24 @@ def parsed_key(known: Known, text: str) -> Any:
     """A key given as JSON: a value, or an array where there are several key columns. Raises `BadInput`."""
     from penstock.expr.types import Schema
     from penstock.io.json_values import from_object
-    from penstock.io.text_values import Unfit
+    from penstock.io.text_values import Unfit, shortened
 
     fields = Schema(tuple(known.schema.fields[known.position(name)] for name in known.key_columns)).fields
     try:
-        value = _parsed(text)
-    except ValueError:
-        value = text  # text without quotes is meant as text
-    values = value if isinstance(value, list) and len(fields) > 1 else [value]
-    try:
+        try:
+            value = _parsed(text)
+        except ValueError:
+            value = text  # text without quotes is meant as text
+        except RecursionError:
+            raise Unfit(_TOO_DEEP) from None
+        values = value if isinstance(value, list) and len(fields) > 1 else [value]
         if len(values) != len(fields):
             raise Unfit(f"{len(fields)} values are needed")
         return from_object(fields)(dict(zip((f.name for f in fields), values, strict=True)))
     except Unfit as error:
         columns = ", ".join(map(str, fields))
         raise BadInput(
-            f"{text!r} is no key of {known.name!r}: {error}",
+            f"{shortened(repr(text))} is no key of {known.name!r}: {error}",
             why=f"It is looked up by {columns}.",
             fix="write JSON: '\"a\"' or 7, and several columns as '[\"a\", 7]'",
             key=text,
@@ -202,9 +209,13 @@ def _head(name: str, data_type: object) -> str:
 
 
 def lines_of(path: str) -> Iterator[str]:
-    """The lines of a file; of standard input where it is `-`."""
+    """The lines of a file, in UTF-8; of standard input where it is `-`.
+
+    Bytes that are no UTF-8 become halves of surrogates, which no column takes: their row is refused.
+    """
     if path == "-":
+        cast("TextIOWrapper", sys.stdin).reconfigure(encoding="utf-8", errors="surrogateescape")
         yield from sys.stdin
         return
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
         yield from file
