@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +19,12 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.cli.subscribe import _table
+from penstock.compute.client.connection_options import Endpoint
 from penstock.compute.client.rows import Known
 from penstock.compute.client.subscription import Batch, Update
 from penstock.compute.serve.process import Options, run_controller
 from penstock.compute.serve.replica_process import ReplicaOptions, run_replica
+from penstock.compute.transport.limits import Limits
 from penstock.expr.rows import schema_of
 from tests.cli.conftest import FLOWS
 from tests.golden import assert_golden
@@ -165,6 +168,27 @@ def test_rows_that_are_no_utf8_are_refused(by: str, penstock: Any, served: Serve
         said = penstock("insert", "sales", "-", input=file.read_bytes(), code=1).stderr
     assert "line 1 is no row of 'sales': shop: the text is not valid Unicode" in said
     penstock("view", "drop", "latin")
+
+
+def test_writes_above_the_limit_of_messages_say_how_many_rows_fit(
+    penstock: Any, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    penstock("view", "create", f"{served.folder / 'flows.py'}:stock", "--name", "large")
+    before = penstock("peek", "large", "--format", "json").stdout
+    small = partial(Endpoint, limits=Limits(message=10_000))
+    monkeypatch.setattr("penstock.compute.client.async_client.Endpoint", small)
+    rows, row = tmp_path / "rows.jsonl", tmp_path / "row.jsonl"
+    rows.write_text("".join(f'{{"shop": "{shop:0100}", "price": 1}}\n' for shop in range(200)))
+    row.write_text(f'{{"shop": "{0:020000}", "price": 1}}\n')
+    said = penstock("insert", "sales", str(rows), code=2).stderr
+    fitting = re.search(r"--at-once (\d+)", said)
+    assert fitting is not None
+    texts = [said, penstock("insert", "sales", str(row), code=2).stderr]
+    assert_golden(GOLDEN / "too_large.txt", "\n".join(texts))
+    assert penstock("peek", "large", "--format", "json").stdout == before
+    added = penstock("insert", "sales", str(rows), "--at-once", fitting[1]).stdout
+    assert sum(int(line.split()[0]) for line in added.splitlines()) == 200
+    penstock("view", "drop", "large")
 
 
 NESTED = """

@@ -76,6 +76,7 @@ def _write(
     at_once: int,
 ) -> None:
     from penstock.cli.rows import lines_of, parsed_rows
+    from penstock.compute.errors import MessageTooLarge
 
     if (file is None) == (not row):
         raise BadInput("rows are given by a file or by --row", fix="give one of them; - is standard input")
@@ -85,5 +86,12 @@ def _write(
     lines = row if file is None else lines_of(file)
     rows = parsed_rows(known, lines or (), "--row" if file is None else file)
     while some := list(islice(rows, at_once)):
-        time = write(collection, some)
+        try:
+            time = write(collection, some)
+        except MessageTooLarge as error:
+            if len(some) > 1:
+                # Half of what would fit if all rows were equal: they are not.
+                fitting = len(some) * error.facts["limit"] // (2 * error.facts["size"])
+                error.advising(f"such as by --at-once {max(1, fitting)}")
+            raise
         typer.echo(f"{len(some):,} row{'s' * (len(some) != 1)} {done} {collection} at {time}")

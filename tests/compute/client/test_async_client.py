@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from penstock.compute.client.conversation import _Waiting
 from penstock.compute.controller.requests import StashedAt
 from penstock.compute.errors import (
     ConnectionBroken,
+    MessageTooLarge,
     Missing,
     NegativeMultiplicity,
     PeekCanceled,
@@ -30,6 +32,7 @@ from penstock.compute.errors import (
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.responses import RowCount, Rows
 from penstock.compute.serve import client_session
+from penstock.compute.transport.limits import Limits
 from penstock.errors import BadInput, BadRow, UnknownColumn
 from penstock.expr.rows import schema_of
 from tests.compute.serve.paper import Service, service
@@ -120,6 +123,22 @@ def test_wrong_rows_keys_columns_and_numbers_are_found_before_anything_is_sent()
             await client.peek("sales", limit=-1)
         with pytest.raises(BadInput):
             await client.peek("sales", at=1, staleness="1s")
+
+    with_client(test)
+
+
+def test_a_request_above_the_limit_of_messages_is_not_sent() -> None:
+    async def test(client: AsyncClient, controller: PaperController, _: Any) -> None:
+        client._conversation._endpoint = replace(client._conversation._endpoint, limits=Limits(message=1000))
+        with pytest.raises(MessageTooLarge, match=r"a write of [0-9,]+ bytes is too large") as caught:
+            await client.insert("sales", [Sale("a" * 1000, 1)])  # here
+        assert caught.value.facts["size"] > caught.value.facts["limit"] == 1000
+        (step,) = caught.value.where
+        assert step.place.text.endswith("# here")
+        with pytest.raises(MessageTooLarge, match=r"a peek of [0-9,]+ bytes is too large"):
+            await client.peek("sales", keys=["a" * 500, "b" * 500])
+        await client.insert("sales", [Sale("a" * 500, 1)])
+        assert len(await client.peek("sales")) == 1
 
     with_client(test)
 

@@ -23,6 +23,11 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two attempts to connect: at first, and at most."""
 GOODBYE = 0.5
 """Seconds that the controller has to end the stream, when the client does."""
+_SMALLER = {
+    "write": "write fewer rows at a time, or smaller ones",
+    "peek": "ask for fewer keys at a time, or by a shorter condition",
+}
+"""How a request that is too large becomes smaller, by its kind."""
 
 
 class Conversation:
@@ -74,8 +79,12 @@ class Conversation:
         repeatable: it may be sent again where an answer was lost; else `Unconfirmed` is raised.
         wait:       of a read, of which the controller is told.
         Raises the error that the controller answers, `ConnectionBroken` where there is no controller for as
-        long as the client is patient, `NotAuthorized` and the like at once.
+        long as the client is patient, `MessageTooLarge`, `NotAuthorized` and the like at once.
         """
+        kind = request.WhichOneof("kind") or ""
+        self._endpoint.limits.check_message(
+            kind.replace("_", " "), request.ByteSize(), _SMALLER.get(kind, "")
+        )
         wait = wait or self.wait()
         progress = wait.progress
 

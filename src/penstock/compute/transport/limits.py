@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.compute.errors import MessageTooLarge
 from penstock.compute.protocol.commands import Command, CreateDataflow, Peek
 from penstock.compute.protocol.dataflow import Plan
+from penstock.errors import SourceLocation
 
 MEGABYTE = 1024 * 1024
 
@@ -38,6 +39,11 @@ class Limits:
         if size > self.plan:
             raise _too_large("plan", size, self.plan, "bytes", "divide the flow, or raise the limit of plans")
 
+    def check_message(self, what: str, size: int, fix: str) -> None:
+        """Raises `MessageTooLarge` for a message of so many bytes that the other side would not take."""
+        if size > self.message:
+            raise _too_large(what, size, self.message, "bytes", fix, SourceLocation.of_caller())
+
     def check(self, command: Command) -> None:
         """Raises `MessageTooLarge` for a command above one of the limits."""
         match command:
@@ -49,9 +55,12 @@ class Limits:
                 pass
 
 
-def _too_large(what: str, size: int, limit: int, unit: str, fix: str) -> MessageTooLarge:
+def _too_large(
+    what: str, size: int, limit: int, unit: str, fix: str, *where: SourceLocation
+) -> MessageTooLarge:
     return MessageTooLarge(
         f"a {what} of {size:,} {unit} is too large",
+        where=where,
         why=f"The limit is {limit:,} {unit}.",
         fix=fix,
         size=size,
