@@ -8,6 +8,7 @@ import pytest
 
 from penstock.cli.load import load_flow
 from penstock.errors import FlowNotFound, WrongType
+from tests.cli.conftest import ROOT
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -93,6 +94,27 @@ def test_a_function_that_says_it_makes_a_flow_counts_as_one(tmp_path: Path) -> N
     assert load_flow(str(tmp_path / "making.py")).name == "made"
     with pytest.raises(FlowNotFound, match="the flows there: made"):
         load_flow(f"{tmp_path / 'making.py'}:other")
+
+
+def test_an_object_that_makes_a_flow_when_it_is_called_counts_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    queries = ROOT / "examples" / "nexmark" / "queries" / "windows.py"
+    with pytest.raises(FlowNotFound, match=r"the flows there: q5, q7, q8, q11, q12$"):
+        load_flow(f"{queries}:zz")
+    made = (
+        "from examples.nexmark.queries.query import Query\nfrom examples.nexmark.queries.windows import q5\n"
+    )
+    (tmp_path / "one.py").write_text(made)
+    assert load_flow(str(tmp_path / "one.py")).name == "nexmark q5"
+
+
+def test_a_module_without_flows_is_told_what_is_one(tmp_path: Path) -> None:
+    (tmp_path / "none.py").write_text("def made():\n    pass\n")
+    with pytest.raises(FlowNotFound) as raised:
+        load_flow(f"{tmp_path / 'none.py'}:other")
+    assert raised.value.fix == "nothing in it is a flow, or says by `-> Flow` that it makes one"
 
 
 def test_a_mistake_in_the_flow_is_told_as_what_it_is(folder: Path) -> None:

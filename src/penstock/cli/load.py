@@ -86,7 +86,9 @@ def _attribute(module: ModuleType, where: str, path: str) -> object:
             flows = ", ".join(_flows(module))
             raise FlowNotFound(
                 f"{where} has no {path!r}",
-                fix=f"the flows there: {flows}" if flows else "there is no flow in it at all",
+                fix=f"the flows there: {flows}"
+                if flows
+                else "nothing in it is a flow, or says by `-> Flow` that it makes one",
                 name=f"{where}:{path}",
             )
         found = getattr(found, part)
@@ -105,16 +107,19 @@ def _only_flow(module: ModuleType, where: str) -> object:
 
 
 def _flows(module: ModuleType) -> list[str]:
-    """Names of the flows of a module, and of its functions that say they make one."""
+    """Names of the flows of a module, and of its functions and other callables that say they make one."""
     return [name for name, value in vars(module).items() if isinstance(value, Flow) or _makes_flow(value)]
 
 
 def _makes_flow(value: object) -> bool:
-    if not isinstance(value, FunctionType):
+    if not callable(value):
+        return False
+    called = value if isinstance(value, FunctionType) else type(value).__call__
+    if not isinstance(called, FunctionType):
         return False
     try:
-        return typing.get_type_hints(value).get("return") is Flow
-    except (NameError, TypeError):
+        return typing.get_type_hints(called).get("return") is Flow
+    except (NameError, TypeError, AttributeError, SyntaxError):
         return False
 
 
