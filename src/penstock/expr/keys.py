@@ -6,10 +6,10 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from penstock.expr.runtime import NAN
-from penstock.expr.types import AnyType, DataType, Float64Type, ListType, StructType
+from penstock.expr.types import AnyType, DataType, Float64Type, ListType, Schema, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Name = Callable[[str], tuple[str, str]]
 
@@ -62,6 +62,25 @@ def nested_key(value: object) -> object:
     if type(value) is tuple:
         return tuple(map(nested_key, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     return value
+
+
+def with_one_zero(rows: Sequence[tuple[Any, ...]], schema: Schema) -> Sequence[tuple[Any, ...]]:
+    """Rows with 0.0 for -0.0, for who counts them by equality; the same rows where no column may hold floats.
+
+    A weight behind the columns stays.
+    """
+    columns = [
+        at for at, f in enumerate(schema.fields) if isinstance(f.type, AnyType) or holds_floats(f.type)
+    ]
+    if not columns:
+        return rows
+    made: list[tuple[Any, ...]] = []
+    for row in rows:
+        values = list(row)
+        for at in columns:
+            values[at] = nested_key(values[at])
+        made.append(tuple(values))
+    return made
 
 
 NAMES: dict[str, Any] = {"x_key": nested_key}

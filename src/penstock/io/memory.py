@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from penstock.expr.keys import with_one_zero
 from penstock.io.guarantee import Guarantee
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
 from penstock.io.sink_spool import spooled
@@ -52,7 +53,7 @@ class Memory(SinkTarget):
             return []
         return [(*row, weight) for row, weight in self._sum.weights.items() if weight < 0]
 
-    def add(self, rows: list[tuple[Any, ...]], present: Present) -> None:
+    def add(self, rows: Sequence[tuple[Any, ...]], present: Present) -> None:
         """Count internal changes in; for engines."""
         self._sum.present = present
         weights = self._sum.weights
@@ -67,7 +68,7 @@ class Memory(SinkTarget):
 def _(sink: Memory, drain: Drain) -> Writer:
     return spooled(
         drain,
-        lambda _tick, rows: sink.add(rows, drain.present),
+        lambda _tick, rows: sink.add(with_one_zero(rows, drain.schema), drain.present),
         sink.held_rows,
         sink.begins,
     )

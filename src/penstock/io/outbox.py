@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from penstock.expr.keys import with_one_zero
 from penstock.expr.types import Schema
 from penstock.io import changelog
 from penstock.io.arrow_needed import need_arrow
@@ -152,7 +153,7 @@ class DeliveryWriter(PartsWriter):
         if not rows:
             return
         if self._keys is not None:
-            rows = netted(rows)
+            rows = netted(rows, self._drain.schema)
         if self._outbox is not None:
             self._outbox.keep(tick, rows)
         self._apply(tick, rows)
@@ -199,9 +200,9 @@ class DeliveryWriter(PartsWriter):
         self._delivery.close()
 
 
-def netted(rows: Rows) -> Rows:
+def netted(rows: Rows, schema: Schema) -> Rows:
     """Changes with each row once."""
-    return [(*row, weight) for row, weight in added_up(rows).items()]
+    return [(*row, weight) for row, weight in added_up(with_one_zero(rows, schema)).items()]
 
 
 def _of_keys_in(held: Mapping[Row, int], keys: Keys, batches: Batches) -> dict[Row, int]:
@@ -234,5 +235,5 @@ class Staged:
     def stage(self, sink: str, tick: int, name: str, rows: Rows, schema: Schema) -> str:
         """Write a part of a tick; with a key, all rows of a key are in one task. The name to `assemble`."""
         if self.key is not None:
-            rows = netted(rows)
+            rows = netted(rows, schema)
         return changelog.stage_part(self.folder, tick, name, rows, schema)

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from penstock.errors import BadInput
+from penstock.expr.keys import with_one_zero
 from penstock.expr.types import Schema
 from penstock.io.arrow_needed import need_arrow
 from penstock.io.bucketing import bucketing
@@ -166,7 +167,7 @@ def stage_bucket(
     rows = read_part(file, schema, weighted=False) if file.exists() else []
     if held_before.exists():
         changes = [*read_part(held_before, schema), *changes]
-    rows, held = applied(rows, changes)
+    rows, held = applied(with_one_zero(rows, schema), with_one_zero(changes, schema))
     if target.key is not None:
         check_unique(Keys(sink, schema, target.key, sources), rows, held)
     folder = Path(target.path, STAGING)

@@ -43,8 +43,15 @@ class RowCodec:
     def key(self, row: Row) -> bytes:
         """What equal rows have in common: 0.0 and -0.0 are equal, 1.0 and 1.00 as decimals, NaN is itself;
         values of different types are not. Raises `NotPlainData`."""
+        return self._with_key(row)[0]
+
+    def _with_key(self, row: Row) -> tuple[bytes, Row]:
+        """The key of a row, and the row with one zero and one NaN: it stands for all that are equal."""
         data = self._key(row)
-        return self._key(_canonical(row)) if _MINUS_ZERO in data or _MINUS_NAN in data else data
+        if _MINUS_ZERO in data or _MINUS_NAN in data:
+            row = _canonical(row)
+            data = self._key(row)
+        return data, row
 
     def changes(self, append: Append) -> list[Change]:
         """What the append changes: by time, each row once per time, without what cancels out.
@@ -58,7 +65,7 @@ class RowCodec:
         for row, time, weight in append.updates:
             if append.expected.passed(time) or not append.upper.passed(time):
                 raise ValueError(f"{append.id}: {time} is outside of {append.expected} to {append.upper}")
-            key = self.key(row)
+            key, row = self._with_key(row)
             weights[time, key] = weights.get((time, key), 0) + weight
             if key not in rows:
                 rows[key] = self._value(row)

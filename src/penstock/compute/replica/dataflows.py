@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.compute.errors import StoreUnavailable
 from penstock.compute.frontier import END, Frontier, meet
+from penstock.compute.plans import sinks_of
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.arrangement import Arrangement
@@ -25,6 +26,8 @@ from penstock.compute.replica.tick_executor import MakeTickExecutor, TickExecuto
 from penstock.compute.replica.tick_sizing import TickSizer
 from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import BadInput
+from penstock.expr.keys import with_one_zero
+from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 
 SLICE = 0.004
@@ -60,6 +63,7 @@ class RunningDataflow:
         self.hydrated = False
         self.ended = False
         self._flow = flow
+        self._schemas = {sink.name: sink.schema for sink in sinks_of(flow)}
         self._inlets = tuple(inlets)
         self.outlets = list(outlets)
         self.wanted = set(dataflow.export_ids)
@@ -289,7 +293,7 @@ class RunningDataflow:
             sink = outlet.sink
             if made.get(sink):
                 if sink not in told:
-                    told[sink] = _counted(made[sink], program.sink_append[sink])
+                    told[sink] = _counted(made[sink], program.sink_append[sink], self._schemas[sink])
                 outlet.add(told[sink], time)
 
 
@@ -312,8 +316,10 @@ def _internal(changes: Sequence[Counted], append: bool, source: str) -> list[tup
     return rows
 
 
-def _counted(rows: list[tuple[Any, ...]], append: bool) -> list[Counted]:
+def _counted(rows: list[tuple[Any, ...]], append: bool, schema: Schema) -> list[Counted]:
     """What an engine gives, as changes of plain rows: functions may have made rows of a class of theirs."""
     if append:
-        return [(row if row.__class__ is tuple else tuple(row), 1) for row in rows]
+        # Exports count rows by equality, so that one zero stands for both; the engine sees to that in tables.
+        one = with_one_zero(rows, schema)
+        return [(row if row.__class__ is tuple else tuple(row), 1) for row in one]
     return [(row[:-1], row[-1]) for row in rows]

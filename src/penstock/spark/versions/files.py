@@ -21,7 +21,7 @@ from typing import Any, ClassVar, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
-from penstock.expr.keys import nested_key
+from penstock.expr.keys import nested_key, with_one_zero
 from penstock.io.guarantee import Guarantee
 from penstock.io.publish import sync_file, sync_folder
 from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink
@@ -143,7 +143,9 @@ def _(
     target: ChangeFiles, output: Output, tick: int, attempt: str, rows: list[Any], durable: bool
 ) -> Iterator[Result]:
     folder = Path(target.path)
-    name = write_entries(folder, tick, attempt, entries_of(rows, target.key), durable=durable)
+    name = write_entries(
+        folder, tick, attempt, entries_of(with_one_zero(rows, output.schema), target.key), durable=durable
+    )
     if name:
         yield Result("file", (output.name, name, ChangeFile(folder, name).count))
 
