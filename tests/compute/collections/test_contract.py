@@ -291,6 +291,16 @@ def test_equal_rows_are_one_however_they_are_written(s1: Collections, there: Any
     assert list(s1.snapshot("s1", 2)) == []
 
 
+@pytest.mark.parametrize("zeros", [(0.0, -0.0), (-0.0, 0.0)])
+def test_equal_rows_show_one_zero_whichever_came_first(s1: Collections, zeros: tuple[float, float]) -> None:
+    first, second = zeros
+    add(s1, "s1", 0, 2, ((first, ("a", first)), 0, 1), ((second, ("a", second)), 1, 1))
+    expected = repr([(((0.0, ("a", 0.0)),), 2)])
+    assert repr([counted for part in s1.snapshot("s1", 1) for counted in part]) == expected
+    s1.compact("s1", at(1))
+    assert repr([counted for part in s1.snapshot("s1", 1) for counted in part]) == expected
+
+
 def test_values_of_different_types_are_different_rows(s1: Collections) -> None:
     add(s1, "s1", 0, 1, (1, 0, 1), (1.0, 0, 1), (True, 0, 1), ("1", 0, 1))
     assert sum(len(part) for part in s1.snapshot("s1", 0)) == 4

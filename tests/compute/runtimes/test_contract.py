@@ -89,6 +89,16 @@ def test_an_int_finds_the_float_that_it_equals(stage: Stage) -> None:
     assert stage.rows("u1", 3, keys=[(2,)]) == stage.rows("u1", 3, keys=[(2.0,)]) == [(1, 2.0)]
 
 
+def test_an_index_of_rows_that_are_only_added_has_one_zero(stage: Stage) -> None:
+    flow = ps.Flow("zeros")
+    flow.sink("best", flow.source("bids", Bid).select(col.auction, zero=0.0 * col.price))
+    stage.collection("s1")
+    stage.write("s1", ((1, -1), 3, 1), ((1, 1), 4, 1), ((2, 1), 4, 1), ((2, -1), 5, 1))
+    stage.view("u1", "s1", 3, plan=encode(flow))
+    assert repr(stage.rows("u1", 3)) == "[(1, 0.0)]"
+    assert repr(stage.rows("u1", 5)) == "[(1, 0.0), (1, 0.0), (2, 0.0), (2, 0.0)]"
+
+
 def test_below_the_since_is_an_error_and_above_it_all_is_as_before(stage: Stage) -> None:
     stage.collection("s1")
     stage.view("u1", "s1", 0)

@@ -63,7 +63,7 @@ class RunningDataflow:
         self.hydrated = False
         self.ended = False
         self._flow = flow
-        self._schemas = {sink.name: sink.schema for sink in sinks_of(flow)}
+        self._schemas: dict[str, Schema] = {}
         self._inlets = tuple(inlets)
         self.outlets = list(outlets)
         self.wanted = set(dataflow.export_ids)
@@ -217,6 +217,7 @@ class RunningDataflow:
 
     def _hydrate(self) -> Iterator[None]:
         self._engine = self._make_engine(self.dataflow, self._flow)
+        self._schemas = {sink.name: sink.schema for sink in sinks_of(self._flow)}
         began = False
         for inlet in self._inlets:
             rows = inlet.snapshot(self.as_of)
@@ -293,7 +294,10 @@ class RunningDataflow:
             sink = outlet.sink
             if made.get(sink):
                 if sink not in told:
-                    told[sink] = _counted(made[sink], program.sink_append[sink], self._schemas[sink])
+                    append = program.sink_append[sink]
+                    # Exports count rows by equality. Those of tables have one zero: the engine sees to it.
+                    shown = with_one_zero(made[sink], self._schemas[sink]) if append else made[sink]
+                    told[sink] = _counted(shown, append)
                 outlet.add(told[sink], time)
 
 
@@ -316,10 +320,8 @@ def _internal(changes: Sequence[Counted], append: bool, source: str) -> list[tup
     return rows
 
 
-def _counted(rows: list[tuple[Any, ...]], append: bool, schema: Schema) -> list[Counted]:
+def _counted(rows: Sequence[tuple[Any, ...]], append: bool) -> list[Counted]:
     """What an engine gives, as changes of plain rows: functions may have made rows of a class of theirs."""
     if append:
-        # Exports count rows by equality, so that one zero stands for both; the engine sees to that in tables.
-        one = with_one_zero(rows, schema)
-        return [(row if row.__class__ is tuple else tuple(row), 1) for row in one]
+        return [(row if row.__class__ is tuple else tuple(row), 1) for row in rows]
     return [(row[:-1], row[-1]) for row in rows]
