@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import example, given
@@ -175,3 +177,18 @@ def test_replaying_puts_the_present_uppers_into_the_imports_and_nothing_else() -
     assert isinstance(created, CreateDataflow)
     assert {i.id: i.upper for i in created.dataflow.collections} == {"s1": Frontier(50), "s2": Frontier(0)}
     assert created == index("u1", 5, reads=("s1", "s2"))
+
+
+def test_a_compaction_that_goes_back_is_refused_by_an_optimized_python_too() -> None:
+    program = """
+from penstock.compute.frontier import Frontier
+from penstock.compute.history import reduced
+from penstock.compute.protocol.commands import AllowCompaction
+
+try:
+    reduced([AllowCompaction("u1", Frontier(7)), AllowCompaction("u1", Frontier(6))])
+except AssertionError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-O", "-c", program], capture_output=True, text=True, check=True)
+    assert "a compaction of u1 goes back" in done.stdout
