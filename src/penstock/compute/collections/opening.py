@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeAlias
 
 from penstock.compute.collections.store import Collections
 from penstock.errors import BadInput, BadUri
@@ -20,37 +22,52 @@ from penstock.paths import local_path
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 
+Opener: TypeAlias = Callable[[], Collections]
+
+
 def open_collections(uri: str) -> Collections:
     """The store that a URI names, made if it is missing.
 
-    Raises `BadUri` where it names none, and what the store raises.
+    Raises what `check_collections` and the store raise.
     """
+    return _opener(uri)()
+
+
+def check_collections(uri: str) -> None:
+    """Check a URI without touching its store.
+
+    Raises `BadUri` where it names none, and `BadInput` where a package for it is missing.
+    """
+    _opener(uri)
+
+
+def _opener(uri: str) -> Opener:
     scheme = _SCHEME.match(uri)
     name, rest = (scheme[1].lower(), uri[scheme.end() :]) if scheme else ("sqlite", uri)
-    make = _STORES.get(name)
-    if make is None or not rest or "\0" in rest:
+    find = _STORES.get(name)
+    if find is None or not rest or "\0" in rest:
         shown = without_password(uri)
         raise BadUri(
             f"{shown!r} names no store of collections",
             fix=f"write a path, or {', '.join(f'{known}:...' for known in _STORES)}",
             uri=shown,
         )
-    return make(uri if rest.startswith("//") else rest)
+    return find(uri if rest.startswith("//") else rest)
 
 
-def _sqlite(path: str) -> Collections:
+def _sqlite(path: str) -> Opener:
     from penstock.compute.collections.sqlite import SqliteCollections
 
-    return SqliteCollections(local_path(path, "collections in SQLite"))
+    return partial(SqliteCollections, local_path(path, "collections in SQLite"))
 
 
-def _memory(name: str) -> Collections:
+def _memory(name: str) -> Opener:
     from penstock.compute.collections.memory import MemoryCollections
 
-    return MemoryCollections.named(name)
+    return partial(MemoryCollections.named, name)
 
 
-def _postgresql(url: str) -> Collections:
+def _postgresql(url: str) -> Opener:
     try:
         from penstock.compute.collections.postgres import PostgresCollections
     except ImportError as error:
@@ -59,18 +76,18 @@ def _postgresql(url: str) -> Collections:
             why=str(error),
             fix="pip install 'penstock[postgres]'",
         ) from error
-    return PostgresCollections(url)
+    return partial(PostgresCollections, url)
 
 
-def _delta(path: str) -> Collections:
+def _delta(path: str) -> Opener:
     need_deltalake("a store of collections")
     check_place(path, {}, "collections in Delta Lake")
     from penstock.compute.collections.delta import DeltaCollections
 
-    return DeltaCollections(path)
+    return partial(DeltaCollections, path)
 
 
-_STORES: Mapping[str, Callable[[str], Collections]] = {
+_STORES: Mapping[str, Callable[[str], Opener]] = {
     "sqlite": _sqlite,
     "memory": _memory,
     "postgresql": _postgresql,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.compute.collections.opening import open_collections
+from penstock.compute.collections.opening import check_collections, open_collections
 from penstock.compute.controller.controller import Controller
 from penstock.compute.controller.durable import ControllerState
 from penstock.compute.controller.requests import StashedAt
@@ -70,6 +70,7 @@ async def run_controller(options: Options, ready: Callable[[str], object]) -> No
     raises: then nothing was touched. The same for the `BadOption` of an expired certificate.
     """
     local_path(options.state, "state of the controller")
+    check_collections(options.store)
     options.clients.check_certificate()
     server = channels.make_server(options.clients, options.limits)
     # Before the state is opened: who cannot listen must not supersede the one who does.
