@@ -64,6 +64,9 @@ def test_draw_writes_text_for_two_tools(penstock: Run, folder: Path) -> None:
         ("draw", "flows:flow", "--out", "s3://b/t"),
         ("state", "s3://b/t"),
         ("rewind", "s3://b/t", "1"),
+        ("skip", "s3://b/t"),
+        ("skip", "s3://b/t", "in.csv"),
+        ("skip", "s3://b/t", "in.csv", "--undo"),
         ("reshard", "s3://b/t", "2", "flows:flow"),
         ("doctor", "--master", "local[1]", "--checkpoint", "s3://b/t"),
         ("controller", "--state", "s3://b/t"),
@@ -81,7 +84,24 @@ def test_a_place_of_an_unsupported_scheme_is_refused_and_no_folder_is_made(
     assert done.exit_code == 2, done.output
     assert "P302 BadUri" in done.stderr
     assert "the scheme 's3' of 's3://b/t' is not supported\n\nIt must be a path" in done.stderr
-    assert {each.name for each in set(folder.iterdir()) - before} <= {"state", "__pycache__"}
+    assert {each.name for each in set(folder.iterdir()) - before} <= {"__pycache__"}
+
+
+@pytest.mark.usefixtures("here")
+def test_a_controller_of_a_store_that_is_none_leaves_no_folder(folder: Path) -> None:
+    command = ("controller", "--state", "cst", "--listen", "127.0.0.1:0", "--collections", "s3://b/r")
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 2, done.output
+    assert "P302 BadUri: 's3://b/r' names no store of collections" in done.stderr
+    assert not (folder / "cst").exists()
+
+
+@pytest.mark.parametrize("arguments", [(), ("in.csv",), ("in.csv", "--undo")])
+@pytest.mark.usefixtures("here")
+def test_what_is_no_checkpoint_skips_nothing(arguments: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(app, ("skip", "nothere", *arguments))
+    assert done.exit_code == 2, done.output
+    assert "nothere is not the folder of a checkpoint" in done.stderr
 
 
 def test_help_lists_the_commands_and_imports_nothing_heavy() -> None:

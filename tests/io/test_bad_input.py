@@ -128,10 +128,12 @@ def skip_without_a_checkpoint() -> Any:
 
 
 def skip_a_file_that_is_gone() -> Any:
+    Path("state/commit").mkdir(parents=True)
     skip("state", "in/a.csv")
 
 
 def unskip_a_file_that_is_not_skipped() -> Any:
+    Path("state/commit").mkdir(parents=True)
     unskip("state", "in/a.csv")
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
 def skip(
-    folder: Annotated[Path, typer.Argument(help="The folder of a checkpoint.")],
+    folder: Annotated[str, typer.Argument(help="The folder of a checkpoint.")],
     file: Annotated[
-        Path | None, typer.Argument(help="A file of a source; without one, say which are skipped.")
+        str | None, typer.Argument(help="A file of a source; without one, say which are skipped.")
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Have it read after all.")] = False,
 ) -> None:
@@ -22,7 +21,7 @@ def skip(
     from penstock.state import skipped
 
     if file is None:
-        files = sorted(skipped.skipped_files(folder))
+        files = sorted(skipped.skipped_files(skipped.checkpoint_folder(folder)))
         typer.echo("\n".join(files) if files else "no file is skipped")
     elif undo:
         typer.echo(f"{skipped.unskip(folder, file)}: read again from the next run on")

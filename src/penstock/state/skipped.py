@@ -15,6 +15,7 @@ from os import PathLike
 from pathlib import Path
 
 from penstock.errors import BadInput, BadRow, UnreadableSource
+from penstock.paths import local_path
 from penstock.state.commit import read_checked, write_checked
 from penstock.state.lease import Lease
 from penstock.state.sorted_files import sync
@@ -28,12 +29,25 @@ def skipped_files(checkpoint: Path) -> frozenset[str]:
     return frozenset(read_checked(path)["files"]) if path.exists() else frozenset()
 
 
+def checkpoint_folder(checkpoint: str | PathLike[str]) -> Path:
+    """The absolute folder of a checkpoint. Raises `BadUri` for a scheme, `BadInput` for another folder."""
+    folder = Path(local_path(checkpoint, "checkpoint")).absolute()
+    if not (folder / "commit").is_dir():
+        raise BadInput(
+            f"{os.fspath(checkpoint)} is not the folder of a checkpoint",
+            fix="give the folder that the flow is run with: --checkpoint FOLDER",
+            checkpoint=str(folder),
+        )
+    return folder
+
+
 def skip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
     """Have the next runs leave out a file; its absolute path. Rows that were read of it before stay.
 
-    Raises `BadInput` for a folder that is no checkpoint and for a file that is not there;
-    `CheckpointInUse` while a run is at work.
+    Raises `BadUri` for a scheme; `BadInput` for a folder that is no checkpoint and for a file that is not
+    there; `CheckpointInUse` while a run is at work.
     """
+    folder = checkpoint_folder(checkpoint)
     path = Path(os.path.abspath(file))
     if not path.is_file():
         raise BadInput(
@@ -42,32 +56,26 @@ def skip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
             fix="give the path of the file as the error of the run tells it",
             file=str(path),
         )
-    _change(checkpoint, add={str(path)})
+    _change(folder, add={str(path)})
     return path
 
 
 def unskip(checkpoint: str | PathLike[str], file: str | PathLike[str]) -> Path:
     """Have the next runs read a file that was skipped; its absolute path. Raises `BadInput` if it was not."""
+    folder = checkpoint_folder(checkpoint)
     path = Path(os.path.abspath(file))
-    skipped = skipped_files(Path(checkpoint))
+    skipped = skipped_files(folder)
     if str(path) not in skipped:
         raise BadInput(
             f"{os.fspath(file)} is not skipped",
             fix=f"one of {', '.join(sorted(skipped))}" if skipped else "the checkpoint skips no file",
             file=str(path),
         )
-    _change(checkpoint, remove={str(path)})
+    _change(folder, remove={str(path)})
     return path
 
 
-def _change(checkpoint: str | PathLike[str], add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
-    folder = Path(checkpoint).absolute()
-    if not (folder / "commit").is_dir():
-        raise BadInput(
-            f"{os.fspath(checkpoint)} is not the folder of a checkpoint",
-            fix="give the folder that the flow is run with: --checkpoint FOLDER",
-            checkpoint=str(folder),
-        )
+def _change(folder: Path, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
     lease = Lease.take(folder)
     try:
         files = sorted({*skipped_files(folder), *add} - {*remove})
@@ -96,4 +104,4 @@ def telling_ways_past(checkpoint: str | PathLike[str] | None) -> Iterator[None]:
         raise
 
 
-__all__ = ["skip", "skipped_files", "telling_ways_past", "unskip"]
+__all__ = ["checkpoint_folder", "skip", "skipped_files", "telling_ways_past", "unskip"]
