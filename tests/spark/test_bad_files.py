@@ -218,6 +218,20 @@ def test_the_first_file_of_all_may_be_bad(heal: Any, engine: Any, tmp_path: Path
     assert runs.table == totals_of(*healed, 3)
 
 
+def test_a_bad_file_that_was_the_last_one_left_may_be_removed(engine: Any, tmp_path: Path) -> None:
+    runs = Runs(tmp_path, FORMATS["csv"], engine)
+    runs.arrive(1)
+    runs.run()
+    runs.file(1).unlink()
+    runs.arrive(2, bad=True)
+    remove(runs, runs.fail())
+    runs.run()
+    assert runs.table == totals_of(1)
+    runs.arrive(3)
+    runs.run()
+    assert runs.table == totals_of(1, 3)
+
+
 @pytest.mark.parametrize("heal", HEAL.values(), ids=HEAL)
 def test_ticks_of_one_file_stay_ticks_of_one_file(heal: Any, engine: Any, tmp_path: Path) -> None:
     runs = Runs(tmp_path, FORMATS["json"], engine, files_per_tick=1)

@@ -143,11 +143,14 @@ def open_sources(
     tick_rows: PerSource,
     follow: bool,
     closing: ExitStack,
+    resumed: bool = False,
     skip: frozenset[str] = frozenset(),
 ) -> list[OpenSource]:
     """The sources of a run, closed by `closing`.
 
-    slots: of the checkpoint, if there is one. skip: files to leave out, as absolute paths.
+    slots:   of the checkpoint, if there is one.
+    resumed: the run goes on from a committed tick.
+    skip:    files to leave out, as absolute paths.
     """
     opened: list[OpenSource] = []
     for name, source in sources.items():
@@ -162,6 +165,7 @@ def open_sources(
             append=engine.program.source_append[name],
             follow=follow and not bounded,
             taken={} if positions is None else Ahead(positions),
+            resumed=resumed,
             skip=skip,
             from_user=engine.intake_of(name),
         )

@@ -62,7 +62,7 @@ class Started:
         opened = open_sources(
             self._engine, sources, slots,
             tick_rows=options.tick_rows, follow=options.follow, closing=closing,
-            skip=frozenset() if state is None else state.skipped,
+            resumed=tick > 0, skip=frozenset() if state is None else state.skipped,
         )  # fmt: skip
         self._sinks = open_sinks(self._engine, sinks, state.folder if state else None, closing)
         for sink in self._sinks:

@@ -49,7 +49,7 @@ class FilesReader(Reader):
         self._feed = feed
         self._files_per_tick = source.files_per_tick
         self._set_aside = source.dead_letter is not None
-        self._waiting = listing.files(may_be_none=feed.follow)
+        self._waiting = listing.files(may_be_none=feed.follow or feed.resumed)
         self._open: Iterator[Record] | None = None
         self._name = ""
         self._path = Path()

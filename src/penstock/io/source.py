@@ -100,6 +100,7 @@ class Feed:
     append:    rows only; else each row carries its weight, from the column `weight` or 1.
     follow:    go on looking for new input for ever.
     taken:     positions, see above; an empty dict to begin at the beginning.
+    resumed:   the run goes on from a committed tick: that there is none now is no mistake.
     skip:      files to leave out, as absolute paths.
     from_user: user rows to internal rows, for sources that hold Python objects.
     decode:    what makes rows of each record of a file, where a record is not a row: a list of them,
@@ -111,6 +112,7 @@ class Feed:
     append: bool = True
     follow: bool = False
     taken: MutableMapping[Any, Any] = field(default_factory=dict[Any, Any])
+    resumed: bool = False
     skip: frozenset[str] = frozenset()
     from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None

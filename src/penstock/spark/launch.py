@@ -263,7 +263,7 @@ class _Run:
             spool = arrived(self._folder, name)
             opening = Opening(
                 self._spark, self._engine, name, operator, tag, spool, follow,
-                read_arrivals(counters, name), skip, native.get(name, ()), named,
+                checkpoint.tick > 0, read_arrivals(counters, name), skip, native.get(name, ()), named,
             )  # fmt: skip
             opened.append(open_on_spark(sources[name], opening))
         return opened

@@ -75,11 +75,12 @@ class Opened:
 class Opening:
     """What a source is opened with.
 
-    spool:  the folder of the source's arrivals.
-    read:   which of these arrivals committed ticks have read.
-    skip:   files that are left out, as absolute paths.
-    native: for a DataFrame, the source's node and those behind it that Spark does.
-    named:  streaming sources of this checkpoint have names.
+    spool:   the folder of the source's arrivals.
+    resumed: the run goes on from a committed tick.
+    read:    which of these arrivals committed ticks have read.
+    skip:    files that are left out, as absolute paths.
+    native:  for a DataFrame, the source's node and those behind it that Spark does.
+    named:   streaming sources of this checkpoint have names.
     """
 
     spark: SparkSession
@@ -89,6 +90,7 @@ class Opening:
     tag: int
     spool: Path
     follow: bool
+    resumed: bool = False
     read: ReadArrivals = dataclasses.field(default_factory=ReadArrivals)
     skip: frozenset[str] = frozenset()
     native: Chain = ()
@@ -180,10 +182,10 @@ def _(source: ChangeData, opening: Opening) -> Opened:
 def _open_files(files: Files, reading: Files | ChangeData, opening: Opening) -> Opened:
     listing = Listing(opening.name, os.path.abspath(files.path), opening.skip)
     if opening.operator.bounded:
-        found = [str(path) for _, path in listing.files(may_be_none=False)]
+        found = [str(path) for _, path in listing.files(may_be_none=opening.resumed)]
         return Opened(opening.input(reading), static_paths(opening, found), static=True)
     tickets = Tickets(listing, opening.spool, opening.read)
-    tickets.look(may_be_none=opening.follow)
+    tickets.look(may_be_none=opening.follow or opening.resumed)
     return arriving(opening, Ticketed(reading), tickets, files.files_per_tick)
 
 
