@@ -256,6 +256,12 @@ class BadInput(PenstockError):
     code = "P202"
 
 
+class DuplicateKey(BadInput):
+    """A tick gives two rows of one key to a table that has one row per key."""
+
+    code = "P208"
+
+
 class UserFunctionFailed(PenstockError):
     """A callable of the flow raised."""
 

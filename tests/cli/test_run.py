@@ -124,6 +124,28 @@ def test_errors_are_messages_with_an_exit_code(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("sink", ["table:o?key=shop", "delta:o?key=shop"])
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "in a later tick"])
+@pytest.mark.usefixtures("here")
+def test_an_update_whose_old_row_has_another_key_fails_the_run_and_is_told(
+    folder: Path, sink: str, later: bool
+) -> None:
+    came = '{"op": "c", "before": null, "after": {"shop": "a", "price": 1}}'
+    changed = '{"op": "u", "before": {"shop": "a ", "price": 1}, "after": {"shop": "a", "price": 2}}'
+    (folder / "changes").mkdir()
+    ends = ["--source", "sales=debezium+json:changes", "--sink", f"stock={sink}", "--checkpoint", "state"]
+    (folder / "changes" / "1.json").write_text(f"{came}\n" if later else f"{came}\n{changed}\n")
+    done = CliRunner().invoke(app, ["run", "flows.py:stock", *ends])
+    if later:
+        assert done.exit_code == 0, done.output
+        (folder / "changes" / "2.json").write_text(f"{changed}\n")
+        done = CliRunner().invoke(app, ["run", "flows.py:stock", *ends])
+    assert done.exit_code == 1, done.output
+    assert "P208 DuplicateKey: sink 'stock': two rows have the same key (shop)" in done.stderr
+    assert "('a ', 1) was also taken back and is not there in this tick." in done.stderr
+    assert "The rows come of source 'sales'." in done.stderr
+
+
 @pytest.mark.usefixtures("here")
 def test_a_disk_that_cannot_be_written_is_a_message_too(folder: Path) -> None:
     (folder / "out").write_text("a file where a folder should be")

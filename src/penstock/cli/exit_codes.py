@@ -7,6 +7,7 @@ import signal
 from penstock.errors import (
     BadRow,
     CheckpointDamaged,
+    DuplicateKey,
     EngineStopped,
     EvaluationError,
     NoFixpoint,
@@ -21,6 +22,7 @@ REFUSED = 2
 _FAILURES = (
     BadRow,
     CheckpointDamaged,
+    DuplicateKey,
     EngineStopped,
     EvaluationError,
     NoFixpoint,

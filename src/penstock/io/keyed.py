@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from penstock.errors import BadInput
+from penstock.errors import BadInput, DuplicateKey
 from penstock.expr.types import Schema
 from penstock.io.bucketing import bucketing
 from penstock.io.held_back import Row, Rows, named
@@ -66,7 +65,7 @@ def settled(
     there:    the rows of the table that have one of these keys.
     replaces: a row that no change names may be of somebody else, and gives way.
 
-    Raises `BadInput` where a key has two rows then.
+    Raises `DuplicateKey` where a key has two rows then.
     """
     key = keys.of()
     now = {key(row): row for row in there}
@@ -75,46 +74,56 @@ def settled(
         groups.setdefault(key(row), {})[row] = weight
     rows: Rows = []
     held: Rows = []
+    twice: list[Row] = []
     for found, counts in groups.items():
         old = now.get(found)
         if old is not None and not (replaces and old not in counts and max(counts.values()) > 0):
             counts[old] = counts.get(old, 0) + 1
         shown = [row for row, count in counts.items() for _ in range(min(count, 2))]
-        less = [(*row, count) for row, count in counts.items() if count < 0]
+        held += [(*row, count) for row, count in counts.items() if count < 0]
         if len(shown) > 1:
-            raise two_rows(keys, *shown[:2], held=less)
-        held += less
-        if not shown and old is not None:
+            twice = twice or shown[:2]
+        elif not shown and old is not None:
             rows.append((*old, GOES))
         elif shown and shown[0] != old:
             rows.append((*shown[0], COMES if old is None else REPLACES))
+    if twice:
+        raise two_rows(keys, twice[0], twice[1], held=held)
     return Settled(rows, held)
 
 
 _TABLE_FIX = "give the columns that tell rows apart as key, or write a changelog, which keeps all changes"
+_ALSO = 3
+"""So many rows of other keys are told one by one."""
 
 
-def two_rows(
-    keys: Keys,
-    one: object,
-    other: object,
-    *,
-    held: Sequence[Row] = (),
-    fix: str = _TABLE_FIX,
-    **facts: Any,
-) -> BadInput:
-    """The error for two rows of one key. held: rows of this key that are held back, weight last."""
-    why = f"{one!r}\nand {other!r}"
+def two_rows(keys: Keys, one: Row, other: object, *, held: Rows, fix: str = _TABLE_FIX) -> DuplicateKey:
+    """The error for two rows of one key. held: rows that the tick would hold back, of any key, weight last.
+
+    An update whose old row has another key takes back a row of that key, and leaves the one that was meant.
+    """
+    key = keys.of()
+    own = [row for row in held if key(row) == key(one)]
+    also = [row for row in held if key(row) != key(one)]
+    parts = [f"{one!r}\nand {other!r}"]
+    parts += [f"{row[:-1]!r} was taken back, and is not there." for row in own]
+    parts += [f"{row[:-1]!r} was also taken back and is not there in this tick." for row in also[:_ALSO]]
+    if len(also) > _ALSO:
+        parts.append(f"So were {len(also) - _ALSO:,} more.")
+    if keys.sources and own:
+        parts[-1] += f" It comes of {named(keys.sources)}."
+    elif keys.sources:
+        parts.append(f"The rows come of {named(keys.sources)}.")
     if held:
-        why += "".join(f"\n{row[:-1]!r} was taken back, and is not there." for row in held)
-        origin = f" It comes of {named(keys.sources)}." if keys.sources else ""
-        why += f"{origin}\nThe row that goes must be told as it came, column by column."
+        parts.append("The row that goes must be told as it came, column by column.")
         fix = f"correct the change that took back a row that never came; or {fix}"
-        facts |= {"held": tuple(held), "sources": keys.sources}
-    return BadInput(
+    return DuplicateKey(
         f"sink {keys.sink!r}: two rows have the same key ({', '.join(keys.key)})",
-        why=why,
+        why="\n".join(parts),
         fix=fix,
         sink=keys.sink,
-        **facts,
+        key=key(one),
+        held=tuple(own),
+        also_held=tuple(also),
+        sources=keys.sources,
     )

@@ -240,7 +240,7 @@ class TableDelivery(PostgresDelivery):
         return [(*row, weights[number]) for number, row in _picked(batches, weights.keys())]
 
     def _check_keys(self, batches: Batches, held: Rows) -> None:
-        """Raises `BadInput` where a key has two rows now."""
+        """Raises `DuplicateKey` where a key has two rows now."""
         replaced = f"select from {_AFTER} s where s.{_STANDS} and {self._same('s', 'a')}"
         twice = self._run(
             f"select a.{_NUMBER}, o.{_NUMBER}, a.{_WEIGHT} from {_AFTER} a left join {_AFTER} o "
@@ -252,13 +252,13 @@ class TableDelivery(PostgresDelivery):
         if twice:
             number, other, times = twice[0]
             rows = dict(_picked(batches, {number, other}))
-            one, key = rows[number], self._keys.of()
+            one = rows[number]
             there = rows[other] if other is not None else one if times > 1 else None
             raise two_rows(
                 self._keys,
                 one,
                 f"a row that is in {self.place}" if there is None else there,
-                held=[row for row in held if key(row) == key(one)],
+                held=held,
             )
 
     def _write(self) -> None:

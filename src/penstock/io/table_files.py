@@ -14,9 +14,9 @@ the buckets in which something changed and takes over the others by hard link
 (by copy, where a file system has no links). So its cost follows the buckets it
 touches; choose `buckets` for the size of the table: about 10,000 rows in each.
 
-**For tasks that write in parallel**: each calls `stage_bucket(...)` with all
-the changes of one bucket (`bucketing(...)` says which rows those are) and
-reports the name it got; then one process calls `assemble(path, tick, names)` before
+**For tasks that write in parallel**: each calls `stage(...)` with all the
+changes of some buckets (`bucketing(...)` says which rows those are) and
+reports the names it got; then one process calls `assemble(path, tick, names)` before
 the commit and `publish` after it. Begin with `create` or `recover`.
 """
 
@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -34,7 +34,7 @@ from penstock.errors import BadInput
 from penstock.expr.keys import with_one_zero
 from penstock.expr.types import Schema
 from penstock.io.arrow_needed import need_arrow
-from penstock.io.bucketing import bucketing
+from penstock.io.bucketing import Bucketing, bucketing
 from penstock.io.changelog import published_ticks, tick_folder
 from penstock.io.guarantee import Guarantee
 from penstock.io.held_back import HeldBack
@@ -55,7 +55,8 @@ from penstock.paths import local_path
 
 VERSIONS = "versions"
 CURRENT = "current"
-Rows = Sequence[tuple[Any, ...]]
+Row = tuple[Any, ...]
+Rows = Sequence[Row]
 
 
 @dataclass(frozen=True)
@@ -143,40 +144,66 @@ def create(sink: str, target: TableFiles, schema: Schema) -> None:
         )
 
 
-def stage_bucket(
+def stage(
     sink: str,
     target: TableFiles,
     tick: int,
-    bucket: int,
     name: str,
     changes: Rows,
     schema: Schema,
     *,
     durable: bool = True,
     sources: tuple[str, ...] = (),
-) -> str:
-    """Write one bucket with the tick's changes (weight last) applied; the name to give to `assemble`.
+) -> Iterator[tuple[str, int]]:
+    """Write each bucket that the tick's changes (weight last) touch, with them applied.
 
-    `name` is unlike that of any other task or attempt of this tick. `changes` are all changes of the bucket.
-    sources: of its rows, for errors. Raises `BadInput` where a key has two rows.
+    Gives for each the name to give to `assemble`, and how many changes it has. `name` is unlike that of any
+    other task or attempt of this tick. `changes` are all changes of their buckets.
+    sources: of the rows, for errors. Raises `DuplicateKey` where a key has two rows.
     """
-    from penstock.io.parts import read_part, write_part
+    from penstock.io.parts import write_part
 
-    base = base_of(target.path, tick)
+    by = bucketing(sink, schema, target.key, target.buckets)
+    buckets: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in with_one_zero(changes, schema):
+        buckets[by.bucket(row)].append(row)
+    base, folder = base_of(target.path, tick), Path(target.path, STAGING)
+    folder.mkdir(parents=True, exist_ok=True)
+    for bucket, part in sorted(buckets.items()):
+        rows, held = _changed(base, bucket, part, schema)
+        twice = None if target.key is None else _two_of_a_key(by, rows)
+        if twice is not None:
+            assert target.key is not None
+            less = _held_of_changed_keys(by, base, buckets, schema)
+            raise two_rows(Keys(sink, schema, target.key, sources), *twice, held=less, fix=_FIX)
+        staged = f"{bucket:04d}-{tick:08d}-{name}.parquet"
+        write_part(folder / staged, rows, schema, weighted=False, durable=durable)
+        if held:
+            write_part(_held_beside(folder / staged), held, schema, durable=durable)
+        yield staged, len(part)
+
+
+_FIX = "give the columns that tell rows apart as key, or none: then rows are kept as they are"
+
+
+def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[list[Row], list[Row]]:
+    """A bucket of a version after changes: its rows, and those that are held back, weight last."""
+    from penstock.io.parts import read_part
+
     file, held_before = base / bucket_file(bucket), base / held_file(bucket)
     rows = read_part(file, schema, weighted=False) if file.exists() else []
     if held_before.exists():
         changes = [*read_part(held_before, schema), *changes]
-    rows, held = applied(with_one_zero(rows, schema), with_one_zero(changes, schema))
-    if target.key is not None:
-        check_unique(Keys(sink, schema, target.key, sources), rows, held)
-    folder = Path(target.path, STAGING)
-    folder.mkdir(parents=True, exist_ok=True)
-    staged = f"{bucket:04d}-{tick:08d}-{name}.parquet"
-    write_part(folder / staged, rows, schema, weighted=False, durable=durable)
-    if held:
-        write_part(_held_beside(folder / staged), held, schema, durable=durable)
-    return staged
+    return applied(with_one_zero(rows, schema), with_one_zero(changes, schema))
+
+
+def _held_of_changed_keys(
+    by: Bucketing, base: Path, buckets: Mapping[int, Rows], schema: Schema
+) -> list[Row]:
+    """The rows that a tick holds back, of the keys that it changes, weight last."""
+    changed = {by.key(row) for part in buckets.values() for row in part}
+    held = (_changed(base, bucket, part, schema)[1] for bucket, part in buckets.items())
+    return [row for part in held for row in part if by.key(row) in changed]
 
 
 def _held_beside(staged: Path) -> Path:
@@ -194,22 +221,14 @@ def applied(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], list[tupl
     return shown, [(*row, count) for row, count in counts.items() if count < 0]
 
 
-def check_unique(keys: Keys, rows: Rows, held: Rows) -> None:
-    """Raises `BadInput` where two rows have the same key."""
-    key = keys.of()
-    seen: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+def _two_of_a_key(by: Bucketing, rows: Rows) -> tuple[Row, Row] | None:
+    seen: dict[Row, Row] = {}
     for row in rows:
-        found = key(row)
-        if found in seen:
-            raise two_rows(
-                keys,
-                seen[found],
-                row,
-                held=[taken for taken in held if key(taken) == found],
-                key=found,
-                fix="give the columns that tell rows apart as key, or none: then rows are kept as they are",
-            )
-        seen[found] = row
+        key = by.key(row)
+        if key in seen:
+            return seen[key], row
+        seen[key] = row
+    return None
 
 
 def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
@@ -281,7 +300,7 @@ class TableWriter(PartsWriter):
         need_arrow(f"sink {drain.name!r}")
         self._target = target
         self._drain = drain
-        self._by = bucketing(drain.name, drain.schema, target.key, target.buckets)
+        bucketing(drain.name, drain.schema, target.key, target.buckets)
 
     def recover(self, tick: int) -> None:
         path = Path(self._target.path)
@@ -295,25 +314,18 @@ class TableWriter(PartsWriter):
     def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
         if not rows:
             return
-        parts: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
-        for row in rows:
-            parts[self._by.bucket(row)].append(row)
-        drain, durable = self._drain, self._drain.durable
-        names = [
-            stage_bucket(
-                drain.name,
-                self._target,
-                tick,
-                bucket,
-                "0",
-                part,
-                drain.schema,
-                durable=durable,
-                sources=drain.sources,
-            )
-            for bucket, part in parts.items()
-        ]
-        self.assemble(tick, names)
+        drain = self._drain
+        staged = stage(
+            drain.name,
+            self._target,
+            tick,
+            "0",
+            rows,
+            drain.schema,
+            durable=drain.durable,
+            sources=drain.sources,
+        )
+        self.assemble(tick, [name for name, _ in staged])
 
     def assemble(self, tick: int, names: Iterable[str]) -> None:
         assemble(self._target.path, tick, names, durable=self._drain.durable)

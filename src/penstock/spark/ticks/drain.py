@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from penstock.io import changelog, table_files
-from penstock.io.bucketing import bucketing
 from penstock.io.changelog import Changelog
 from penstock.io.outbox import Delivered, Staged
 from penstock.io.publish import folder_called
@@ -44,16 +43,11 @@ def _(
 def _(
     target: TableFiles, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
 ) -> Iterator[Result]:
-    by = bucketing(output.name, output.schema, target.key, target.buckets)
-    buckets: dict[int, Rows] = {}
-    for row in rows:
-        buckets.setdefault(by.bucket(row), []).append(row)
-    for bucket, changes in sorted(buckets.items()):
-        staged = table_files.stage_bucket(
-            output.name, target, tick, bucket, attempt, changes, output.schema,
-            durable=durable, sources=output.sources,
-        )  # fmt: skip
-        yield Result("file", (output.name, staged, len(changes)))
+    staged = table_files.stage(
+        output.name, target, tick, attempt, rows, output.schema, durable=durable, sources=output.sources
+    )
+    for name, count in staged:
+        yield Result("file", (output.name, name, count))
 
 
 @write_changes.register
