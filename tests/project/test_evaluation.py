@@ -68,11 +68,6 @@ JUDGED = {
     ("spark/ticks/errors.py", "loads"): _OWN_PROCESS,
     ("spark/ticks/outcome.py", "loads"): _OWN_PROCESS,
     ("spark/ticks/plan.py", "loads"): _OWN_PROCESS,
-    (
-        "testing/conformance/functions.py",
-        "compile",
-    ): "a lambda of which every node, name and method is listed",
-    ("testing/conformance/functions.py", "eval"): "a lambda of which every node, name and method is listed",
     ("testing/oracle.py", "eval"): _GENERATED,
 }
 

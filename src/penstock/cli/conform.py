@@ -23,8 +23,8 @@ def conform(
 
     Cases that describe something in words are not run; they are told and counted apart.
 
-    Cases hold functions as Python lambdas, of plain values and listed names and methods only. Their time
-    and memory are not bounded: run files that you trust.
+    Cases name functions by the text of a Python lambda, which is looked up in a table and never run. Their
+    time and memory are not bounded: run files that you trust.
     """
     from penstock.testing.conformance import run_file
 

@@ -4,8 +4,8 @@
 conform KIND FILE` prints them. A kind of cases is a `Kind`: how a case is read,
 and how it is run.
 
-Cases hold functions as Python lambdas of a few nodes, names and methods. They reach
-nothing of the process; their time and memory are not bounded.
+Cases name functions by the text of a Python lambda. The text is looked up in
+`functions.FUNCTIONS` and never run.
 """
 
 from penstock.testing.conformance.kind import Kind, Outcome

@@ -109,7 +109,7 @@ def _function(fields: Fields, name: str) -> Callable[..., Any]:
     except NotAFunction as error:
         raise fields.bad(
             f"{fields.path}.{name}: {error}",
-            "write one lambda; it may use its parameters, operators, methods and common builtins",
+            "write one of penstock.testing.conformance.functions.FUNCTIONS, or add it there",
         ) from None
 
 
