@@ -21,8 +21,11 @@ from penstock.engine.program import Program, compile_program
 from penstock.expr.build import left, right
 from penstock.expr.rows import from_user
 from penstock.expr.types import BOOL, INT64, STR, TIMESTAMP
-from penstock.testing.random_expressions import columns, expressions
-from penstock.testing.random_flows import (
+from penstock.testing.strategies import rows
+from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick, _add_sinks, _taken_back, cases, cuts
+from tests.random_flows.expressions import columns, expressions
+from tests.random_flows.grow import (
     Grown,
     _aggregate,
     _distinct,
@@ -32,9 +35,6 @@ from penstock.testing.random_flows import (
     _with_columns,
     grow,
 )
-from penstock.testing.random_rows import rows
-from penstock.testing.strategies import Case, Tick, _add_sinks, _taken_back, cases, cuts
-from tests.properties.effort import examples
 
 Rows = list[tuple[Any, ...]]
 ALWAYS = Columnar(1, always=True)

@@ -20,8 +20,8 @@ from penstock.engine.sharded_slot import ShardedSlot
 from penstock.engine.slot import Slot, as_dict, as_it_is, as_list
 from penstock.errors import BadInput
 from penstock.state.spill import SpilledSlot, SpillFile
-from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick, cases, cuts
 
 SMALL_KEYS = st.one_of(st.integers(0, 6), st.tuples(st.integers(0, 2), st.sampled_from("ab")))
 STEPS = st.lists(st.tuples(st.sampled_from(["set", "del", "get", "settle"]), SMALL_KEYS, st.integers()))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import col
 from penstock.engine.engine import Engine, ScheduleName
-from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick, cases, cuts
 
 SCHEDULES: tuple[ScheduleName, ...] = ("hybrid", "dynamic", "static")
 ONE_CUT = cases(deferred=True, folds=True).flatmap(lambda case: st.tuples(st.just(case), cuts(case)))

@@ -15,9 +15,9 @@ from penstock.errors import NotOnSpark
 from penstock.spark.refusals import check_runs_on_spark
 from penstock.testing import Backend, InProcess
 from penstock.testing.oracle import NotOfBags
-from penstock.testing.strategies import Accumulated, Case
 from penstock.testing.tick_oracle import TickOracle
 from penstock.testing.ticks import TickInput
+from tests.random_flows.cases import Accumulated, Case
 from tests.spark.tasks_in_process import InProcessTasks
 
 

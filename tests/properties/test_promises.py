@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from penstock import Engine
 from penstock.analysis import analyse
 from penstock.testing.oracle import answers
-from penstock.testing.strategies import Accumulated, Case, Tick, cases, cuts, with_every_stream_watched
 from penstock.testing.ticks import check_consolidated
 from tests.properties.effort import examples
+from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts, with_every_stream_watched
 
 Changes = list[tuple[Any, ...]]
 

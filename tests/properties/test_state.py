@@ -18,8 +18,8 @@ import penstock as ps
 from penstock import Engine, col
 from penstock.expr.runtime import NAN
 from penstock.state.exact import Exact
-from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick, cases, cuts
 
 PLAIN = (bool, int, float, str, bytes, Decimal, date, datetime)
 

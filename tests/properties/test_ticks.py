@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.engine import Engine
-from penstock.testing.strategies import Accumulated, Case, Tick, cases, cuts
 from penstock.testing.tick_oracle import TickOracle
 from penstock.testing.ticks import check_consolidated
 from tests.properties.effort import examples
 from tests.properties.test_state import restarted
+from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts
 
 CUT = cases(ticks=True).flatmap(lambda case: st.tuples(st.just(case), cuts(case)))
 

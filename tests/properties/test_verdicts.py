@@ -21,11 +21,11 @@ from penstock.analysis import Verdict, analyse
 from penstock.engine.change import Change
 from penstock.expr.types import FLOAT64
 from penstock.lattice import Max, Min, Pair, SetUnion
-from penstock.testing.random_flows import WAYS, AnyStream, Grow, Grown, grow
-from penstock.testing.random_folds import FOLDS
-from penstock.testing.random_pairs import CHAINS, PAIRS
-from penstock.testing.strategies import Case, Tick, cases
 from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick, cases
+from tests.random_flows.folds import FOLDS
+from tests.random_flows.grow import WAYS, AnyStream, Grow, Grown, grow
+from tests.random_flows.pairs import CHAINS, PAIRS
 
 CLAIMS = (Verdict.NO_COORDINATION, Verdict.DETERMINISTIC)
 Columnar = Literal["never", "always"]

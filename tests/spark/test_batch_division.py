@@ -15,7 +15,7 @@ from penstock.engine.change import Change
 from penstock.errors import NotOnSpark, PenstockError
 from penstock.spark.batch.places import meeting
 from penstock.spark.batch.plan import Loop, Subplan, plan_batch
-from penstock.testing.strategies import Case, cases
+from tests.random_flows.cases import Case, cases
 from tests.spark.batch_in_process import InProcessBatch
 from tests.spark.batch_rows_of import NeverQuiet, bags_in_one_tick
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, reject, settings
 
 from penstock.errors import PenstockError
-from penstock.testing.strategies import Case, cases
+from tests.random_flows.cases import Case, cases
 from tests.spark.batch_rows_of import NeverQuiet, bags_in_one_tick, batch_bags, true_bags
 
 pytestmark = pytest.mark.spark

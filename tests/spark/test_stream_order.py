@@ -18,7 +18,7 @@ from penstock.errors import BadInput, NotOnSpark, PenstockError
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.stages import cut
 from penstock.spark.ticks.event_time import Ends
-from penstock.testing.strategies import Case, Tick, cases, cuts
+from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.spark.tasks_in_process import InProcessTasks
 from tests.spark.test_stream_stages import routes_of, stages_of
 

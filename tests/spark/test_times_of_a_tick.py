@@ -15,8 +15,8 @@ from penstock.compute.errors import NotServable
 from penstock.compute.plans import servable
 from penstock.errors import PenstockError
 from penstock.spark.ticks.intake import SpooledTimes
-from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.spark.tasks_in_process import InProcessTasks
 
 

@@ -1,6 +1,7 @@
-"""Tools for tests of flows and of engines: examples, tick tables, an oracle, random flows.
+"""Tools for tests of flows: tick tables, claims, an oracle, checks of pull-stream modules.
 
-`penstock.testing.strategies` needs Hypothesis and is imported by itself.
+Imported by themselves: `penstock.testing.strategies`, which needs Hypothesis; `penstock.testing.compute`, a
+simulation of served views; `penstock.testing.conformance`, the runner of `penstock conform`.
 """
 
 from penstock.testing import oracle_folds as oracle_folds  # what folds mean is registered with the oracle

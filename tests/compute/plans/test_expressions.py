@@ -23,10 +23,11 @@ from penstock.expr.python import compile_rows
 from penstock.expr.rows import from_user, schema_of
 from penstock.expr.tree import Expr
 from penstock.expr.types import Schema
-from penstock.testing.random_expressions import column_types, expressions, predicates
-from penstock.testing.random_rows import row_types, rows
+from penstock.testing.strategies import rows
 from tests.compute.plans.test_round_trip import Bid
 from tests.properties.effort import examples
+from tests.random_flows.expressions import column_types, expressions, predicates
+from tests.random_flows.row_types import row_types
 
 BID = schema_of(Bid)
 

@@ -20,9 +20,9 @@ from penstock.compute.plans import decode, encode
 from penstock.compute.protocol.dataflow import Plan
 from penstock.flow.flow import Flow
 from penstock.flow.stream import Stream
-from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.operators.examples import ALL, TICKS, example
 from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick, cases, cuts
 from tests.signals.test_statistics_in_flows import STATISTICS, flow_of
 
 

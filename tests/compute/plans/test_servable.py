@@ -16,9 +16,9 @@ from penstock.compute.plans import servable
 from penstock.engine.change import Change
 from penstock.expr.rows import to_user
 from penstock.lattice import Max
-from penstock.testing.strategies import Accumulated, Case, Tick, cases, cuts
 from tests.properties.effort import examples
 from tests.properties.test_promises import Maintained
+from tests.random_flows.cases import Accumulated, Case, Tick, cases, cuts
 
 
 @st.composite

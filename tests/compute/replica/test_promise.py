@@ -17,9 +17,9 @@ from penstock.compute.protocol.dataflow import IndexExport
 from penstock.compute.protocol.responses import Rows, Update
 from penstock.expr.rows import from_user
 from penstock.testing.oracle import answers
-from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.compute.replica.rig import Bag, Rig, bag, subscribed
 from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick, cases, cuts
 
 
 @st.composite

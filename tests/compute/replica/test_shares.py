@@ -28,10 +28,10 @@ from penstock.compute.replica.dataflows import _counted, _internal  # pyright: i
 from penstock.compute.replica.tick_executor import TickExecutor, whole
 from penstock.compute.replica.worker_placement import Hosted, host
 from penstock.compute.replica.worker_shard import WorkerShard, division_of
-from penstock.testing.strategies import Case, Tick
 from tests.compute.replica import flows
 from tests.compute.replica.test_promise import Truth, served
 from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick
 
 Bag = Counter[tuple[Any, ...]]
 WORKERS = 3

@@ -18,10 +18,10 @@ from penstock.compute.plans import encode, schema_to_bytes, servable, sinks_of
 from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport
 from penstock.compute.protocol.responses import Problem, Rows, Update
 from penstock.expr.rows import from_user
-from penstock.testing.strategies import Case, Tick, cases, cuts
 from tests.compute.runtimes.conftest import make_here, maker
 from tests.compute.runtimes.stage import Stage
 from tests.properties.effort import examples
+from tests.random_flows.cases import Case, Tick, cases, cuts
 
 _NUMBERS = count()
 

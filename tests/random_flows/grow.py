@@ -17,8 +17,8 @@ from penstock.flow.aggregates import Aggregation
 from penstock.flow.stream import Stream
 from penstock.graph.facts import Facts
 from penstock.graph.node import FlowGraph
-from penstock.testing.random_callables import class_of, doubling, keeping, picking
-from penstock.testing.random_expressions import (
+from tests.random_flows.callables import class_of, doubling, keeping, picking
+from tests.random_flows.expressions import (
     column_types,
     columns,
     expressions,

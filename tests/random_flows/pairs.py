@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.testing.random_callables import class_of, keeping, picking, weigh
-from penstock.testing.random_expressions import join_conditions
-from penstock.testing.random_flows import Grow, Grown, aggregates
+from tests.random_flows.callables import class_of, keeping, picking, weigh
+from tests.random_flows.expressions import join_conditions
+from tests.random_flows.grow import Grow, Grown, aggregates
 
 _LARGEST = 300
 _WIDEST = 6

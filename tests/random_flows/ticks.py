@@ -9,9 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from penstock.testing.random_expressions import join_conditions, orderings
-from penstock.testing.random_flows import LOOPS, WAYS, Grow, Grown, aggregates
-from penstock.testing.random_pairs import PAIRS, suffix
+from tests.random_flows.expressions import join_conditions, orderings
+from tests.random_flows.grow import LOOPS, WAYS, Grow, Grown, aggregates
+from tests.random_flows.pairs import PAIRS, suffix
 
 _LARGEST = 300
 _WIDEST = 6

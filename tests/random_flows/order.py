@@ -10,8 +10,8 @@ import penstock as ps
 from penstock.expr.build import col
 from penstock.expr.types import INT64
 from penstock.lattice import Max
-from penstock.testing.random_flows import Grow, Grown
-from penstock.testing.random_pairs import suffix
+from tests.random_flows.grow import Grow, Grown
+from tests.random_flows.pairs import suffix
 
 _LARGEST = 300
 _WIDEST = 6

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.expr.types import BOOL, FLOAT64, INT32, INT64, STR, TIMESTAMP, DecimalType
 from penstock.lattice import Max, Min
-from penstock.testing.random_flows import Grow, Grown
+from tests.random_flows.grow import Grow, Grown
 
 
 def counted(count: int, item: object) -> int:
