@@ -27,8 +27,8 @@ from penstock.compute.protocol.commands import (
     Schedule,
 )
 from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, Plan
-from penstock.testing.compute_commands import LAST, RandomController, random_commands
-from penstock.testing.model_replica import ModelReplica
+from tests.compute.logic.model_replica import ModelReplica
+from tests.compute.logic.random_commands import LAST, RandomController, random_commands
 
 seeds = st.integers(0, 2**32).map(random.Random)
 sessions = st.builds(random_commands, seeds, st.integers(1, 120), several=st.sampled_from((0.3, 0.9)))

@@ -20,8 +20,8 @@ from penstock.compute.protocol.commands import (
     Schedule,
 )
 from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, IndexExport, Plan
-from penstock.testing.compute_commands import LAST, RandomController
-from penstock.testing.model_replica import ModelReplica
+from tests.compute.logic.model_replica import ModelReplica
+from tests.compute.logic.random_commands import LAST, RandomController
 
 seeds = st.integers(0, 2**32).map(random.Random)
 

@@ -35,8 +35,8 @@ from penstock.compute.protocol.dataflow import (
     SubscribeExport,
 )
 from penstock.compute.reconciliation import reconcile
-from penstock.testing.compute_commands import LAST, random_commands, random_reconnection
-from penstock.testing.model_replica import ModelReplica
+from tests.compute.logic.model_replica import ModelReplica
+from tests.compute.logic.random_commands import LAST, random_commands, random_reconnection
 
 seeds = st.integers(0, 2**32).map(random.Random)
 INSTANCE = CreateInstance(InstanceConfig("memory:"))
