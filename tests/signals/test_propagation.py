@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.testing.conformance.propagation import NodeDescription, PropagationCase, run_case
-from penstock.testing.oracle_signals import expected_of
 from tests.properties.effort import examples
+from tests.signals.oracle import expected_of
 
 NUMBERS = st.integers(-3, 3)
 FILTERS = (lambda v: v % 2 == 0, lambda v: v > 0, lambda v: v % 3 != 1, lambda v: True, lambda v: False)

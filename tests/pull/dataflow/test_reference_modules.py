@@ -17,12 +17,12 @@ from penstock.testing.pull import (
     SourceCase,
     TransformerCase,
     VirtualRuntime,
-    dataflow_modules,
     reference_sink,
 )
 from penstock.testing.pull.combinations import sink_cases, source_cases
 from penstock.testing.pull.reference_source import source_of
 from penstock.testing.pull.reference_transformer import transformer_of
+from tests.pull.dataflow import reference_modules
 from tests.pull.dataflow.both_forms import both_ends
 
 transformer_cases = st.builds(
@@ -38,7 +38,7 @@ def happened(
 ) -> list[str]:
     recorders = [Recorder(stop_at_once=False) for _ in range(len(through) + 1)]
     seen = Seen()
-    modules = dataflow_modules if form is dataflow else None
+    modules = reference_modules if form is dataflow else None
     pieces = [modules.source_of(source) if modules else source_of(source)]
     for case, recorder in zip(through, recorders, strict=False):
         made = modules.transformer_of(case) if modules else transformer_of(case)
