@@ -25,13 +25,11 @@ from penstock.pull.dataflow.module import Module
 from penstock.pull.dataflow.pieces import Sink, Source, Transformer
 from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End
-from penstock.testing.pull.reference_sink import Seen, SinkCase
-from penstock.testing.pull.reference_source import SourceCase
-from penstock.testing.pull.reference_transformer import TransformerCase
+from penstock.testing.pull.reference import Seen, SinkCase, SourceCase, TransformerCase
 
 
 def source_of(case: SourceCase) -> Source:
-    """1 to `case.count`, and then its end for ever. See `penstock.testing.pull.reference_source`."""
+    """1 to `case.count`, and then its end for ever. See `penstock.testing.pull.reference`."""
 
     async def thread(module: Module, requests: Requests) -> None:
         values = iter(range(1, case.count + 1))
@@ -68,7 +66,7 @@ def source_of(case: SourceCase) -> Source:
 
 
 def transformer_of(case: TransformerCase) -> Transformer:
-    """Passes on what comes, or stops upstream. See `penstock.testing.pull.reference_transformer`."""
+    """Passes on what comes, or stops upstream. See `penstock.testing.pull.reference`."""
 
     async def thread(module: Module, requests: Requests, upstream: Edge) -> None:
         asked = 0
@@ -94,7 +92,7 @@ def transformer_of(case: TransformerCase) -> Transformer:
 
 
 def sink_of(case: SinkCase, seen: Seen | None = None) -> Sink:
-    """Asks, stops when its case says so, and remembers. See `penstock.testing.pull.reference_sink`."""
+    """Asks, stops when its case says so, and remembers. See `penstock.testing.pull.reference`."""
 
     async def thread(module: Module, upstream: Edge) -> None:
         sees = seen or Seen()

@@ -20,8 +20,7 @@ from penstock.testing.pull import (
     reference_sink,
 )
 from penstock.testing.pull.combinations import sink_cases, source_cases
-from penstock.testing.pull.reference_source import source_of
-from penstock.testing.pull.reference_transformer import transformer_of
+from penstock.testing.pull.reference import source_of, transformer_of
 from tests.pull.dataflow import reference_modules
 from tests.pull.dataflow.both_forms import both_ends
 

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from penstock.pull.checker import Profile
 from penstock.pull.protocol import End
-from penstock.testing.pull.reference_sink import SinkCase
-from penstock.testing.pull.reference_source import SourceCase
+from penstock.testing.pull.reference import SinkCase, SourceCase
 
 C = TypeVar("C")
 

@@ -14,7 +14,7 @@ from penstock.pull.probe import Recorder
 from penstock.pull.protocol import End
 from penstock.pull.run import Run
 from penstock.testing.pull.random_runtime import RandomRuntime
-from penstock.testing.pull.reference_sink import Seen
+from penstock.testing.pull.reference import Seen
 from penstock.testing.pull.virtual_runtime import VirtualRuntime
 
 C = TypeVar("C")

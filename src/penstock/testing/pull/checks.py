@@ -1,0 +1,233 @@
+"""check_source, check_transformer, check_sink: any module, between neighbours that do all they may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import product
+from typing import Any
+
+from penstock.pull.checker import Profile
+from penstock.pull.compose import pull
+from penstock.pull.pieces import Sink, Source, Transformer
+from penstock.pull.plain import sink, source, transformer
+from penstock.pull.probe import Recorder, probe, probe_around
+from penstock.pull.protocol import End, Read
+from penstock.pull.trace import Answer, Request, RequestPort
+from penstock.testing.pull.combinations import batching_cases, mixed, profiles_for, sink_cases, source_cases
+from penstock.testing.pull.reference import Seen, SinkCase, SourceCase, reference_sink, source_of
+from penstock.testing.pull.trial import Trial, described, seeded, try_out
+
+Expected = Callable[[list[int]], Sequence[Any]]
+
+
+def check_source(
+    make: Callable[[], Source | Read],
+    *,
+    expected: Sequence[Any] | None = None,
+    end: End | type[Exception] = True,
+    ordered: bool = True,
+    endless: bool = False,
+    profiles: Collection[Profile] = ("spec", "docs"),
+    except_for: Collection[str] = (),
+    seeds: int = 200,
+    seed: int | None = None,
+) -> int:
+    """Try a source with every combination of what a sink may do, then in `seeds` random orders.
+
+    make:     a new source, or a new function `read(abort, answer)`, for each run.
+    expected: its values, `ordered` or in any order; None: any. Of a stopped stream, the first.
+    end:      how it ends by itself: True, an exception or a class of exceptions.
+    endless:  it does not end by itself.
+    profiles: of the rules that its traces are judged by; `docs` where the sink keeps to them too.
+    except_for: rules that it breaks on purpose.
+    seed:     only this order: to see a failure again.
+
+    Returns how many runs there were. Raises `ModuleFailed`, which says what is wrong in which run.
+
+    >>> from penstock.pull import values
+    >>> check_source(lambda: values([1, 2, 3]), expected=[1, 2, 3]) > 200
+    True
+    """
+    runs = 0
+    if end is not True:
+        # Its own failure may come before it hears of that of the sink, and is then the first cause.
+        except_for = {*except_for, "P7"}
+    batching = batching_cases(endless=endless)
+    few = sink_cases(all=False, endless=endless) + batching
+    many = mixed(sink_cases(all=True, endless=endless) + batching)
+    for case, order in seeded(few, many, seeds, seed):
+        seen, recorder = Seen(), Recorder(stop_at_once=False)
+        made = make()
+        piece = made if isinstance(made, Source) else source(made)
+        pipeline = pull(piece, probe(recorder), reference_sink(case, seen))
+        trial = try_out(pipeline, recorder, parameters=str(case), seed=order)
+        trial.judge_trace(profiles_for(case, profiles), except_for=except_for)
+        trial.judge_run()
+        trial.judge_answers(seen)
+        _judge_source_end(trial, case, seen, end)
+        if expected is not None:
+            trial.judge_values(seen.values, expected, whole=not seen.stopped, ordered=ordered)
+        trial.raise_()
+        runs += 1
+    return runs
+
+
+def _judge_source_end(trial: Trial, case: SinkCase, seen: Seen, end: End | type[Exception]) -> None:
+    fits = isinstance(seen.end, end) if isinstance(end, type) else seen.end is end
+    if seen.stopped:
+        fits = fits or seen.end is case.by or (case.indicates and seen.end is None)
+    if not fits:
+        trial.break_("end", f"the stream ended with {described(seen.end)}, not with {described(end)}")
+
+
+def check_transformer(
+    make: Callable[[], Transformer | Callable[[Read], Read]],
+    *,
+    one_to_one: bool = True,
+    expected: Expected | None = None,
+    ordered: bool = True,
+    endless: bool = False,
+    recovers: bool = False,
+    fails: type[Exception] | tuple[type[Exception], ...] = (),
+    profiles: Collection[Profile] = ("spec", "docs"),
+    except_for: Collection[str] = (),
+    seeds: int = 200,
+    seed: int | None = None,
+) -> int:
+    """Try a transformer with every combination of what a source and a sink may do, then in random orders.
+
+    make:       a new transformer, or a new function from the `read` upstream to its own, for each run.
+    one_to_one: it makes one value of each value.
+    expected:   from the values of a stream (1, 2, 3, ... or none) to those that it makes of them,
+                `ordered` or in any order; None: any.
+    endless:    it makes an endless stream of each; sinks then always stop it.
+    recovers:   it may end by done where upstream has failed.
+    fails:      classes of exceptions that it may end with by itself.
+    profiles, except_for, seeds, seed: see `check_source`.
+
+    Returns how many runs there were. Raises `ModuleFailed`, which says what is wrong in which run.
+
+    >>> from penstock.pull import map
+    >>> check_transformer(lambda: map(str), expected=lambda xs: [str(x) for x in xs]) > 800
+    True
+    """
+    runs = 0
+    if fails != ():
+        # Its own failure may come before it hears of that of the sink, and is then the first cause.
+        except_for = {*except_for, "P7"}
+    batching = batching_cases(endless=endless)
+    few = list(product(source_cases(all=False), sink_cases(all=False, endless=endless) + batching))
+    many = mixed(list(product(source_cases(all=True), sink_cases(all=True, endless=endless) + batching)))
+    for (above, below), order in seeded(few, many, seeds, seed):
+        seen, recorder = Seen(), Recorder(stop_at_once=False)
+        made = make()
+        piece = made if isinstance(made, Transformer) else transformer(made)
+        pipeline = pull(source_of(above), probe_around(piece, recorder), reference_sink(below, seen))
+        trial = try_out(pipeline, recorder, parameters=f"{above} | {below}", seed=order)
+        trial.judge_trace(profiles_for(below, profiles), one_to_one=one_to_one, except_for=except_for)
+        trial.judge_run()
+        trial.judge_answers(seen)
+        _judge_transformer_end(trial, above, below, seen, recovers, fails)
+        if expected is not None:
+            whole = seen.end is True or (one_to_one and seen.end is above.end)
+            made_of = expected(list(range(1, above.count + 1)))
+            trial.judge_values(seen.values, made_of, whole=whole and not seen.stopped, ordered=ordered)
+        trial.raise_()
+        runs += 1
+    return runs
+
+
+def _judge_transformer_end(
+    trial: Trial,
+    above: SourceCase,
+    below: SinkCase,
+    seen: Seen,
+    recovers: bool,
+    fails: type[Exception] | tuple[type[Exception], ...],
+) -> None:
+    """The stream ends as upstream did, or as the transformer or the sink has stopped it."""
+    end, failed = seen.end, _failed_above(trial, "TI")
+    if seen.stopped:
+        fits = end in (True, above.end, below.by) or (below.indicates and end is None)
+    elif failed:
+        fits = end is above.end or (recovers and end is True)
+    else:
+        fits = end is True
+    if not fits and not isinstance(end, fails):
+        should = above.end if failed else True
+        trial.break_("end", f"the stream ended with {described(end)}, not with {described(should)}")
+
+
+def check_sink(
+    make: Callable[[], Sink | Callable[[Read], Any]],
+    *,
+    result: Callable[[list[int]], Any] | None = None,
+    partial: Callable[[list[int]], Any] | None = None,
+    fails: type[Exception] | tuple[type[Exception], ...] = (),
+    profiles: Collection[Profile] = ("spec", "docs"),
+    except_for: Collection[str] = (),
+    seeds: int = 200,
+    seed: int | None = None,
+) -> int:
+    """Try a sink with every combination of what a source may do, then in random orders.
+
+    make:    a new sink, or a new function of the `read` upstream, for each run.
+    result:  from the values of the stream (1, 2, 3, ... or none) to the result of the run; None: any.
+    partial: from them to what `Run.partial` is where the stream has failed after them; None: anything.
+    fails:   classes of exceptions that it may fail with by itself.
+    profiles, except_for, seeds, seed: see `check_source`; `docs` where the sink is told to ask one at a time.
+
+    Returns how many runs there were. Raises `ModuleFailed`, which says what is wrong in which run.
+
+    >>> from penstock.pull import collect
+    >>> check_sink(collect, result=list) > 200
+    True
+    """
+    runs = 0
+    few = list(product(source_cases(all=True), (1, 3)))
+    for (above, window), order in seeded(few, mixed(list(few)), seeds, seed):
+        recorder = Recorder(stop_at_once=False)
+        made = make()
+        piece = made if isinstance(made, Sink) else sink(made)
+        pipeline = pull(source_of(above), probe(recorder, below=True), piece)
+        asks = f"at most {window} at once"
+        trial = try_out(pipeline, recorder, parameters=f"{above} | {asks}", seed=order, window=window)
+        kept: list[Profile] = [profile for profile in profiles if profile != "docs" or window == 1]
+        trial.judge_trace(kept, except_for=except_for)
+        trial.judge_run()
+        if trial.run.finished and trial.escaped is None:
+            _judge_result(trial, above, result, partial, fails)
+        trial.raise_()
+        runs += 1
+    return runs
+
+
+def _judge_result(
+    trial: Trial,
+    above: SourceCase,
+    result: Callable[[list[int]], Any] | None,
+    partial: Callable[[list[int]], Any] | None,
+    fails: type[Exception] | tuple[type[Exception], ...],
+) -> None:
+    run, values = trial.run, list(range(1, above.count + 1))
+    if _failed_above(trial, "D"):
+        if run.error is not above.end and not isinstance(run.error, fails):
+            trial.break_("end", f"the run ended with {described(run.error or True)}, not {above.end!r}")
+        elif partial is not None and run.error is above.end and run.partial != partial(values):
+            trial.break_("partial", f"{run.partial!r} was kept instead of {partial(values)!r}")
+    elif run.error is not None:
+        # A source that has failed, and was told to stop before the sink knew, answers with its error.
+        if run.error is not above.end and not isinstance(run.error, fails):
+            trial.break_("end", f"the run failed with {run.error!r}")
+    elif result is not None and run.result() != result(values):
+        trial.break_("result", f"the result is {run.result()!r} instead of {result(values)!r}")
+
+
+def _failed_above(trial: Trial, asks: RequestPort) -> bool:
+    """Whether the source has failed before the module told it to stop. asks: where the module asks."""
+    for event in trial.recorder.events:
+        if isinstance(event, Request) and event.port == asks and event.terminates:
+            return False
+        if isinstance(event, Answer) and event.port == "U" and event.terminates:
+            return event.kind == "error"
+    return False

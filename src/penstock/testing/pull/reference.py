@@ -1,0 +1,304 @@
+"""The reference modules: a source, a transformer and a sink whose parameters cover all such a module may do.
+
+The source gives 1, 2, 3, ... and an end. The transformer passes everything on, or stops the stream itself.
+The sink asks, stops when its parameters say so, and remembers every answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.pieces import Sink, Source, Transformer
+from penstock.pull.protocol import AnswerTo, End, Read
+from penstock.pull.stop_once import StopOnce
+
+Pending = Literal["ends", "values", "left"]
+"""What becomes of asks that pend when the source is told to stop: it answers them by the end, or still
+by their values, or leaves them to the edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCase:
+    """count:  of values. end: what comes after them.
+    sync:    whether it answers at once, or a second after it was asked, one ask after the other.
+    pending: see `Pending`; for `sync=False`.
+    confirms_done: whether it confirms an error by done, and not by the same error.
+    """
+
+    count: int
+    end: End = True
+    sync: bool = True
+    pending: Pending = "ends"
+    confirms_done: bool = False
+
+    def __str__(self) -> str:
+        end = "done" if self.end is True else f"error({self.end})"
+        how = "sync" if self.sync else f"async, pending asks: {self.pending}"
+        return f"source({self.count} values, {end}, {how}{', confirms done' if self.confirms_done else ''})"
+
+
+def reference_source(
+    count: int,
+    end: End = True,
+    *,
+    sync: bool = True,
+    pending: Pending = "ends",
+    confirms_done: bool = False,
+) -> Source:
+    """A source of 1 to `count` and then `end` for ever. Parameters: see `SourceCase`.
+
+    >>> from penstock.pull import collect, pull
+    >>> pull(reference_source(3), collect()).run()
+    [1, 2, 3]
+    """
+    return source_of(SourceCase(count, end, sync, pending, confirms_done))
+
+
+def source_of(case: SourceCase) -> Source:
+    """The reference source with these parameters."""
+    return Source.of("reference source", lambda module: _ReferenceSource(module, case).read)
+
+
+class _ReferenceSource:
+    def __init__(self, module: Module, case: SourceCase) -> None:
+        self._module = module
+        self._case = case
+        self._given = 0
+        self._pending: deque[AnswerTo] = deque()
+
+    def read(self, abort: End | None, answer: AnswerTo) -> None:
+        if abort is None:
+            self._pending.append(answer)
+            self._when_due(self._answer_oldest)
+        else:
+            pending, self._pending = self._pending, deque()
+            self._when_due(self._stop, abort, answer, pending)
+
+    def _when_due(self, call: object, *args: object) -> None:
+        if self._case.sync:
+            call(*args)  # type: ignore[operator]
+        else:
+            self._module.later(1.0, call, *args)  # type: ignore[arg-type]
+
+    def _answer_oldest(self) -> None:
+        if self._pending:  # else it was told to stop meanwhile
+            self._answer(self._pending.popleft())
+
+    def _answer(self, answer: AnswerTo) -> None:
+        if self._given < self._case.count:
+            self._given += 1
+            answer(None, self._given)
+        else:
+            answer(self._case.end)
+
+    def _stop(self, abort: End, answer: AnswerTo, pending: deque[AnswerTo]) -> None:
+        confirmation: End = True if self._case.confirms_done else abort
+        for asked in pending:
+            if self._case.pending == "ends":
+                asked(confirmation)
+            elif self._case.pending == "values":
+                self._answer(asked)
+        answer(confirmation)
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerCase:
+    """stops_at: the ask, from 1, in the place of which it stops upstream; None: it never does.
+    by:       how it stops upstream: True aborts, an exception fails. Downstream is answered what confirms.
+    indicates: whether it does not wait for a confirmation.
+    sync:     whether it passes answers on at once, or a second later.
+    """
+
+    stops_at: int | None = None
+    by: End = True
+    indicates: bool = False
+    sync: bool = True
+
+
+def reference_transformer(
+    stops_at: int | None = None, by: End = True, *, indicates: bool = False, sync: bool = True
+) -> Transformer:
+    """A transformer that passes on what comes, or stops upstream. Parameters: see `TransformerCase`.
+
+    >>> from penstock.pull import collect, pull, values
+    >>> pull(values("abc"), reference_transformer(stops_at=3), collect()).run()
+    ['a', 'b']
+    """
+    return transformer_of(TransformerCase(stops_at, by, indicates, sync))
+
+
+def transformer_of(case: TransformerCase) -> Transformer:
+    """The reference transformer with these parameters."""
+
+    def open(module: Module, edge: Edge) -> Read:
+        asked = 0
+        stop = StopOnce(edge)
+
+        def delayed(answer: AnswerTo) -> AnswerTo:
+            if case.sync:
+                return answer
+            return lambda end, value=None, /: module.later(1.0, answer, end, value)
+
+        def read(abort: End | None, answer: AnswerTo) -> None:
+            nonlocal asked
+            asked += 1
+            answer = delayed(answer)
+            if abort is not None:
+                stop(abort, answer)
+            elif case.stops_at is None or asked < case.stops_at:
+                edge(None, answer)
+            elif case.indicates and asked == case.stops_at:
+                edge(case.by)
+                answer(case.by)
+            else:
+                stop(case.by, answer)
+
+        return read
+
+    return Transformer.of("reference transformer", open)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkCase:
+    """stops_after: values that it takes before it stops the stream; None: it never does.
+    by:        how it stops: True aborts, an exception fails.
+    indicates: whether it expects no confirmation.
+    waits:     whether it stops when its asks are answered, or while one more pends.
+    concurrency: how many asks pend at once.
+    batch:     values that it asks for at once; more than 1 with one ask at once only.
+    afterwards: what it requests when the stream has ended: None asks, True aborts, an exception fails.
+    """
+
+    stops_after: int | None = None
+    by: End = True
+    indicates: bool = False
+    waits: bool = True
+    concurrency: int = 1
+    afterwards: tuple[End | None, ...] = ()
+    batch: int = 1
+
+    def __str__(self) -> str:
+        parts = [f"{self.concurrency} at once" if self.batch == 1 else f"{self.batch} in a batch"]
+        if self.stops_after is not None:
+            how = "abort" if self.by is True else f"error({self.by})"
+            how += " indicated" if self.indicates else ""
+            parts.append(
+                f"{how} after {self.stops_after} values" + ("" if self.waits else ", an ask pending")
+            )
+        if self.afterwards:
+            kinds = [
+                "ask" if abort is None else "abort" if abort is True else "error" for abort in self.afterwards
+            ]
+            parts.append(f"{' and '.join(kinds)} after the end")
+        return f"sink({', '.join(parts)})"
+
+
+@dataclass(eq=False)
+class Seen:
+    """What came to a reference sink.
+
+    values: in the order in which they came. end: the first; None while there is none.
+    answers: of each request, from 1, what came. order: the requests in the order of their answers.
+    """
+
+    values: list[Any] = field(default_factory=list[Any])
+    end: End | None = None
+    answers: dict[int, list[tuple[End | None, Any]]] = field(
+        default_factory=dict[int, list[tuple[End | None, Any]]]
+    )
+    order: list[int] = field(default_factory=list[int])
+    stopped: bool = False
+    """Whether it has stopped the stream itself, before it saw an end."""
+
+
+def reference_sink(case: SinkCase | None = None, seen: Seen | None = None) -> Sink:
+    """A sink that does what a case says. Its result is the `Seen`, also where the stream has failed.
+
+    >>> from penstock.pull import pull, values
+    >>> seen = pull(values("abc"), reference_sink(SinkCase(stops_after=2))).run()
+    >>> seen.values, seen.end
+    (['a', 'b'], True)
+    """
+    case = case or SinkCase()
+
+    def open(module: Module, edge: Edge) -> None:
+        _ReferenceSink(module, edge, case, seen or Seen()).start()
+
+    return Sink.of("reference sink", open)
+
+
+class _ReferenceSink:
+    def __init__(self, module: Module, edge: Edge, case: SinkCase, seen: Seen) -> None:
+        self._module = module
+        self._edge = edge
+        self._case = case
+        self._seen = seen
+        self._requests = 0
+        self._open = 0
+        self._afterwards = deque(case.afterwards)
+
+    def start(self) -> None:
+        self._go_on()
+
+    def _request(self, abort: End | None, most: int = 1) -> None:
+        self._requests += 1
+        self._open += 1
+        self._seen.answers[self._requests] = []
+        if most > 1:
+            self._edge.batch(most, partial(self._answered_batch, self._requests))
+        else:
+            self._edge(abort, partial(self._answered, self._requests))
+
+    def _answered_batch(self, index: int, end: End | None, values: Any = None, /) -> None:
+        if end is None:
+            self._seen.values.extend(values[:-1])
+        self._answered(index, end, None if end is not None else values[-1])
+
+    def _answered(self, index: int, end: End | None, value: Any = None, /) -> None:
+        seen = self._seen
+        seen.answers[index].append((end, value))
+        seen.order.append(index)
+        self._open -= 1
+        if end is None:
+            seen.values.append(value)
+        elif seen.end is None:
+            seen.end = end
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._seen.end is not None:
+            self._after_the_end()
+        elif not self._seen.stopped:
+            self._ask()
+
+    def _ask(self) -> None:
+        case, seen = self._case, self._seen
+        # Without waiting, one ask more than is taken; with waiting, none.
+        most = case.stops_after
+        while self._open < case.concurrency and (most is None or len(seen.values) + self._open < most):
+            self._request(None, case.batch if most is None else min(case.batch, most - len(seen.values)))
+        if most is not None and len(seen.values) >= most:
+            if not case.waits:
+                self._request(None, case.batch)
+            self._stop()
+
+    def _stop(self) -> None:
+        self._seen.stopped = True
+        if not self._case.indicates:
+            self._request(self._case.by)
+            return
+        self._requests += 1
+        self._edge(self._case.by)
+        if not self._open:
+            self._module.done(self._seen)
+
+    def _after_the_end(self) -> None:
+        if self._afterwards:
+            self._request(self._afterwards.popleft())
+        elif not self._open:
+            self._module.done(self._seen)
