@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.engine.columnar.columnar_plan import ColumnarPlan
     from penstock.engine.constants import Constants
     from penstock.engine.plan import Consumers
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import FlowGraph, Node
 
 
@@ -27,7 +28,7 @@ class ReducedAggregateStep(AggregateStep):
 
     takes_rows = False
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Aggregate, groups: Groups) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Aggregate, groups: Groups) -> None:
         group = group_of(operator, node, writer)
         super().__init__(node, writer, keys_of(operator), operator.lifetime, group)
         self.groups = groups

@@ -14,8 +14,8 @@ from penstock.flow.operators.bag_feedback import BagFeedback
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step
     from penstock.graph.node import Node
 
@@ -25,7 +25,7 @@ class NestedBagFeedbackStep(NestedStep):
 
     is_feedback = True
 
-    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], max_iterations: int) -> None:
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], max_iterations: int) -> None:
         super().__init__(node, writer, varies)
         self.max_iterations = max_iterations
         self._rows = Netting(node.id, writer, "pending", node.schema, shift=1)
@@ -41,5 +41,5 @@ class NestedBagFeedbackStep(NestedStep):
 
 
 @nested_step_for.register(BagFeedback)
-def _bag_feedback(operator: BagFeedback, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+def _bag_feedback(operator: BagFeedback, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     return NestedBagFeedbackStep(node, writer, varies, operator.max_iterations)

@@ -18,26 +18,27 @@ from typing import TYPE_CHECKING
 from penstock.engine.loops.step import NestedStep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
+    from penstock.engine.steps.step import Step
 
 _SHOWN_ROUNDS = 10
 """How many of the last rounds an error tells the growth of."""
 
 
-def write_nested(writer: RegionWriter, loop: Sequence[int]) -> None:
+def write_nested(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
     """Write the loop; afterwards the buffers of its nodes have what leaves it, as rows with weights."""
     code = writer.code
     round_, next_, times = writer.round(loop[0]), writer.next_round(loop[0]), writer.times(loop[0])
     growth = writer.fresh("growth")
-    nested = {n: step for n in loop if isinstance(step := writer.step(n), NestedStep)}
+    nested = {n: step for n in loop if isinstance(step := steps[n], NestedStep)}
     feedbacks = {n: step for n, step in nested.items() if step.is_feedback}
     buffers = [n for n in loop if any(writer.reads_buffer(e) for e in writer.readers(n, loop))]
     leaving = [n for n in loop if writer.leaves(n, loop)]
     summed = [n for n in leaving if n not in nested or not nested[n].makes_set]
     for step in nested.values():
-        step.prepare()
+        step.prepare(steps)
     for line in (f"{round_} = 0", f"{next_} = 1", f"{times} = []", f"{growth} = []"):
         code.line(line)
     for node in summed:
@@ -49,12 +50,12 @@ def write_nested(writer: RegionWriter, loop: Sequence[int]) -> None:
             step.begin_loop()
     with writer.at_round(round_):
         for node in loop:
-            _write_entering(writer, loop, node)
+            _write_entering(writer, loop, steps[node])
         with code.block("while True:"):
             for node in loop:
-                _write_turn(writer, loop, node, drains=node not in feedbacks)
-            for node in feedbacks:
-                _write_drain(writer, loop, node)
+                _write_turn(writer, loop, steps[node], drains=node not in feedbacks)
+            for step in feedbacks.values():
+                _write_drain(writer, loop, step)
             for node in summed:
                 _write_sum(writer, node)
             for node in buffers:
@@ -81,37 +82,36 @@ def write_nested(writer: RegionWriter, loop: Sequence[int]) -> None:
                 nested[node].outcome(writer.buffer(node))
 
 
-def _write_entering(writer: RegionWriter, loop: Sequence[int], node_id: int) -> None:
+def _write_entering(writer: StepWriter, loop: Sequence[int], step: Step) -> None:
     """What does not go round is there from round 0 on."""
-    step, node = writer.step(node_id), writer.graph.nodes[node_id]
-    with writer.code.working_for(node_id):
+    node = step.node
+    with writer.code.working_for(node.id):
         for port, source in enumerate(node.inputs):
             if source in loop:
                 continue
-            writer.note_activations(node_id, [source])
+            writer.note_activations(node.id, [source])
             if isinstance(step, NestedStep):
                 step.enter(port)
             else:
-                writer.consume_buffer(node_id, port)
+                step.consume_buffer(port)
 
 
-def _write_drain(writer: RegionWriter, loop: Sequence[int], node_id: int) -> None:
-    for edge in writer.entries(node_id):
+def _write_drain(writer: StepWriter, loop: Sequence[int], step: Step) -> None:
+    for edge in writer.entries(step.node.id):
         if edge.source in loop and writer.reads_buffer(edge):
-            writer.note_activations(node_id, [edge.source])
-            writer.consume_buffer(node_id, edge.port)
+            writer.note_activations(step.node.id, [edge.source])
+            step.consume_buffer(edge.port)
 
 
-def _write_turn(writer: RegionWriter, loop: Sequence[int], node_id: int, *, drains: bool) -> None:
-    step = writer.step(node_id)
-    with writer.code.working_for(node_id):
+def _write_turn(writer: StepWriter, loop: Sequence[int], step: Step, *, drains: bool) -> None:
+    with writer.code.working_for(step.node.id):
         if drains:
-            _write_drain(writer, loop, node_id)
+            _write_drain(writer, loop, step)
         if isinstance(step, NestedStep):
             step.turn()
 
 
-def _write_sum(writer: RegionWriter, node: int) -> None:
+def _write_sum(writer: StepWriter, node: int) -> None:
     """What leaves is the sum over the rounds."""
     code, row, weight = writer.code, writer.fresh("row"), writer.fresh("weight")
     with code.block(f"for *{row}, {weight}, _ in {writer.buffer(node)}:"):
@@ -119,7 +119,7 @@ def _write_sum(writer: RegionWriter, node: int) -> None:
         code.line(f"all_{node}[{row}] = all_{node}.get({row}, 0) + {weight}")
 
 
-def _write_bound(writer: RegionWriter, feedbacks: dict[int, NestedStep], round_: str, growth: str) -> None:
+def _write_bound(writer: StepWriter, feedbacks: dict[int, NestedStep], round_: str, growth: str) -> None:
     code = writer.code
     bound = min(step.max_iterations for step in feedbacks.values())
     with code.block(f"if {round_} > {bound - _SHOWN_ROUNDS}:"):

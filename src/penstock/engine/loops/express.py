@@ -16,8 +16,11 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.union import Union
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.engine.loops.ranks import Ranks
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
+    from penstock.engine.steps.step import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,11 @@ class Express:
     columns: tuple[int, ...]
 
 
-def express_from(node: int, writer: RegionWriter) -> Express | None:
+def express_from(node: int, writer: StepWriter, steps: Mapping[int, Step]) -> Express | None:
     """The way from a node to a set, if it passes nothing that computes, drops or remembers."""
     columns = tuple(range(len(writer.graph.nodes[node].schema.fields)))
     while (edge := writer.handed_on(node)) is not None:
-        step, target = writer.step(edge.target), writer.graph.nodes[edge.target]
+        step, target = steps[edge.target], writer.graph.nodes[edge.target]
         if isinstance(step, SetStep):
             own_keys = all(writer.is_own_key(field.type) for field in target.schema.fields)
             return Express(step.ranks, columns) if own_keys else None

@@ -20,10 +20,11 @@ from penstock.engine.steps.joined_rows import JoinedRows
 from penstock.expr.fallible import can_fail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.slot import Slot
+    from penstock.engine.step_writer import StepWriter
+    from penstock.engine.steps.step import Step
     from penstock.flow.operators.join import Join
     from penstock.graph.node import Node
 
@@ -34,7 +35,7 @@ class NestedInnerJoinStep(NestedStep):
     heavy = True
     sites = 2
 
-    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], operator: Join) -> None:
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], operator: Join) -> None:
         super().__init__(node, writer, varies)
         self._rows = JoinedRows(node, writer, operator)
         self._express: Express | None = None
@@ -55,12 +56,12 @@ class NestedInnerJoinStep(NestedStep):
             else:
                 self._sides.append(RoundSide(node, port, writer, what))
 
-    def prepare(self) -> None:
+    def prepare(self, steps: Mapping[int, Step]) -> None:
         """Let pairs of rows that are there once be gathered, where what follows allows it."""
         for outside, round_ in (self._sides, self._sides[::-1]):
             if isinstance(outside, OutsideSide) and isinstance(round_, KnownSide | RankSide):
                 if self._rows.operator.residual is None:
-                    self._express = express_from(self.node.id, self.writer)
+                    self._express = express_from(self.node.id, self.writer, steps)
                 if self._express is not None:
                     self._express.to.gathers = True
                     outside.tells_odd = True

@@ -13,13 +13,13 @@ from penstock.flow.operators.join import How, Join
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step
     from penstock.graph.node import Node
 
 
 @nested_step_for.register(Join)
-def _join(operator: Join, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+def _join(operator: Join, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     if operator.how is How.INNER:
         return NestedInnerJoinStep(node, writer, varies, operator)
     if operator.how is How.LEFT or operator.residual is not None:

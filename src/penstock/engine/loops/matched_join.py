@@ -20,8 +20,8 @@ from penstock.flow.operators.join import How, Join
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.slot import Slot
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -29,7 +29,7 @@ class NestedMatchedJoinStep(NestedStep):
     heavy = True
     sites = 6
 
-    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], operator: Join) -> None:
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], operator: Join) -> None:
         super().__init__(node, writer, varies)
         self._how = operator.how
         self._rows = JoinedRows(node, writer, operator)

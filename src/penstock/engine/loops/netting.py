@@ -19,10 +19,10 @@ from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.join import Join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.slot import Slot
+    from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step
     from penstock.expr.types import Schema
     from penstock.graph.node import Node
@@ -34,7 +34,7 @@ class Netting:
     shift: how many rounds later than it comes a row goes on.
     """
 
-    def __init__(self, node: int, writer: RegionWriter, what: str, schema: Schema, shift: int = 0) -> None:
+    def __init__(self, node: int, writer: StepWriter, what: str, schema: Schema, shift: int = 0) -> None:
         self._node = node
         self._writer = writer
         self._schema = schema
@@ -81,9 +81,9 @@ class NettedStep(NestedStep):
     def slots(self) -> tuple[Slot, ...]:
         return self._step.slots()
 
-    def prepare(self) -> None:
+    def prepare(self, steps: Mapping[int, Step]) -> None:
         if isinstance(self._step, NestedStep):
-            self._step.prepare()
+            self._step.prepare(steps)
 
     def begin_loop(self) -> None:
         for netting in self._inputs.values():
@@ -123,7 +123,7 @@ class NettedStep(NestedStep):
             self._step.end_round()
 
 
-def may_meet_what_never_was(writer: RegionWriter, node: Node, loop: Sequence[int]) -> bool:
+def may_meet_what_never_was(writer: StepWriter, node: Node, loop: Sequence[int]) -> bool:
     """Whether a node of a loop computes something that can fail on what a join of the loop makes."""
     if not looks_closely(writer.graph, node):
         return False

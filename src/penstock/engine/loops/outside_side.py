@@ -16,7 +16,7 @@ from penstock.expr.tree import Column
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.graph.node import Node
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Side:
     """One side of `node`, kept in the slot `what`."""
 
-    def __init__(self, node: Node, port: int, writer: RegionWriter, what: str) -> None:
+    def __init__(self, node: Node, port: int, writer: StepWriter, what: str) -> None:
         self.writer = writer
         self.code = writer.code
         self.schema: Schema = writer.input_schema(node, port)
@@ -50,7 +50,7 @@ class OutsideSide(Side):
     Where the key is made of columns, a row's entry is its other columns; else it is the row.
     """
 
-    def __init__(self, node: Node, port: int, writer: RegionWriter, what: str, keys: Sequence[Expr]) -> None:
+    def __init__(self, node: Node, port: int, writer: StepWriter, what: str, keys: Sequence[Expr]) -> None:
         super().__init__(node, port, writer, what)
         self._append = writer.is_append(node.inputs[port])
         names = [key.name for key in keys if isinstance(key, Column)]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from contextlib import AbstractContextManager
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step
     from penstock.expr.tree import Expr
     from penstock.flow.operators.join import Join
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Keys:
     """The keys of both sides, and what becomes of a left row without one."""
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Join | None) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Join | None) -> None:
         self._node = node
         self._writer = writer
         self._join = None if operator is None else JoinedRows(node, writer, operator)
@@ -70,7 +70,7 @@ class OutsidePresenceStep(NestedStep):
     sites = 4
 
     def __init__(
-        self, node: Node, writer: RegionWriter, varies: Sequence[bool], keys: Keys, *, present: bool
+        self, node: Node, writer: StepWriter, varies: Sequence[bool], keys: Keys, *, present: bool
     ) -> None:
         super().__init__(node, writer, varies)
         self._keys = keys
@@ -134,7 +134,7 @@ class RoundPresenceStep(NestedStep):
     heavy = True
     sites = 2
 
-    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], keys: Keys) -> None:
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], keys: Keys) -> None:
         super().__init__(node, writer, varies)
         self._keys = keys
         self._ranks = Ranks(node.id, writer, "keys", shift=0)
@@ -228,5 +228,5 @@ class RoundPresenceStep(NestedStep):
 
 
 @nested_step_for.register(Difference)
-def _difference(operator: Difference, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+def _difference(operator: Difference, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     return OutsidePresenceStep(node, writer, varies, Keys(node, writer, None), present=False)

@@ -19,7 +19,7 @@ from penstock.engine.loops.runtime import RANK
 from penstock.engine.slot import Slot
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
 
 
 class Ranks:
@@ -31,7 +31,7 @@ class Ranks:
            `came` and `went`: they are added when all of them are there, which is cheaper.
     """
 
-    def __init__(self, node: int, writer: RegionWriter, what: str, shift: int) -> None:
+    def __init__(self, node: int, writer: StepWriter, what: str, shift: int) -> None:
         self._node = node
         self._writer = writer
         self._code = writer.code

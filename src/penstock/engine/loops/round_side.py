@@ -27,8 +27,8 @@ from penstock.flow.operators.select import Select
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.slot import Slot
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.tree import Expr
     from penstock.graph.node import FlowGraph, Node, Operator
 
@@ -119,7 +119,7 @@ class RankSide(RoundSide):
 class KnownSide(RoundSide):
     """The same where the key is the row, and the set that it comes from remembers it."""
 
-    def __init__(self, node: Node, port: int, writer: RegionWriter, keys: Sequence[Expr]) -> None:
+    def __init__(self, node: Node, port: int, writer: StepWriter, keys: Sequence[Expr]) -> None:
         super().__init__(node, port, writer, "")
         self._history = writer.slot_get(node.inputs[port], "history")
         self._order = [[k.name for k in keys if isinstance(k, Column)].index(n) for n in self.schema.names]
@@ -150,7 +150,7 @@ class KnownSide(RoundSide):
             yield row
 
 
-def round_side(node: Node, port: int, writer: RegionWriter, what: str, keys: Sequence[Expr]) -> RoundSide:
+def round_side(node: Node, port: int, writer: StepWriter, what: str, keys: Sequence[Expr]) -> RoundSide:
     """The cheapest way to remember a side that goes round, of an operator whose other side does not.
 
     keys: the expressions of the side's key; none are given where it is the whole row in another form.
@@ -166,40 +166,40 @@ def round_side(node: Node, port: int, writer: RegionWriter, what: str, keys: Seq
 
 
 @singledispatch
-def is_set(operator: Operator, node: Node, graph: FlowGraph, writer: RegionWriter) -> bool:
+def is_set(operator: Operator, node: Node, graph: FlowGraph, writer: StepWriter) -> bool:
     """Whether the rows of a node of a loop are, in each round, a set that only grows from round to round."""
     return False
 
 
 @is_set.register(Feedback)
 @is_set.register(Distinct)
-def _(operator: Operator, node: Node, graph: FlowGraph, writer: RegionWriter) -> bool:
+def _(operator: Operator, node: Node, graph: FlowGraph, writer: StepWriter) -> bool:
     return True
 
 
 @is_set.register(Filter)
-def _(operator: Filter, node: Node, graph: FlowGraph, writer: RegionWriter) -> bool:
+def _(operator: Filter, node: Node, graph: FlowGraph, writer: StepWriter) -> bool:
     return _of_input(node, graph, writer)
 
 
 @is_set.register(Select)
-def _(operator: Select, node: Node, graph: FlowGraph, writer: RegionWriter) -> bool:
+def _(operator: Select, node: Node, graph: FlowGraph, writer: StepWriter) -> bool:
     kept = {expr.name for _, expr in operator.columns if isinstance(expr, Column)}
     return kept >= set(writer.input_schema(node, 0).names) and _of_input(node, graph, writer)
 
 
 @is_set.register(Difference)
-def _(operator: Difference, node: Node, graph: FlowGraph, writer: RegionWriter) -> bool:
+def _(operator: Difference, node: Node, graph: FlowGraph, writer: StepWriter) -> bool:
     return _of_input(node, graph, writer)
 
 
 @is_set.register(Join)
-def _(operator: Join, node: Node, graph: FlowGraph, writer: RegionWriter) -> bool:
+def _(operator: Join, node: Node, graph: FlowGraph, writer: StepWriter) -> bool:
     if operator.how in (How.SEMI, How.ANTI) and writer.loops_apart(node.inputs[1], node.id):
         return _of_input(node, graph, writer)
     return False
 
 
-def _of_input(node: Node, graph: FlowGraph, writer: RegionWriter) -> bool:
+def _of_input(node: Node, graph: FlowGraph, writer: StepWriter) -> bool:
     source = graph.nodes[node.inputs[0]]
     return not writer.loops_apart(source.id, node.id) and is_set(source.operator, source, graph, writer)

@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING
 from penstock.engine.steps.feedback import ClosingStep
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
+    from penstock.engine.steps.step import Step
 
 _SHOWN_ROUNDS = 8
 """How many of the last rounds an error about a loop without end tells of."""
 
 
-def write_rounds(writer: RegionWriter, loop: Sequence[int]) -> None:
+def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, Step]) -> None:
     """Write a loop as rounds of its body; what leaves is gathered over the rounds.
 
     The steps of the body are written as anywhere, and see the rows of one round at a
     time: variables that they `begin` are of the round, slots last.
     """
     code, graph = writer.code, writer.graph
-    closing = {n: step for n in loop if isinstance(step := writer.step(n), ClosingStep)}
+    closing = {n: step for n in loop if isinstance(step := steps[n], ClosingStep)}
     body = [n for n in loop if n not in closing]
     buffers = [n for n in body if writer.has_buffer(n)]
     leaving = [n for n in (*closing, *buffers) if writer.leaves(n, loop)]
@@ -44,10 +45,10 @@ def write_rounds(writer: RegionWriter, loop: Sequence[int]) -> None:
             code.line(f"{writer.news(node)} = []")
         for node in body:
             with code.working_for(node):
-                writer.begin_node(node)
+                steps[node].write_start()
         # What closes a feedback may stand in a buffer, which the round's body fills.
         for node in (*body, *closing):
-            writer.write_node(node)
+            steps[node].write()
         for node in leaving:
             code.line(f"all_{node}.extend({writer.buffer(node)})")
         for node in closing:

@@ -13,8 +13,8 @@ from penstock.flow.operators.feedback import Feedback
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.slot import Slot
+    from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step
     from penstock.graph.node import Node
 
@@ -25,7 +25,7 @@ class SetStep(NestedStep):
     makes_set = True
     consolidates = True
 
-    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], shift: int) -> None:
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], shift: int) -> None:
         super().__init__(node, writer, varies)
         self.ranks = Ranks(node.id, writer, "history", shift)
 
@@ -66,16 +66,16 @@ class SetStep(NestedStep):
 class NestedFeedbackStep(SetStep):
     is_feedback = True
 
-    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool], operator: Feedback) -> None:
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool], operator: Feedback) -> None:
         super().__init__(node, writer, varies, shift=1)
         self.max_iterations = operator.max_iterations
 
 
 @nested_step_for.register(Feedback)
-def _feedback(operator: Feedback, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+def _feedback(operator: Feedback, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     return NestedFeedbackStep(node, writer, varies, operator)
 
 
 @nested_step_for.register(Distinct)
-def _distinct(operator: Distinct, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+def _distinct(operator: Distinct, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     return SetStep(node, writer, varies, shift=0)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from penstock.engine.steps.step import Step, step_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node, Operator
 
 
@@ -37,20 +37,19 @@ class NestedStep(Step):
     is_feedback: bool = False
     max_iterations: int = 0
 
-    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> None:
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
         super().__init__(node, writer)
         self.varies = varies
 
-    def prepare(self) -> None:
-        """Settle with other steps of the loop how rows are handed on, before anything is written."""
+    def prepare(self, steps: Mapping[int, Step]) -> None:
+        """Settle with other steps of the region how rows are handed on, before anything is written."""
 
     def begin_loop(self) -> None:
         """Write what must stand before anything enters the loop."""
 
     def enter(self, port: int) -> None:
         """Write what is done with all rows of an input that does not go round. Default: each is consumed."""
-        with self.writer.each_row(self.node, port) as row, self.code.working_for(self.node.id, row.columns):
-            self.consume(port, row)
+        self.consume_buffer(port)
 
     def begin_round(self) -> None:
         """Write what stands before each round."""
@@ -69,13 +68,13 @@ class NestedStep(Step):
 
 
 @singledispatch
-def nested_step_for(operator: Operator, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+def nested_step_for(operator: Operator, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     """The step of an operator in a loop whose rows may be taken back. Default: what answers row by row."""
     assert operator.linear, f"{type(operator).__name__} in a loop whose rows may be taken back"
     return step_for(operator, node, writer)
 
 
-def copies(writer: RegionWriter, row: Row) -> str:
+def copies(writer: StepWriter, row: Row) -> str:
     """A cheap source of a row's weight, for where it is used more than once."""
     weight = row.copies
     if weight.isidentifier() or weight.lstrip("-").isdigit():

@@ -21,7 +21,7 @@ from penstock.flow.operators.union import Union
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.step import Step
     from penstock.graph.node import Node
 
@@ -31,7 +31,7 @@ class NestedUnionStep(NestedStep):
 
     keeps_state = False
 
-    def __init__(self, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> None:
+    def __init__(self, node: Node, writer: StepWriter, varies: Sequence[bool]) -> None:
         super().__init__(node, writer, varies)
         self.sites = len(node.inputs)
         self._counted: list[int] = []
@@ -61,7 +61,7 @@ class NestedUnionStep(NestedStep):
             self.emit(Row(row.columns, entry, change))
 
 
-def _is_multiplied(writer: RegionWriter, node: int) -> bool:
+def _is_multiplied(writer: StepWriter, node: int) -> bool:
     """Whether rows of a node meet others that go round, before they are made a set."""
     seen = {node}
     waiting = [node]
@@ -79,5 +79,5 @@ def _is_multiplied(writer: RegionWriter, node: int) -> bool:
 
 
 @nested_step_for.register(Union)
-def _union(operator: Union, node: Node, writer: RegionWriter, varies: Sequence[bool]) -> Step:
+def _union(operator: Union, node: Node, writer: StepWriter, varies: Sequence[bool]) -> Step:
     return NestedUnionStep(node, writer, varies)

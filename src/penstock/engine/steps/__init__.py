@@ -1,4 +1,4 @@
-"""How each operator is written as Python: one step per operator class."""
+"""Steps: how each operator is written as Python. Importing the package registers the step of each."""
 
 from penstock.engine.steps import (
     aggregate,
@@ -22,10 +22,8 @@ from penstock.engine.steps import (
     ticks,
     top_k,
 )
-from penstock.engine.steps.step import Step, step_for
 
 __all__ = [
-    "Step",
     "aggregate",
     "distinct",
     "event_time",
@@ -44,7 +42,6 @@ __all__ = [
     "sequences",
     "sink",
     "sort",
-    "step_for",
     "ticks",
     "top_k",
 ]

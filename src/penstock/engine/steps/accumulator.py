@@ -30,8 +30,8 @@ from penstock.flow.aggregates import (
 )
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.source_code import SourceCode
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
 
@@ -48,7 +48,7 @@ class Field:
 class Target:
     """Where an accumulator writes: the group variable, its first field, and the code so far."""
 
-    writer: RegionWriter
+    writer: StepWriter
     group: str
     at: int
 

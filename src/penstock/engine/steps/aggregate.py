@@ -12,7 +12,7 @@ from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.tree import Expr
     from penstock.graph.node import Node
 
@@ -28,7 +28,7 @@ class AggregateStep(Step):
     consolidates = True
 
     def __init__(
-        self, node: Node, writer: RegionWriter, keys: tuple[Expr, ...], lifetime: Lifetime, group: Group
+        self, node: Node, writer: StepWriter, keys: tuple[Expr, ...], lifetime: Lifetime, group: Group
     ) -> None:
         super().__init__(node, writer)
         self.keys = keys
@@ -122,7 +122,7 @@ def keys_of(operator: Aggregate) -> tuple[Expr, ...]:
     return tuple(expr for _, expr in operator.keys)
 
 
-def group_of(operator: Aggregate, node: Node, writer: RegionWriter) -> Group:
+def group_of(operator: Aggregate, node: Node, writer: StepWriter) -> Group:
     """The group of an aggregate over the rows that its node reads."""
     aggregations = [aggregation for _, aggregation in operator.aggregations]
     appends = writer.is_append(node.inputs[0])
@@ -130,6 +130,6 @@ def group_of(operator: Aggregate, node: Node, writer: RegionWriter) -> Group:
 
 
 @step_for.register(Aggregate)
-def _aggregate(operator: Aggregate, node: Node, writer: RegionWriter) -> Step:
+def _aggregate(operator: Aggregate, node: Node, writer: StepWriter) -> Step:
     group = group_of(operator, node, writer)
     return AggregateStep(node, writer, keys_of(operator), operator.lifetime, group)

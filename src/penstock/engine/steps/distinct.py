@@ -11,7 +11,7 @@ from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.distinct import Distinct
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -23,7 +23,7 @@ class AppendDistinctStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, *, of_a_tick: bool = False) -> None:
+    def __init__(self, node: Node, writer: StepWriter, *, of_a_tick: bool = False) -> None:
         super().__init__(node, writer)
         self.of_a_tick = of_a_tick
 
@@ -56,7 +56,7 @@ class TableDistinctStep(Step):
     consolidates = True
     sites = 2
 
-    def __init__(self, node: Node, writer: RegionWriter) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
         self.before = writer.named("before", node.id)
 
@@ -93,13 +93,13 @@ class TableDistinctStep(Step):
 
 
 @step_for.register(Distinct)
-def _distinct(operator: Distinct, node: Node, writer: RegionWriter) -> Step:
+def _distinct(operator: Distinct, node: Node, writer: StepWriter) -> Step:
     if operator.lifetime is Lifetime.TICK:
         return AppendDistinctStep(node, writer, of_a_tick=True)
     return distinct_step(node, writer)
 
 
-def distinct_step(node: Node, writer: RegionWriter) -> Step:
+def distinct_step(node: Node, writer: StepWriter) -> Step:
     """The set of a node's rows, in the cheaper way where none is taken back."""
     if writer.is_append(node.inputs[0]):
         return AppendDistinctStep(node, writer)

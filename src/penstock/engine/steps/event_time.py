@@ -15,7 +15,7 @@ from penstock.flow.operators.on_time import OnTime
 from penstock.flow.operators.watermark import Watermark
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.flow.watermark_policy import WatermarkPolicy
     from penstock.graph.node import Node
 
@@ -26,7 +26,7 @@ class Clockwork:
     Slot: () -> (greatest time, watermark, number of late rows).
     """
 
-    def __init__(self, node: Node, writer: RegionWriter, clock: WatermarkPolicy) -> None:
+    def __init__(self, node: Node, writer: StepWriter, clock: WatermarkPolicy) -> None:
         self._node, self._writer, self._code = node, writer, writer.code
         schema = writer.input_schema(node, 0)
         at = schema.position(clock.column)
@@ -78,7 +78,7 @@ class Clockwork:
 class PartingStep(Step):
     """Lets rows on time pass, or late ones."""
 
-    def __init__(self, node: Node, writer: RegionWriter, clock: WatermarkPolicy, *, late: bool) -> None:
+    def __init__(self, node: Node, writer: StepWriter, clock: WatermarkPolicy, *, late: bool) -> None:
         super().__init__(node, writer)
         self._clockwork = Clockwork(node, writer, clock)
         self._late = late
@@ -119,7 +119,7 @@ class WatermarkStep(Step):
 
     takes_rows = False
 
-    def __init__(self, node: Node, writer: RegionWriter, clock: WatermarkPolicy) -> None:
+    def __init__(self, node: Node, writer: StepWriter, clock: WatermarkPolicy) -> None:
         super().__init__(node, writer)
         self._clockwork = Clockwork(node, writer, clock)
         self._bounded = writer.analysis.facts[node.inputs[0]].bounded
@@ -166,7 +166,7 @@ class LeastWatermarkStep(Step):
 
     sites = 1
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: LeastWatermark) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: LeastWatermark) -> None:
         super().__init__(node, writer)
         self._moves = operator.moves
         facts = [writer.analysis.facts[source] for source in node.inputs]
@@ -203,20 +203,20 @@ class LeastWatermarkStep(Step):
 
 
 @step_for.register(OnTime)
-def _on_time(operator: OnTime, node: Node, writer: RegionWriter) -> Step:
+def _on_time(operator: OnTime, node: Node, writer: StepWriter) -> Step:
     return PartingStep(node, writer, operator.clock, late=False)
 
 
 @step_for.register(LateRows)
-def _late_rows(operator: LateRows, node: Node, writer: RegionWriter) -> Step:
+def _late_rows(operator: LateRows, node: Node, writer: StepWriter) -> Step:
     return PartingStep(node, writer, operator.clock, late=True)
 
 
 @step_for.register(Watermark)
-def _watermark(operator: Watermark, node: Node, writer: RegionWriter) -> Step:
+def _watermark(operator: Watermark, node: Node, writer: StepWriter) -> Step:
     return WatermarkStep(node, writer, operator.clock)
 
 
 @step_for.register(LeastWatermark)
-def _least_watermark(operator: LeastWatermark, node: Node, writer: RegionWriter) -> Step:
+def _least_watermark(operator: LeastWatermark, node: Node, writer: StepWriter) -> Step:
     return LeastWatermarkStep(node, writer, operator)

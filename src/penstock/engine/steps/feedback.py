@@ -11,8 +11,8 @@ from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -24,7 +24,7 @@ class ClosingStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, max_iterations: int) -> None:
+    def __init__(self, node: Node, writer: StepWriter, max_iterations: int) -> None:
         super().__init__(node, writer)
         self.max_iterations = max_iterations
 
@@ -59,7 +59,7 @@ class SlowBagFeedbackStep(Step):
 
 
 @step_for.register(Feedback)
-def _feedback(operator: Feedback, node: Node, writer: RegionWriter) -> Step:
+def _feedback(operator: Feedback, node: Node, writer: StepWriter) -> Step:
     if not writer.is_in_loop(node.id):
         # Every way back passes a delay: no rounds within a tick, and rows may be taken back.
         return distinct_step(node, writer)
@@ -67,7 +67,7 @@ def _feedback(operator: Feedback, node: Node, writer: RegionWriter) -> Step:
 
 
 @step_for.register(BagFeedback)
-def _bag_feedback(operator: BagFeedback, node: Node, writer: RegionWriter) -> Step:
+def _bag_feedback(operator: BagFeedback, node: Node, writer: StepWriter) -> Step:
     if not writer.is_in_loop(node.id):
         return SlowBagFeedbackStep(node, writer)
     return BagFeedbackStep(node, writer, operator.max_iterations)

@@ -22,7 +22,7 @@ from penstock.state.exact import Exact
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.tree import Expr
     from penstock.graph.node import Node
 
@@ -44,7 +44,7 @@ class Folding(Step):
     def __init__(
         self,
         node: Node,
-        writer: RegionWriter,
+        writer: StepWriter,
         function: Callable[..., object],
         item: Expr | None,
         accumulated: Schema,
@@ -110,7 +110,7 @@ class WholeFold(Folding):
     consolidates = True
 
     def __init__(
-        self, node: Node, writer: RegionWriter, function: Callable[..., object], init: object, reduces: bool
+        self, node: Node, writer: StepWriter, function: Callable[..., object], init: object, reduces: bool
     ) -> None:
         super().__init__(node, writer, function, None, node.schema)
         self.first = self.missing if reduces else self.start(init)
@@ -170,7 +170,7 @@ class KeyedFold(Folding):
     consolidates = True
 
     def __init__(
-        self, node: Node, writer: RegionWriter, operator: FoldKeyed | ReduceKeyed, first: object | None
+        self, node: Node, writer: StepWriter, operator: FoldKeyed | ReduceKeyed, first: object | None
     ) -> None:
         accumulated = Schema(node.schema.fields[-1:], scalar=True)
         super().__init__(node, writer, operator.function, operator.item, accumulated)
@@ -254,7 +254,7 @@ class WholeTickFold(Folding):
     def __init__(
         self,
         node: Node,
-        writer: RegionWriter,
+        writer: StepWriter,
         function: Callable[..., object],
         init: object,
         item: Expr | None,
@@ -289,29 +289,29 @@ class WholeTickFold(Folding):
 
 
 @step_for.register(Fold)
-def _fold(operator: Fold, node: Node, writer: RegionWriter) -> Step:
+def _fold(operator: Fold, node: Node, writer: StepWriter) -> Step:
     return WholeFold(node, writer, operator.function, operator.init, reduces=False)
 
 
 @step_for.register(FoldTick)
-def _fold_tick(operator: FoldTick, node: Node, writer: RegionWriter) -> Step:
+def _fold_tick(operator: FoldTick, node: Node, writer: StepWriter) -> Step:
     return WholeTickFold(node, writer, operator.function, operator.init, operator.item, reduces=False)
 
 
 @step_for.register(Reduce)
-def _reduce(operator: Reduce, node: Node, writer: RegionWriter) -> Step:
+def _reduce(operator: Reduce, node: Node, writer: StepWriter) -> Step:
     if operator.lifetime is Lifetime.TICK:
         return WholeTickFold(node, writer, operator.function, None, None, reduces=True)
     return WholeFold(node, writer, operator.function, None, reduces=True)
 
 
 @step_for.register(FoldKeyed)
-def _fold_keyed(operator: FoldKeyed, node: Node, writer: RegionWriter) -> Step:
+def _fold_keyed(operator: FoldKeyed, node: Node, writer: StepWriter) -> Step:
     step = KeyedTickFold if operator.lifetime is Lifetime.TICK else KeyedFold
     return step(node, writer, operator, operator.init)
 
 
 @step_for.register(ReduceKeyed)
-def _reduce_keyed(operator: ReduceKeyed, node: Node, writer: RegionWriter) -> Step:
+def _reduce_keyed(operator: ReduceKeyed, node: Node, writer: StepWriter) -> Step:
     step = KeyedTickFold if operator.lifetime is Lifetime.TICK else KeyedFold
     return step(node, writer, operator, None)

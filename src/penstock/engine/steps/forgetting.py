@@ -20,7 +20,7 @@ from penstock.flow.operators.join_on_time import JoinOnTime
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import DataType
     from penstock.flow.spans import Span
     from penstock.graph.node import Node
@@ -36,7 +36,7 @@ class Forgetting:
     def __init__(
         self,
         node: Node,
-        writer: RegionWriter,
+        writer: StepWriter,
         name: str,
         width: Span,
         type: DataType,
@@ -95,7 +95,7 @@ class DistinctOnTimeStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: DistinctOnTime) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: DistinctOnTime) -> None:
         super().__init__(node, writer)
         at = node.schema.position(operator.time)
         assert at is not None
@@ -130,7 +130,7 @@ class FirstWithinStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: FirstWithin) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: FirstWithin) -> None:
         super().__init__(node, writer)
         self._operator = operator
         at = node.schema.position(operator.time)
@@ -184,7 +184,7 @@ class JoinOnTimeStep(Step):
     heavy = True
     sites = 2
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: JoinOnTime) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: JoinOnTime) -> None:
         super().__init__(node, writer)
         self._operator = operator
         self._rows = JoinedRows(replace(node, inputs=node.inputs[:2]), writer, operator.join)
@@ -256,15 +256,15 @@ class JoinOnTimeStep(Step):
 
 
 @step_for.register(DistinctOnTime)
-def _distinct(operator: DistinctOnTime, node: Node, writer: RegionWriter) -> Step:
+def _distinct(operator: DistinctOnTime, node: Node, writer: StepWriter) -> Step:
     return DistinctOnTimeStep(node, writer, operator)
 
 
 @step_for.register(FirstWithin)
-def _first_within(operator: FirstWithin, node: Node, writer: RegionWriter) -> Step:
+def _first_within(operator: FirstWithin, node: Node, writer: StepWriter) -> Step:
     return FirstWithinStep(node, writer, operator)
 
 
 @step_for.register(JoinOnTime)
-def _join(operator: JoinOnTime, node: Node, writer: RegionWriter) -> Step:
+def _join(operator: JoinOnTime, node: Node, writer: StepWriter) -> Step:
     return JoinOnTimeStep(node, writer, operator)

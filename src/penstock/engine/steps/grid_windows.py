@@ -15,8 +15,8 @@ from penstock.flow.operators.window import Window
 from penstock.flow.windows import Grid
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
     from penstock.engine.steps.group import Group
     from penstock.graph.node import Node
 
@@ -28,7 +28,7 @@ class GridStep(WindowStep):
     """
 
     def __init__(
-        self, node: Node, writer: RegionWriter, operator: Window, grid: Grid, group: Group | None = None
+        self, node: Node, writer: StepWriter, operator: Window, grid: Grid, group: Group | None = None
     ) -> None:
         super().__init__(node, writer, operator, group)
         self.grid = grid
@@ -116,7 +116,7 @@ class GridStep(WindowStep):
 
 
 @step_for.register(Window)
-def _window(operator: Window, node: Node, writer: RegionWriter) -> Step:
+def _window(operator: Window, node: Node, writer: StepWriter) -> Step:
     if isinstance(operator.shape, Grid):
         return GridStep(node, writer, operator, operator.shape)
     return SessionStep(node, writer, operator, operator.shape)

@@ -14,8 +14,8 @@ from penstock.expr.tree import Column
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import Schema
     from penstock.flow.aggregates import Aggregation
 
@@ -29,7 +29,7 @@ class Group:
     """
 
     def __init__(
-        self, writer: RegionWriter, schema: Schema, aggregations: Sequence[Aggregation], *, appends: bool
+        self, writer: StepWriter, schema: Schema, aggregations: Sequence[Aggregation], *, appends: bool
     ) -> None:
         self.appends = appends
         self._writer = writer

@@ -23,7 +23,7 @@ from penstock.state.exact import Exact
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import Schema
     from penstock.graph.node import Node
 
@@ -36,7 +36,7 @@ class ScanStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Scan) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Scan) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.function = writer.constant("f", operator.function)
@@ -114,7 +114,7 @@ class EnumerateStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Enumerate) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Enumerate) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.count = writer.named("count", node.id)
@@ -161,7 +161,7 @@ class StateStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: State) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: State) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.absorb = writer.constant("absorb", operator.lattice.absorb)
@@ -190,7 +190,7 @@ class AtLeastStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: AtLeast) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: AtLeast) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.threshold = writer.constant("threshold", operator.threshold)
@@ -218,27 +218,27 @@ class AtLeastStep(Step):
 
 
 @step_for.register(Scan)
-def _scan(operator: Scan, node: Node, writer: RegionWriter) -> Step:
+def _scan(operator: Scan, node: Node, writer: StepWriter) -> Step:
     return ScanStep(node, writer, operator)
 
 
 @step_for.register(Enumerate)
-def _enumerate(operator: Enumerate, node: Node, writer: RegionWriter) -> Step:
+def _enumerate(operator: Enumerate, node: Node, writer: StepWriter) -> Step:
     return EnumerateStep(node, writer, operator)
 
 
 @step_for.register(State)
-def _state(operator: State, node: Node, writer: RegionWriter) -> Step:
+def _state(operator: State, node: Node, writer: StepWriter) -> Step:
     return StateStep(node, writer, operator)
 
 
 @step_for.register(AtLeast)
-def _at_least(operator: AtLeast, node: Node, writer: RegionWriter) -> Step:
+def _at_least(operator: AtLeast, node: Node, writer: StepWriter) -> Step:
     return AtLeastStep(node, writer, operator)
 
 
 @step_for.register(Unique)
-def _unique(operator: Unique, node: Node, writer: RegionWriter) -> Step:
+def _unique(operator: Unique, node: Node, writer: StepWriter) -> Step:
     if operator.lifetime is Lifetime.TICK:
         return AppendDistinctStep(node, writer, of_a_tick=True)
     return distinct_step(node, writer)

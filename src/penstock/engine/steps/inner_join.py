@@ -21,7 +21,7 @@ from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.join import How, Join
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 SIDES = ("left", "right")
@@ -37,7 +37,7 @@ class InnerJoinStep(Step):
     keeps_state = True
     heavy = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Join) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Join) -> None:
         super().__init__(node, writer)
         self.rows = JoinedRows(node, writer, operator)
         self.appends = tuple(writer.is_append(i) for i in node.inputs)
@@ -121,7 +121,7 @@ class InnerJoinStep(Step):
 
 
 @step_for.register(Join)
-def _join(operator: Join, node: Node, writer: RegionWriter) -> Step:
+def _join(operator: Join, node: Node, writer: StepWriter) -> Step:
     if operator.how is How.INNER:
         return InnerJoinStep(node, writer, operator)
     if operator.how is How.LEFT or operator.residual is not None:

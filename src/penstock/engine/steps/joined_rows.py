@@ -10,8 +10,8 @@ from penstock.engine.retraction_order import pair_schema
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
     from penstock.flow.operators.join import Join
     from penstock.graph.node import Node
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class JoinedRows:
     """Writes the pieces of code that depend on the join's condition."""
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Join) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Join) -> None:
         self.node = node
         self.writer = writer
         self.operator = operator

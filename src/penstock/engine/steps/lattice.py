@@ -15,7 +15,7 @@ from penstock.flow.operators.lattice_fold import LatticeFold
 from penstock.flow.operators.lattice_growth import LatticeGrowth
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -24,7 +24,7 @@ class LatticeStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: LatticeFold | LatticeGrowth) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: LatticeFold | LatticeGrowth) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.keys = tuple(expr for _, expr in operator.keys)
@@ -62,7 +62,7 @@ class LatticeFoldStep(LatticeStep):
 
     consolidates = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: LatticeFold) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: LatticeFold) -> None:
         super().__init__(node, writer, operator)
         self.absorb_all = writer.constant("absorb_all", operator.lattice.absorb_all)
         self.touched = writer.named("touched", node.id)
@@ -115,10 +115,10 @@ class LatticeGrowthStep(LatticeStep):
 
 
 @step_for.register(LatticeFold)
-def _lattice_fold(operator: LatticeFold, node: Node, writer: RegionWriter) -> Step:
+def _lattice_fold(operator: LatticeFold, node: Node, writer: StepWriter) -> Step:
     return LatticeFoldStep(node, writer, operator)
 
 
 @step_for.register(LatticeGrowth)
-def _lattice_growth(operator: LatticeGrowth, node: Node, writer: RegionWriter) -> Step:
+def _lattice_growth(operator: LatticeGrowth, node: Node, writer: StepWriter) -> Step:
     return LatticeGrowthStep(node, writer, operator)

@@ -19,7 +19,7 @@ from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.join import How
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.flow.operators.join import Join
     from penstock.graph.node import Node
 
@@ -32,7 +32,7 @@ def thaw_left(rows: dict[Any, Any]) -> dict[Any, Any]:
 class MatchedJoinStep(RightFirstStep):
     sites = 6
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Join) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Join) -> None:
         super().__init__(node, writer)
         self.how = operator.how
         self.rows = JoinedRows(node, writer, operator)

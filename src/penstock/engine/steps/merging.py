@@ -24,29 +24,29 @@ from penstock.expr.order import order_key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
 
 
 @singledispatch
-def merging(accumulator: Accumulator, writer: RegionWriter, at: int) -> Iterator[str]:
+def merging(accumulator: Accumulator, writer: StepWriter, at: int) -> Iterator[str]:
     """Lines that add the fields of `other` to those of `group`, lists in which they begin at `at`."""
     raise NotImplementedError(f"groups with a {type(accumulator).__name__} do not become one")
 
 
 @merging.register(CountRows)
-def _rows(accumulator: CountRows, writer: RegionWriter, at: int) -> Iterator[str]:
+def _rows(accumulator: CountRows, writer: StepWriter, at: int) -> Iterator[str]:
     yield from ()
 
 
 @merging.register(CountValues)
 @merging.register(Totals)
-def _totals(accumulator: CountValues | Totals, writer: RegionWriter, at: int) -> Iterator[str]:
+def _totals(accumulator: CountValues | Totals, writer: StepWriter, at: int) -> Iterator[str]:
     for offset in range(len(accumulator.fields())):
         yield f"group[{at + offset}] += other[{at + offset}]"
 
 
 @merging.register(FloatTotals)
-def _floats(accumulator: FloatTotals, writer: RegionWriter, at: int) -> Iterator[str]:
+def _floats(accumulator: FloatTotals, writer: StepWriter, at: int) -> Iterator[str]:
     # Two fractions n/2^k, which the greater of the denominators fits.
     yield f"common = max(group[{at + 1}], other[{at + 1}])"
     yield (
@@ -58,7 +58,7 @@ def _floats(accumulator: FloatTotals, writer: RegionWriter, at: int) -> Iterator
 
 
 @merging.register(BestOnly)
-def _best(accumulator: BestOnly, writer: RegionWriter, at: int) -> Iterator[str]:
+def _best(accumulator: BestOnly, writer: StepWriter, at: int) -> Iterator[str]:
     better = f"other[{at}] {accumulator.sign} group[{at}]"
     key = order_key(accumulator.types[0].type, False)
     if key is not None:
@@ -69,18 +69,18 @@ def _best(accumulator: BestOnly, writer: RegionWriter, at: int) -> Iterator[str]
 
 
 @merging.register(Extreme)
-def _extreme(accumulator: Extreme, writer: RegionWriter, at: int) -> Iterator[str]:
+def _extreme(accumulator: Extreme, writer: StepWriter, at: int) -> Iterator[str]:
     yield f"for value, copies in other[{at + 1}].items():"
     yield f"    x_order_value(group, {at}, value, copies)"
 
 
 @merging.register(DistinctValues)
-def _distinct(accumulator: DistinctValues, writer: RegionWriter, at: int) -> Iterator[str]:
+def _distinct(accumulator: DistinctValues, writer: StepWriter, at: int) -> Iterator[str]:
     yield f"for value, copies in other[{at}].items():"
     yield f"    group[{at + 1}] += x_count_value(group[{at}], value, copies)"
 
 
 @merging.register(Collected)
-def _collected(accumulator: Collected, writer: RegionWriter, at: int) -> Iterator[str]:
+def _collected(accumulator: Collected, writer: StepWriter, at: int) -> Iterator[str]:
     yield f"for value, copies in other[{at}].items():"
     yield f"    x_count_value(group[{at}], value, copies)"

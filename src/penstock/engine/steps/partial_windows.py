@@ -13,15 +13,15 @@ from penstock.engine.steps.step import Step, step_for
 from penstock.flow.windows import Grid
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.slot import Slot
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
 class PartialWindowStep(GridStep):
     """`sums`: (key, pane) -> the list of the group, forgotten when the tick ends."""
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: PartialWindow) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: PartialWindow) -> None:
         assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"
         panes = panes_of(operator.of.shape)
         super().__init__(node, writer, replace(operator.of, shape=panes), panes)
@@ -57,7 +57,7 @@ class PartialWindowStep(GridStep):
 class MergedWindowStep(GridStep):
     """Windows whose rows are lists of groups, each of the rows of a pane."""
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: MergedWindow) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: MergedWindow) -> None:
         assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"
         aggregations = tuple(aggregation for _, aggregation in operator.of.aggregations)
         group = Group(writer, operator.rows, aggregations, appends=True)
@@ -68,10 +68,10 @@ class MergedWindowStep(GridStep):
 
 
 @step_for.register(PartialWindow)
-def _(operator: PartialWindow, node: Node, writer: RegionWriter) -> Step:
+def _(operator: PartialWindow, node: Node, writer: StepWriter) -> Step:
     return PartialWindowStep(node, writer, operator)
 
 
 @step_for.register(MergedWindow)
-def _(operator: MergedWindow, node: Node, writer: RegionWriter) -> Step:
+def _(operator: MergedWindow, node: Node, writer: StepWriter) -> Step:
     return MergedWindowStep(node, writer, operator)

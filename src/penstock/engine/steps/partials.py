@@ -13,7 +13,7 @@ from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.top_k import TopKStep, thaw_group
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -23,7 +23,7 @@ class PartialAggregateStep(Step):
     keeps_state = True
     consolidates = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: PartialAggregate) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: PartialAggregate) -> None:
         super().__init__(node, writer)
         self.keys = keys_of(operator.of)
         self.schema = writer.input_schema(node, 0)
@@ -55,7 +55,7 @@ class PartialAggregateStep(Step):
 class MergedAggregateStep(AggregateStep):
     """An aggregate whose rows are lists of groups, each of a piece of the rows."""
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: MergedAggregate) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: MergedAggregate) -> None:
         aggregations = [aggregation for _, aggregation in operator.of.aggregations]
         group = Group(writer, operator.rows, aggregations, appends=operator.appends)
         keys = tuple(expr for _, expr in operator.keys)
@@ -68,7 +68,7 @@ class MergedAggregateStep(AggregateStep):
 class CandidatesStep(TopKStep):
     """The first rows of each group, of a tick's rows alone."""
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: PartialTopK) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: PartialTopK) -> None:
         super().__init__(node, writer, operator.of)
 
     def slots(self) -> tuple[Slot, ...]:
@@ -76,15 +76,15 @@ class CandidatesStep(TopKStep):
 
 
 @step_for.register(PartialAggregate)
-def _(operator: PartialAggregate, node: Node, writer: RegionWriter) -> Step:
+def _(operator: PartialAggregate, node: Node, writer: StepWriter) -> Step:
     return PartialAggregateStep(node, writer, operator)
 
 
 @step_for.register(MergedAggregate)
-def _(operator: MergedAggregate, node: Node, writer: RegionWriter) -> Step:
+def _(operator: MergedAggregate, node: Node, writer: StepWriter) -> Step:
     return MergedAggregateStep(node, writer, operator)
 
 
 @step_for.register(PartialTopK)
-def _(operator: PartialTopK, node: Node, writer: RegionWriter) -> Step:
+def _(operator: PartialTopK, node: Node, writer: StepWriter) -> Step:
     return CandidatesStep(node, writer, operator)

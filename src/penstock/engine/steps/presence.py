@@ -25,7 +25,7 @@ from penstock.flow.operators.join import How, Join
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 KeyOf = Callable[[int, Row], AbstractContextManager[str]]
@@ -43,7 +43,7 @@ class PresenceStep(RightFirstStep):
     def __init__(
         self,
         node: Node,
-        writer: RegionWriter,
+        writer: StepWriter,
         key_of: KeyOf,
         lifetimes: tuple[Lifetime, Lifetime],
         *,
@@ -59,14 +59,14 @@ class PresenceStep(RightFirstStep):
         self.test = "> 0" if present else "<= 0"
 
     @classmethod
-    def of_join(cls, node: Node, writer: RegionWriter, operator: Join) -> PresenceStep:
+    def of_join(cls, node: Node, writer: StepWriter, operator: Join) -> PresenceStep:
         rows = JoinedRows(node, writer, operator)
         anti = operator.how is How.ANTI
         null_keys = rows if anti else None
         return cls(node, writer, rows.key_of, operator.lifetimes, present=not anti, null_keys=null_keys)
 
     @classmethod
-    def of_difference(cls, node: Node, writer: RegionWriter, operator: Difference) -> PresenceStep:
+    def of_difference(cls, node: Node, writer: StepWriter, operator: Difference) -> PresenceStep:
         def key_of(port: int, row: Row) -> AbstractContextManager[str]:
             key = writer.fresh("key")
             writer.code.line(f"{key} = {writer.row_key(writer.input_schema(node, port), row.columns)}")
@@ -148,5 +148,5 @@ class PresenceStep(RightFirstStep):
 
 
 @step_for.register(Difference)
-def _difference(operator: Difference, node: Node, writer: RegionWriter) -> Step:
+def _difference(operator: Difference, node: Node, writer: StepWriter) -> Step:
     return PresenceStep.of_difference(node, writer, operator)

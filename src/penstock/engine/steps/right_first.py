@@ -13,7 +13,7 @@ from penstock.engine.steps.step import Step
 from penstock.flow.lifetime import Lifetime
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -50,7 +50,7 @@ class RightFirstStep(Step):
         raise NotImplementedError
 
 
-def remembers_left(node: Node, writer: RegionWriter, left: Lifetime) -> bool:
+def remembers_left(node: Node, writer: StepWriter, left: Lifetime) -> bool:
     """Whether a right row may come after a left row that it says something about.
 
     Within a tick it comes first; in a loop a later round may bring it.

@@ -17,7 +17,7 @@ from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.partition import Partition
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -30,7 +30,7 @@ class FilterMapStep(OpaqueStep):
 
 
 class FlattenStep(Step):
-    def __init__(self, node: Node, writer: RegionWriter, at: int) -> None:
+    def __init__(self, node: Node, writer: StepWriter, at: int) -> None:
         super().__init__(node, writer)
         self.at = at
 
@@ -46,7 +46,7 @@ class FlattenStep(Step):
 
 
 class InspectStep(Step):
-    def __init__(self, node: Node, writer: RegionWriter, operator: Inspect) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Inspect) -> None:
         super().__init__(node, writer)
         self._function = writer.constant("f", operator.function)
 
@@ -58,7 +58,7 @@ class InspectStep(Step):
 class PartitionStep(Step):
     """The tag is looked up among the ports' tags, which are in the order of their numbers."""
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Partition) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Partition) -> None:
         super().__init__(node, writer)
         self.by = operator.by
         self._ports = writer.constant("ports", {tag: at for at, tag in enumerate(operator.tags)})
@@ -84,25 +84,25 @@ class AssumeOrderedStep(Step):
 
 
 @step_for.register(FilterMap)
-def _filter_map(operator: FilterMap, node: Node, writer: RegionWriter) -> Step:
+def _filter_map(operator: FilterMap, node: Node, writer: StepWriter) -> Step:
     return FilterMapStep(node, writer, operator.function)
 
 
 @step_for.register(Flatten)
-def _flatten(operator: Flatten, node: Node, writer: RegionWriter) -> Step:
+def _flatten(operator: Flatten, node: Node, writer: StepWriter) -> Step:
     return FlattenStep(node, writer, operator.at)
 
 
 @step_for.register(Inspect)
-def _inspect(operator: Inspect, node: Node, writer: RegionWriter) -> Step:
+def _inspect(operator: Inspect, node: Node, writer: StepWriter) -> Step:
     return InspectStep(node, writer, operator)
 
 
 @step_for.register(Partition)
-def _partition(operator: Partition, node: Node, writer: RegionWriter) -> Step:
+def _partition(operator: Partition, node: Node, writer: StepWriter) -> Step:
     return PartitionStep(node, writer, operator)
 
 
 @step_for.register(AssumeOrdered)
-def _assume_ordered(operator: AssumeOrdered, node: Node, writer: RegionWriter) -> Step:
+def _assume_ordered(operator: AssumeOrdered, node: Node, writer: StepWriter) -> Step:
     return AssumeOrderedStep(node, writer)

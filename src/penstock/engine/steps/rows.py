@@ -18,12 +18,12 @@ from penstock.flow.operators.union import Union
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
 class FilterStep(Step):
-    def __init__(self, node: Node, writer: RegionWriter, predicate: object) -> None:
+    def __init__(self, node: Node, writer: StepWriter, predicate: object) -> None:
         super().__init__(node, writer)
         self.predicate = predicate
 
@@ -41,7 +41,7 @@ class FilterStep(Step):
 class OpaqueStep(Step):
     """A user's function called on each row; what it gives is checked as rows of the output."""
 
-    def __init__(self, node: Node, writer: RegionWriter, function: Callable[..., object]) -> None:
+    def __init__(self, node: Node, writer: StepWriter, function: Callable[..., object]) -> None:
         super().__init__(node, writer)
         what = f"a row made by {node.name!r}"
         self._function = writer.constant("f", function)
@@ -84,7 +84,7 @@ class SelectStep(Step):
 
 
 class UnionStep(Step):
-    def __init__(self, node: Node, writer: RegionWriter) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
         self.sites = len(node.inputs)
 
@@ -97,25 +97,25 @@ class UnionStep(Step):
 
 
 @step_for.register(Filter)
-def _filter(operator: Filter, node: Node, writer: RegionWriter) -> Step:
+def _filter(operator: Filter, node: Node, writer: StepWriter) -> Step:
     return FilterStep(node, writer, operator.predicate)
 
 
 @step_for.register(Map)
-def _map(operator: Map, node: Node, writer: RegionWriter) -> Step:
+def _map(operator: Map, node: Node, writer: StepWriter) -> Step:
     return MapStep(node, writer, operator.function)
 
 
 @step_for.register(FlatMap)
-def _flat_map(operator: FlatMap, node: Node, writer: RegionWriter) -> Step:
+def _flat_map(operator: FlatMap, node: Node, writer: StepWriter) -> Step:
     return FlatMapStep(node, writer, operator.function)
 
 
 @step_for.register(Select)
-def _select(operator: Select, node: Node, writer: RegionWriter) -> Step:
+def _select(operator: Select, node: Node, writer: StepWriter) -> Step:
     return SelectStep(node, writer)
 
 
 @step_for.register(Union)
-def _union(operator: Union, node: Node, writer: RegionWriter) -> Step:
+def _union(operator: Union, node: Node, writer: StepWriter) -> Step:
     return UnionStep(node, writer)

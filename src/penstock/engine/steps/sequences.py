@@ -15,7 +15,7 @@ from penstock.flow.operators.zip import Zip
 from penstock.flow.operators.zip_longest import ZipLongest
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 SIDES = ("left", "right")
@@ -26,7 +26,7 @@ class ChainStep(Step):
 
     takes_rows = False
 
-    def __init__(self, node: Node, writer: RegionWriter) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
         self.sites = len(node.inputs)
 
@@ -42,7 +42,7 @@ class ChainFirstNStep(Step):
     takes_rows = False
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, count: int) -> None:
+    def __init__(self, node: Node, writer: StepWriter, count: int) -> None:
         super().__init__(node, writer)
         self.count = count
         self.left = writer.named("left", node.id)
@@ -67,7 +67,7 @@ class CrossSingletonStep(Step):
     takes_rows = False
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: CrossSingleton) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: CrossSingleton) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.single = writer.named("single", node.id)
@@ -100,7 +100,7 @@ class ZipStep(Step):
     heavy = True
     sites = 2
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Zip) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Zip) -> None:
         super().__init__(node, writer)
         self.kept_right = operator.kept_right
         self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in operator.lifetimes)
@@ -147,7 +147,7 @@ class ZipLongestStep(Step):
     takes_rows = False
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: ZipLongest) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: ZipLongest) -> None:
         super().__init__(node, writer)
         self.kept_right = operator.kept_right
 
@@ -164,25 +164,25 @@ class ZipLongestStep(Step):
 
 
 @step_for.register(Chain)
-def _chain(operator: Chain, node: Node, writer: RegionWriter) -> Step:
+def _chain(operator: Chain, node: Node, writer: StepWriter) -> Step:
     return ChainStep(node, writer)
 
 
 @step_for.register(ChainFirstN)
-def _chain_first_n(operator: ChainFirstN, node: Node, writer: RegionWriter) -> Step:
+def _chain_first_n(operator: ChainFirstN, node: Node, writer: StepWriter) -> Step:
     return ChainFirstNStep(node, writer, operator.count)
 
 
 @step_for.register(CrossSingleton)
-def _cross_singleton(operator: CrossSingleton, node: Node, writer: RegionWriter) -> Step:
+def _cross_singleton(operator: CrossSingleton, node: Node, writer: StepWriter) -> Step:
     return CrossSingletonStep(node, writer, operator)
 
 
 @step_for.register(Zip)
-def _zip(operator: Zip, node: Node, writer: RegionWriter) -> Step:
+def _zip(operator: Zip, node: Node, writer: StepWriter) -> Step:
     return ZipStep(node, writer, operator)
 
 
 @step_for.register(ZipLongest)
-def _zip_longest(operator: ZipLongest, node: Node, writer: RegionWriter) -> Step:
+def _zip_longest(operator: ZipLongest, node: Node, writer: StepWriter) -> Step:
     return ZipLongestStep(node, writer, operator)

@@ -11,8 +11,8 @@ from penstock.engine.steps.merging import merging
 from penstock.engine.steps.windows import WindowStep
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
     from penstock.flow.operators.window import Window
     from penstock.flow.windows import Sessions
     from penstock.graph.node import Node
@@ -38,7 +38,7 @@ class SessionStep(WindowStep):
     `touched`: number -> key and session; `absorbed`: the sessions that became part of others.
     """
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Window, shape: Sessions) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Window, shape: Sessions) -> None:
         super().__init__(node, writer, operator)
         self.shape = shape
         self.absorbed = writer.named("absorbed", node.id)

@@ -8,8 +8,8 @@ from penstock.engine.steps.step import Step, step_for
 from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -33,5 +33,5 @@ class SinkStep(Step):
 
 
 @step_for.register(Sink)
-def _sink(operator: Sink, node: Node, writer: RegionWriter) -> Step:
+def _sink(operator: Sink, node: Node, writer: StepWriter) -> Step:
     return SinkStep(node, writer)

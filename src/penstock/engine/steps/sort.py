@@ -15,7 +15,7 @@ from penstock.flow.operators.sort import Sort
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import DataType
     from penstock.graph.node import Node
 
@@ -25,7 +25,7 @@ class SortStep(Step):
 
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: Sort) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Sort) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.pending = writer.named("pending", node.id)
@@ -68,5 +68,5 @@ class SortStep(Step):
 
 
 @step_for.register(Sort)
-def _sort(operator: Sort, node: Node, writer: RegionWriter) -> Step:
+def _sort(operator: Sort, node: Node, writer: StepWriter) -> Step:
     return SortStep(node, writer, operator)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.engine.slot import Slot
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
     from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node, Operator
 
 
@@ -33,7 +33,7 @@ class Step:
     consolidates: ClassVar[bool] = False
     has_result: ClassVar[bool] = False
 
-    def __init__(self, node: Node, writer: RegionWriter) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         self.node = node
         self.writer = writer
         self.code = writer.code
@@ -60,8 +60,32 @@ class Step:
         """Write what is done with one row of the output."""
         self.writer.emit(self.node.id, row)
 
+    # -- what a region writes of a step ------------------------------------------------------------
+
+    def write_start(self) -> None:
+        """Write what stands before the loops that may make the node's rows."""
+        if self.writer.has_buffer(self.node.id):
+            self.code.line(f"{self.writer.buffer(self.node.id)} = []")
+        self.begin()
+
+    def write(self) -> None:
+        """Write what the node does with its inputs' buffers."""
+        writer, node = self.writer, self.node.id
+        with self.code.working_for(node):
+            buffered = [edge for edge in writer.entries(node) if writer.reads_buffer(edge)]
+            writer.note_activations(node, [edge.source for edge in buffered])
+            if self.takes_rows:
+                for edge in buffered:
+                    self.consume_buffer(edge.port)
+            self.finish()
+
+    def consume_buffer(self, port: int) -> None:
+        """Write what the node does with each row of an input that stands in a buffer."""
+        with self.writer.each_row(self.node, port) as row, self.code.working_for(self.node.id, row.columns):
+            self.consume(port, row)
+
 
 @singledispatch
-def step_for(operator: Operator, node: Node, writer: RegionWriter) -> Step:
+def step_for(operator: Operator, node: Node, writer: StepWriter) -> Step:
     """The step of an operator; every operator class registers one."""
     raise NotImplementedError(f"the in-process engine has no step for {type(operator).__name__}")

@@ -14,7 +14,7 @@ from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -24,7 +24,7 @@ class EveryTickStep(Step):
     takes_rows = False
     keeps_state = True
 
-    def __init__(self, node: Node, writer: RegionWriter) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
         self.appends = writer.is_append(node.inputs[0])
 
@@ -74,7 +74,7 @@ class MultisetDeltaStep(Step):
     keeps_state = True
     merges = True
 
-    def __init__(self, node: Node, writer: RegionWriter) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
         self.before = writer.named("before", node.id)
         self.now = writer.named("now", node.id)
@@ -156,25 +156,25 @@ class InitializeStep(Step):
 
 
 @step_for.register(EveryTick)
-def _every_tick(operator: EveryTick, node: Node, writer: RegionWriter) -> Step:
+def _every_tick(operator: EveryTick, node: Node, writer: StepWriter) -> Step:
     return EveryTickStep(node, writer)
 
 
 @step_for.register(MultisetDelta)
-def _multiset_delta(operator: MultisetDelta, node: Node, writer: RegionWriter) -> Step:
+def _multiset_delta(operator: MultisetDelta, node: Node, writer: StepWriter) -> Step:
     return MultisetDeltaStep(node, writer)
 
 
 @step_for.register(DeferSignal)
-def _defer_signal(operator: DeferSignal, node: Node, writer: RegionWriter) -> Step:
+def _defer_signal(operator: DeferSignal, node: Node, writer: StepWriter) -> Step:
     return DeferSignalStep(node, writer)
 
 
 @step_for.register(Null)
-def _null(operator: Null, node: Node, writer: RegionWriter) -> Step:
+def _null(operator: Null, node: Node, writer: StepWriter) -> Step:
     return NullStep(node, writer)
 
 
 @step_for.register(Initialize)
-def _initialize(operator: Initialize, node: Node, writer: RegionWriter) -> Step:
+def _initialize(operator: Initialize, node: Node, writer: StepWriter) -> Step:
     return InitializeStep(node, writer)

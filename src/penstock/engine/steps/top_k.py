@@ -13,7 +13,7 @@ from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.top_k import TopK
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
@@ -33,7 +33,7 @@ class TopKStep(Step):
     consolidates = True
     sites = 1
 
-    def __init__(self, node: Node, writer: RegionWriter, operator: TopK) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: TopK) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.touched = writer.named("touched", node.id)
@@ -98,5 +98,5 @@ class TopKStep(Step):
 
 
 @step_for.register(TopK)
-def _top_k(operator: TopK, node: Node, writer: RegionWriter) -> Step:
+def _top_k(operator: TopK, node: Node, writer: StepWriter) -> Step:
     return TopKStep(node, writer, operator)

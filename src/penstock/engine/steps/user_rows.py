@@ -12,11 +12,11 @@ from penstock.expr.tree import Column, Expr
 from penstock.expr.types import AnyType, DataType, Field, ListType, Schema, StructType
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
-def users_view(writer: RegionWriter, schema: Schema, row: Row) -> str:
+def users_view(writer: StepWriter, schema: Schema, row: Row) -> str:
     """Source of a row as users and their functions see it."""
     if schema.scalar and exact_test(schema.fields[0], "") is not None:
         # Such a value is the user's as it is.
@@ -25,7 +25,7 @@ def users_view(writer: RegionWriter, schema: Schema, row: Row) -> str:
 
 
 def write_received(
-    writer: RegionWriter, schema: Schema, call: str, checked: str, weight: str | None = None
+    writer: StepWriter, schema: Schema, call: str, checked: str, weight: str | None = None
 ) -> Row:
     """Write that variables get the row of `schema` that `call` gives; they are the row returned.
 
@@ -76,14 +76,12 @@ def _is_named_tuple(row_class: type[Any] | None) -> bool:
     return row_class is not None and issubclass(row_class, tuple)
 
 
-def merged_item(writer: RegionWriter, node: Node, item: Expr, row: Row) -> str:
+def merged_item(writer: StepWriter, node: Node, item: Expr, row: Row) -> str:
     """Source of what a lattice gets of a row: the value of `item`, with one zero and one NaN."""
     return item_of_row(writer, node, item, row, merges=True)
 
 
-def item_of_row(
-    writer: RegionWriter, node: Node, item: Expr | None, row: Row, *, merges: bool = False
-) -> str:
+def item_of_row(writer: StepWriter, node: Node, item: Expr | None, row: Row, *, merges: bool = False) -> str:
     """Source of what a folding function gets of a row: the row, or the value of `item`."""
     schema = writer.input_schema(node, 0)
     if item is None:

@@ -11,7 +11,7 @@ from penstock.expr.check import check
 from penstock.flow.operators.window import Emit, Window
 
 if TYPE_CHECKING:
-    from penstock.engine.region_writer import RegionWriter
+    from penstock.engine.step_writer import StepWriter
     from penstock.expr.tree import Expr
     from penstock.graph.node import Node
 
@@ -26,9 +26,7 @@ class WindowStep(Step):
     consolidates = True
     heavy = True
 
-    def __init__(
-        self, node: Node, writer: RegionWriter, operator: Window, group: Group | None = None
-    ) -> None:
+    def __init__(self, node: Node, writer: StepWriter, operator: Window, group: Group | None = None) -> None:
         super().__init__(node, writer)
         self.operator = operator
         self.schema = writer.input_schema(node, 0)

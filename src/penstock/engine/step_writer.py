@@ -1,0 +1,373 @@
+"""The writer of generated code as an operator's step sees it: names, expressions, and rows of one region.
+
+Steps write through it and know neither each other nor how a region is put together;
+`RegionWriter`, which knows both, is the one subclass that is used.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from abc import ABC, abstractmethod
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.engine.plan import is_delay
+from penstock.engine.retraction_order import must_take_back_first
+from penstock.engine.row_codegen import Only, Row, tuple_source
+from penstock.engine.source_code import SourceCode
+from penstock.expr.check import check
+from penstock.expr.keys import holds_floats
+from penstock.expr.python import Scope, key_of, lower, predicate
+from penstock.graph.node import Edge
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from penstock.analysis import Analysis
+    from penstock.engine.constants import Constants
+    from penstock.engine.plan import Consumers, Part
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import DataType, Schema
+    from penstock.graph.node import FlowGraph, Node
+
+
+# With a number behind they name something else: temporaries of expressions, buffers of nodes.
+_NUMBERED_OTHERWISE = frozenset({"x", "rows", "out", "all", "news", "loop_count", "ticks", "part", "region"})
+
+
+class StepWriter(ABC):
+    """Code of one part of a plan, and what its steps ask about their place in it.
+
+    code: what has been written. functions: module-level functions that it calls.
+    at: source of the round in which the rows are there that are worked on, in a loop whose rows may
+        be taken back.
+    counting: write, too, what counts per operator the ticks in which rows reached it.
+    """
+
+    def __init__(
+        self,
+        graph: FlowGraph,
+        analysis: Analysis,
+        part: Part,
+        consumers: Consumers,
+        constants: Constants,
+        *,
+        counting: bool,
+    ) -> None:
+        self.graph = graph
+        self.analysis = analysis
+        self.part = part
+        self.code = SourceCode()
+        self.functions = SourceCode()
+        self.at = ""
+        self._constants = constants
+        self._counting = counting
+        self._fresh = 0
+        self._functions: set[str] = set()
+        self._members = frozenset(part.nodes)
+        self._consumers = consumers
+        self._loop_of = {n: loop for loop in analysis.loops for n in loop if n in self._members}
+        self._nested = {n for n, loop in self._loop_of.items() if analysis.is_changing(loop)}
+
+    # -- other steps -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def emit(self, node: int, row: Row) -> None:
+        """Write what is done with one row of a node's output: its consumer's code, or a buffer."""
+
+    @abstractmethod
+    def handed_on(self, node: int) -> Edge | None:
+        """The edge to the node whose code is written where a node's rows are made, if there is one."""
+
+    @abstractmethod
+    def is_consolidated(self, node: int) -> bool:
+        """Whether a node's rows of a tick are known to differ from each other already."""
+
+    @abstractmethod
+    def merges(self, node: int) -> bool:
+        """Whether a node makes one of equal rows of its inputs, also where none is taken back."""
+
+    # -- the place of a node -----------------------------------------------------------------------
+
+    def is_append(self, node: int) -> bool:
+        """Whether the stream of a node carries plain rows, without weights."""
+        return self.analysis.facts[node].append
+
+    def is_in_loop(self, node: int) -> bool:
+        """Whether a node's rows may come back to it within a tick."""
+        return node in self._loop_of
+
+    def loop(self, node: int) -> tuple[int, ...]:
+        """The loop that a node is in."""
+        return self._loop_of[node]
+
+    def loops_apart(self, one: int, other: int) -> bool:
+        """Whether two nodes, of which at least one is in a loop, are not in the same."""
+        return self._loop_of.get(one) != self._loop_of.get(other)
+
+    def reads_buffer(self, edge: Edge) -> bool:
+        """Whether an edge's rows stand in a buffer: its target's code is not written where they are made."""
+        return self.handed_on(edge.source) != edge
+
+    def has_buffer(self, node: int) -> bool:
+        """Whether a node's rows stand in a buffer, for others to read."""
+        return any(self.reads_buffer(edge) for edge in self._consumers[node])
+
+    def entries(self, node: int) -> tuple[Edge, ...]:
+        """The edges that enter a node, in the order of its ports."""
+        return tuple(Edge(s, node, port) for port, s in enumerate(self.graph.nodes[node].inputs))
+
+    def readers(self, node: int, among: Sequence[int]) -> list[Edge]:
+        """The edges that leave a node for one of some others."""
+        return [e for e in self._consumers[node] if e.target in among]
+
+    def leaves(self, node: int, loop: Sequence[int]) -> bool:
+        """Whether a node's rows are read outside of `loop`."""
+        return any(e.target not in loop for e in self._consumers[node])
+
+    def round(self, node: int) -> str:
+        """The variable with the number of the round, from 0, of the loop that a node is in."""
+        return f"round_{self._loop_of[node][0]}"
+
+    def next_round(self, node: int) -> str:
+        """The variable with the number of the next round, in a loop whose rows may be taken back."""
+        return f"next_{self._loop_of[node][0]}"
+
+    def times(self, node: int) -> str:
+        """The variable with the heap of the rounds that are still to come, likewise."""
+        return f"times_{self._loop_of[node][0]}"
+
+    @contextmanager
+    def at_round(self, source: str) -> Generator[None]:
+        """What is written inside works on rows that are there in the round `source`: `at` tells it."""
+        before, self.at = self.at, source
+        yield
+        self.at = before
+
+    @contextmanager
+    def in_first_round(self, node: int) -> Generator[None]:
+        """What is written inside runs once per tick, also where the node is in a loop."""
+        if not self.is_in_loop(node):
+            yield
+            return
+        with self.code.block(f"if not {self.round(node)}:"):
+            yield
+
+    def input_schema(self, node: Node, port: int) -> Schema:
+        return self.graph.nodes[node.inputs[port]].schema
+
+    def constant(self, name: str, value: object) -> str:
+        """A name for a value that generated code needs."""
+        return self._constants.name(name, value)
+
+    def fresh(self, name: str) -> str:
+        """A variable name that is used nowhere else in the region."""
+        self._fresh += 1
+        # Letters of other scripts: not all that count as letters may stand in a name of Python.
+        clean = re.sub(r"\W", "_", name, flags=re.ASCII)
+        if not clean[:1].isalpha() or keyword.iskeyword(clean) or clean in _NUMBERED_OTHERWISE:
+            clean = f"v_{clean}"
+        return f"{clean}_{self._fresh}"
+
+    def named(self, what: str, node: int) -> str:
+        """The variable of a node for `what`."""
+        return f"{what}_of_{node}"
+
+    def function(self, header: str, *body: str) -> None:
+        """Write a module-level function once."""
+        if header.split("(")[0] in self._functions:
+            return
+        self._functions.add(header.split("(")[0])
+        with self.functions.block(header):
+            for line in body:
+                self.functions.line(line)
+
+    def slot(self, node: int, what: str) -> str:
+        return f"slot_{node}_{what}"
+
+    def slot_get(self, node: int, what: str) -> str:
+        return f"get_{node}_{what}"
+
+    def buffer(self, node: int) -> str:
+        """The variable with a node's rows of this tick (in a loop: of this round)."""
+        return f"rows_{node}"
+
+    def result(self, node: int) -> str:
+        """The variable with what leaves the region at a node."""
+        return f"out_{node}"
+
+    def news(self, node: int) -> str:
+        """The variable with a feedback's rows for the next round."""
+        return f"news_{node}"
+
+    # -- expressions -------------------------------------------------------------------------------
+
+    def _scope(self, schema: Schema, columns: tuple[str, ...]) -> Scope:
+        return Scope(schema, columns, self._constants.values)
+
+    def value(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
+        return lower(expr, self._scope(schema, columns))
+
+    def predicate(self, expr: Expr, schema: Schema, columns: tuple[str, ...]) -> str:
+        return predicate(expr, self._scope(schema, columns))
+
+    def key_source(self, dtype: DataType, source: str) -> str:
+        """`source`, which is not null, in the form in which it is a dict key."""
+        return key_of(dtype, False, source)
+
+    def is_own_key(self, dtype: DataType) -> bool:
+        """Whether a value of a type, as it stands in a row, is a dict key: no two that are equal differ."""
+        return key_of(dtype, False, "value") == "value"
+
+    def assign_key(
+        self, name: str, exprs: Sequence[Expr], schema: Schema, columns: tuple[str, ...]
+    ) -> list[int]:
+        """Assign the key of a row to `name`; positions of the parts that may be null.
+
+        One expression: its value. None: `()`. Several: a tuple.
+        """
+        scope = self._scope(schema, columns)
+        typed = [check(e, schema) for e in exprs]
+        parts = [key_of(t.type, t.nullable, lower(e, scope)) for e, t in zip(exprs, typed, strict=True)]
+        self.code.line(f"{name} = {parts[0] if len(parts) == 1 else tuple_source(parts) if parts else '()'}")
+        return [i for i, t in enumerate(typed) if t.nullable]
+
+    def key(self, name: str, exprs: Sequence[Expr], schema: Schema, columns: tuple[str, ...]) -> str:
+        """A variable with the key of a row: that of a column which is the key as it stands, or a new one."""
+        if len(exprs) == 1:
+            typed, source = check(exprs[0], schema), self.value(exprs[0], schema, columns)
+            if source.isidentifier() and self.key_source(typed.type, source) == source and not typed.nullable:
+                return source
+        key = self.fresh(name)
+        self.assign_key(key, exprs, schema, columns)
+        return key
+
+    def null_key_test(
+        self, exprs: Sequence[Expr], node: Node, port: int, columns: tuple[str, ...]
+    ) -> str | None:
+        """Source of whether a part of the key is null; None where none can be."""
+        schema = self.input_schema(node, port)
+        scope = self._scope(schema, columns)
+        tests = [f"{lower(e, scope)} is None" for e in exprs if check(e, schema).nullable]
+        return " or ".join(tests) if tests else None
+
+    def row_key(self, schema: Schema, columns: tuple[str, ...]) -> str:
+        """Source of the row as a tuple in the form in which it is a dict key."""
+        pairs = zip(schema.fields, columns, strict=True)
+        return tuple_source([key_of(f.type, f.nullable, c) for f, c in pairs])
+
+    def entry(self, schema: Schema, columns: tuple[str, ...]) -> str:
+        """Source of the row as a dict key where nothing else is one: of one column, its value."""
+        if len(columns) == 1:
+            (field,) = schema.fields
+            return key_of(field.type, field.nullable, columns[0])
+        return self.row_key(schema, columns)
+
+    # -- rows --------------------------------------------------------------------------------------
+
+    def unpack(self, schema: Schema, row: str) -> tuple[str, ...]:
+        """Assign the columns of the tuple `row` to variables."""
+        names = tuple(self.fresh(f.name) for f in schema.fields)
+        self.code.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {row}")
+        return names
+
+    def must_take_back_first(self, node: Node) -> bool:
+        """Whether what goes must go before what comes (see `transients`)."""
+        appends = tuple(self.is_append(source) for source in node.inputs)
+        return must_take_back_first(self.graph, self._consumers, appends, node)
+
+    def consolidate_inputs(self, node: Node) -> None:
+        """Write the consolidation of the buffers of an operator's table inputs."""
+        for source in dict.fromkeys(node.inputs):
+            if not self.is_append(source) and not self.is_consolidated(source):
+                self.code.line(f"{self.buffer(source)} = x_consolidate({self.buffer(source)})")
+
+    @contextmanager
+    def each_row(self, node: Node, port: int, only: Only = Only.ALL) -> Generator[Row]:
+        """Loop over the buffer of an input, or what goes or comes of it; the body is written inside."""
+        source = node.inputs[port]
+        edge = Edge(source, node.id, port)
+        schema = self.graph.nodes[source].schema
+        buffer = self.buffer(source)
+        if self.is_append(source):
+            row, at = self.fresh("row"), len(self.code.lines)
+            with self.code.block(f"for {row} in {buffer}:"):
+                columns = self.unpack(schema, row)
+                yield self._as_taken(edge, Row(columns, row))
+            names = ", ".join(columns) + "," * (len(columns) == 1)
+            self.code.drop_unused(at, row, f"for {names} in {buffer}:")
+            return
+        names = tuple(self.fresh(f.name) for f in schema.fields)
+        weight = self.fresh("weight")
+        if source in self._nested and node.id in self._loop_of[source]:
+            at = self.fresh("at")
+            with self.code.block(f"for {', '.join((*names, weight, at))} in {buffer}:"), self.at_round(at):
+                yield self._as_taken(edge, Row(names, None, weight))
+            return
+        with self.code.block(f"for {', '.join((*names, weight))} in {buffer}:"):
+            if only is Only.ALL:
+                yield self._as_taken(edge, Row(names, None, weight))
+            else:
+                with self.code.block(f"if {weight} {only.value} 0:"):
+                    yield self._as_taken(edge, Row(names, None, weight))
+
+    def _as_taken(self, edge: Edge, row: Row) -> Row:
+        """A row that comes over an edge, with 0.0 for -0.0 where its reader makes one of equal rows."""
+        merged = self.merges(edge.target) and not self.analysis.zeros.one[edge.source]
+        if not merged and not self.is_as_given(edge.source):
+            return row
+        return self._with_one_zero(self.graph.nodes[edge.source].schema, row)
+
+    def is_as_given(self, node: int) -> bool:
+        """Whether rows of a node are those that a table source was given, and no step has seen them yet."""
+        if not self.graph.nodes[node].inputs:
+            return node in self.analysis.zeros.made
+        return is_delay(self.graph.nodes[node]) and self.is_as_given(self.graph.nodes[node].inputs[0])
+
+    def _with_one_zero(self, schema: Schema, row: Row) -> Row:
+        columns = list(row.columns)
+        for at, field in enumerate(schema.fields):
+            if holds_floats(field.type):
+                name = self.fresh(field.name)
+                self.code.line(f"{name} = {key_of(field.type, field.nullable, columns[at])}")
+                columns[at] = name
+        return row if columns == list(row.columns) else Row(tuple(columns), None, row.weight)
+
+    def add_weight(self, slot: str, get: str, key: str, row: Row) -> None:
+        """Write `slot[key][row] += weight`, without entries of weight 0 or empty dicts."""
+        code = self.code
+        own = self.fresh("own")
+        code.line(f"{own} = {get}({key})")
+        with code.block(f"if {own} is None:"):
+            code.line(f"{slot}[{key}] = {{{row.whole}: {row.copies}}}")
+        with code.block("else:"):
+            total = self.fresh("n")
+            code.line(f"{total} = {own}.get({row.whole}, 0) + {row.copies}")
+            with code.block(f"if {total}:"):
+                code.line(f"{own}[{row.whole}] = {total}")
+            with code.block("else:"):
+                code.line(f"del {own}[{row.whole}]")
+                with code.block(f"if not {own}:"):
+                    code.line(f"del {slot}[{key}]")
+
+    def emit_copies(self, node: int, row: Row) -> None:
+        """Emit a row whose weight is a variable; on an append edge as so many plain rows."""
+        if not self.is_append(node) or row.weight is None:
+            self.emit(node, row)
+            return
+        with self.code.block(f"for _ in range({row.weight}):"):
+            self.emit(node, Row(row.columns, row.whole))
+
+    # -- activations -------------------------------------------------------------------------------
+
+    def note_activations(self, node: int, sources: Sequence[int]) -> None:
+        """Write that a node was activated if a buffer that it reads has rows."""
+        if self._counting and sources:
+            with self.code.block(f"if {' or '.join(map(self.buffer, sources))}:"):
+                self.note_activation(node)
+
+    def note_activation(self, node: int) -> None:
+        """Write that a node was activated."""
+        if self._counting:
+            self.code.line(f"{self.named('ran', node)} = True")
