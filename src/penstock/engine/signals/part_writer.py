@@ -8,48 +8,66 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.engine.signals.order import Entry, entries
 from penstock.engine.source_code import SourceCode
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Collection, Generator, Iterator, Mapping
 
     from penstock.engine.constants import Constants
     from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
-    from penstock.engine.signals.machine import SignalMachine
+    from penstock.engine.signals.step import SignalStep
     from penstock.graph.node import Node
 
 NOTHING = "NOTHING"
 """The value of a signal that has none yet."""
 
 
+class ArrangedSignals(Protocol):
+    """The signals that are compiled, all parts of them.
+
+    kept:  operators whose value outlasts the run. shown: those whose value is shown to others than signals.
+    """
+
+    @property
+    def nodes(self) -> Mapping[int, Node]: ...
+    @property
+    def steps(self) -> Mapping[int, SignalStep]: ...
+    @property
+    def arrangement(self) -> Arrangement: ...
+    @property
+    def kept(self) -> Collection[int]: ...
+    @property
+    def shown(self) -> Collection[int]: ...
+
+
 class PartWriter:
-    """Lines of one part.
+    """Lines of one part: a `SignalWriter`.
 
     counts:      per count the operators that are counted by it; None: nothing is counted.
-    arrangement: of the operators; by default the machine's.
+    arrangement: of the operators; by default that of `signals`.
     used:        variables that outlast the run, in the order in which lines name them.
     """
 
     def __init__(
         self,
         part: ScheduledPart,
-        machine: SignalMachine,
+        signals: ArrangedSignals,
         constants: Constants,
         counts: list[tuple[int, ...]] | None,
         arrangement: Arrangement | None = None,
     ) -> None:
         self.part = part
         self.code = SourceCode()
-        self.nodes: Mapping[int, Node] = machine.nodes
+        self.nodes = signals.nodes
         self.used: dict[str, None] = {}
-        self._kept = machine.kept
-        self._leaving = machine.shown
-        self._steps = machine.steps
-        self._arrangement = machine.arrangement if arrangement is None else arrangement
+        self._kept = signals.kept
+        self._leaving = signals.shown
+        self._steps = signals.steps
+        self._arrangement = signals.arrangement if arrangement is None else arrangement
         self._constants = constants
         self._counts = counts
         self._fresh = 0

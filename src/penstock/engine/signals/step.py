@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.part_writer import PartWriter
+    from penstock.engine.source_code import SourceCode
     from penstock.graph.node import Node, Operator
 
 
@@ -43,6 +43,40 @@ class Outcome:
     condition: str | None = None
 
 
+class SignalWriter(Protocol):
+    """The writer of a function, as a step sees it. code: takes lines."""
+
+    @property
+    def code(self) -> SourceCode: ...
+
+    def constant(self, prefix: str, value: object) -> str:
+        """A name for a value that has no source."""
+        ...
+
+    def fresh(self, name: str) -> str:
+        """A variable of this run that is used nowhere else in the function."""
+        ...
+
+    def cell(self, node: Node, name: str) -> str:
+        """The variable of a piece of an operator's state."""
+        ...
+
+    def has_value(self, node: Node, port: int) -> str | None:
+        """Source of whether an input has a value; None where it is certain."""
+        ...
+
+    def fired(self, node: Node, port: int) -> str | None:
+        """Source of whether an input fired in this tick; None where it is certain.
+
+        For operators that `tell_inputs_apart`.
+        """
+        ...
+
+    def write_leaving(self, node: int, value: str) -> None:
+        """Write that a value is shown to others than signals."""
+        ...
+
+
 class SignalStep:
     """One operator's part of a function.
 
@@ -57,13 +91,10 @@ class SignalStep:
         """The state it keeps. In generated code `writer.cell(node, name)` is the variable."""
         return ()
 
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome | None:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome | None:
         """Write what is done when the operator is activated; None where no value comes of it.
 
-        inputs: names of the current values, by port. `writer.code` takes lines,
-        `writer.constant(prefix, value)` names a value without source, `writer.fresh(name)` a
-        variable of this run. `writer.has_value(node, port)` and `writer.fired(node, port)` are
-        conditions, the latter for operators that `tell_inputs_apart`.
+        inputs: names of the current values, by port.
         """
         raise NotImplementedError
 

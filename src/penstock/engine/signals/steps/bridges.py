@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.step import SignalStep, signal_step
+from penstock.engine.signals.step import SignalStep, SignalWriter, signal_step
 from penstock.flow.operators.signals.last_row import LastRow
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.signals.value_rows import ValueRows
 from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.part_writer import PartWriter
     from penstock.graph.node import Node
 
 
@@ -22,7 +21,7 @@ class SourceStep(SignalStep):
 class LeavingStep(SignalStep):
     """Gives the value to whoever looks at the sink or reads the stream."""
 
-    def write(self, writer: PartWriter, *inputs: str) -> None:
+    def write(self, writer: SignalWriter, *inputs: str) -> None:
         writer.write_leaving(self.node.id, inputs[0])
 
 

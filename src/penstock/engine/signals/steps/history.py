@@ -8,14 +8,13 @@ from copy import deepcopy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.signals.step import Cell, Outcome, SignalStep, signal_step
+from penstock.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
 from penstock.engine.signals.steps.lifts import constant_source
 from penstock.flow.operators.signals.delay_signal import DelaySignal
 from penstock.flow.operators.signals.scan_signal import ScanSignal
 from penstock.flow.operators.signals.window import Window
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.part_writer import PartWriter
     from penstock.graph.node import Node
 
 
@@ -28,7 +27,7 @@ class ScanSignalStep(SignalStep):
         # A function may alter a list or dict that it is given, and the operator is any number of engines'.
         return (Cell("accumulator", partial(deepcopy, self.scan.initial)),)
 
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         accumulator = writer.cell(self.node, "accumulator")
         function = writer.constant("f", self.scan.function)
         writer.code.line(f"{accumulator} = {function}({accumulator}, {inputs[0]})")
@@ -43,7 +42,7 @@ class WindowStep(SignalStep):
     def cells(self) -> tuple[Cell, ...]:
         return (history(self.window.size),)
 
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         values = writer.cell(self.node, "history")
         writer.code.line(f"{values}.append({inputs[0]})")
         call = f"{writer.constant('f', self.window.function)}(list({values}))"
@@ -61,7 +60,7 @@ class DelayStep(SignalStep):
         # One more than the delay: the oldest is the one to show.
         return (history(self.delay.count + 1),)
 
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         values = writer.cell(self.node, "history")
         writer.code.line(f"{values}.append({inputs[0]})")
         is_full = f"len({values}) > {self.delay.count}"

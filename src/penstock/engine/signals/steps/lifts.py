@@ -7,11 +7,10 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.signals.step import Cell, Outcome, SignalStep, signal_step
+from penstock.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
 from penstock.flow.operators.signals.lift import Align, Constant, Lift
 
 if TYPE_CHECKING:
-    from penstock.engine.signals.part_writer import PartWriter
     from penstock.graph.node import Node
 
 # The stubs of these functions have no types that a strict checker accepts.
@@ -51,10 +50,10 @@ class LiftStep(SignalStep):
         super().__init__(node)
         self.lift = lift
 
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         return Outcome(self.call(writer, inputs))
 
-    def call(self, writer: PartWriter, inputs: tuple[str, ...]) -> str:
+    def call(self, writer: SignalWriter, inputs: tuple[str, ...]) -> str:
         """Source of the function's value."""
         arguments = [
             constant_source(writer, a.value) if isinstance(a, Constant) else inputs[a]
@@ -72,7 +71,7 @@ class ZipStep(LiftStep):
     def cells(self) -> tuple[Cell, ...]:
         return tuple(Cell(f"waiting_{at}", list, tuple, list) for at in range(len(self.node.inputs)))
 
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         buffers = [writer.cell(self.node, f"waiting_{at}") for at in range(len(inputs))]
         for port, (buffer, value) in enumerate(zip(buffers, inputs, strict=True)):
             fired = writer.fired(self.node, port)
@@ -85,7 +84,7 @@ class ZipStep(LiftStep):
         return Outcome(self.call(writer, taken), " and ".join(buffers))
 
 
-def constant_source(writer: PartWriter, value: object) -> str:
+def constant_source(writer: SignalWriter, value: object) -> str:
     """Source of a constant: itself where that is plain, so that people can read it."""
     if type(value) in (bool, int, str, type(None)) or (type(value) is float and value - value == 0):
         return f"({value!r})" if repr(value).startswith("-") else repr(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.signals.step import Cell, Outcome, SignalStep, signal_step
+from penstock.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
 from penstock.flow.operators.signals.filter_signal import FilterSignal
 from penstock.flow.operators.signals.no_repeats import NoRepeats
 from penstock.flow.operators.signals.sample import Sample
@@ -13,7 +13,6 @@ from penstock.flow.operators.signals.when import When
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.engine.signals.part_writer import PartWriter
     from penstock.graph.node import Node
 
 
@@ -22,19 +21,19 @@ class FilterSignalStep(SignalStep):
         super().__init__(node)
         self.predicate = predicate
 
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         return Outcome(inputs[0], f"{writer.constant('f', self.predicate)}({inputs[0]})")
 
 
 class WhenStep(SignalStep):
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         value, condition = inputs
         known = writer.has_value(self.node, 1)
         return Outcome(value, condition if known is None else f"{known} and {condition}")
 
 
 class SampleStep(SignalStep):
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         return Outcome(inputs[0], writer.has_value(self.node, 0))
 
 
@@ -44,7 +43,7 @@ class NoRepeatsStep(SignalStep):
     def cells(self) -> tuple[Cell, ...]:
         return (Cell("last", lambda: None), Cell("any", lambda: False))
 
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         (value,) = inputs
         last, any_yet = writer.cell(self.node, "last"), writer.cell(self.node, "any")
         differs = writer.fresh("differs")

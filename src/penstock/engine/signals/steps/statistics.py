@@ -6,13 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.signals.statistics import FUNCTIONS, Inputs, Variable, kernel_of, renamed
-from penstock.engine.signals.step import Cell, Outcome, SignalStep, signal_step
+from penstock.engine.signals.step import Cell, Outcome, SignalStep, SignalWriter, signal_step
 from penstock.flow.operators.signals.statistic_signal import StatisticSignal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.engine.signals.part_writer import PartWriter
     from penstock.graph.node import Node
 
 
@@ -26,7 +25,7 @@ class StatisticStep(SignalStep):
     def cells(self) -> tuple[Cell, ...]:
         return tuple(as_cell(v) for v in self._kernel.variables)
 
-    def write(self, writer: PartWriter, *inputs: str) -> Outcome:
+    def write(self, writer: SignalWriter, *inputs: str) -> Outcome:
         source = self._names(writer, inputs)
         for line in self._kernel.lines:
             writer.code.line(renamed(line, source))
@@ -34,7 +33,7 @@ class StatisticStep(SignalStep):
         condition = renamed(fires, source) if self.operator.may_be_silent() else None
         return Outcome(renamed(self._kernel.value, source), condition)
 
-    def _names(self, writer: PartWriter, inputs: tuple[str, ...]) -> Callable[[str], str]:
+    def _names(self, writer: SignalWriter, inputs: tuple[str, ...]) -> Callable[[str], str]:
         """What generated code calls the names of the kernel."""
         names: dict[str, str] = dict(zip(("x", "y")[: self.operator.statistic.inputs], inputs))
         if self.operator.statistic.reads_time:
@@ -48,7 +47,7 @@ class StatisticStep(SignalStep):
 
         return name
 
-    def _new_name(self, writer: PartWriter, wanted: str, cells: set[str]) -> str:
+    def _new_name(self, writer: SignalWriter, wanted: str, cells: set[str]) -> str:
         if wanted in cells:
             return writer.cell(self.node, wanted)
         if wanted in FUNCTIONS:
