@@ -13,8 +13,8 @@ from penstock.io.dead_letter import DeadLetters
 from penstock.io.pull_source import Reading
 from penstock.io.source import Batch, Feed, dead_letter_folder, open_source
 from penstock.pull import Source, Transformer, pull
+from penstock.pull.fused import Kernel
 from penstock.pull.module import Module
-from penstock.pull.pieces import Kernel
 from penstock.pull.protocol import Read
 
 

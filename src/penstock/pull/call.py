@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from penstock.errors import ProtocolBroken, SourceLocation, WrongValue
 from penstock.pull.protocol import AnswerTo, End
-
-if TYPE_CHECKING:
-    from penstock.pull.module import Module
 
 
 class Call:
@@ -44,8 +41,15 @@ class Watch(Protocol):
         """The module upstream broke a rule; what it returns fails that module."""
 
 
+class Named(Protocol):
+    """What an error tells of a module: its name, and the user's line that wrote it."""
+
+    name: str
+    place: SourceLocation
+
+
 def not_an_answer(
-    module: Module, what: str, fix: str = "answer(None, value), answer(True) or answer(error)"
+    module: Named, what: str, fix: str = "answer(None, value), answer(True) or answer(error)"
 ) -> ProtocolBroken:
     """The error of a module whose answer cannot be put right."""
     return ProtocolBroken(
@@ -58,7 +62,7 @@ def not_an_answer(
     )
 
 
-def not_a_request(module: Module | None, what: object, fix: str) -> WrongValue:
+def not_a_request(module: Named | None, what: object, fix: str) -> WrongValue:
     """The error of a module that requests what is no request."""
     return WrongValue(
         f"{'a module' if module is None else repr(module.name)} made the request {what!r}",

@@ -24,13 +24,56 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.pull.call import FLUSHED, HELD, OPEN, SETTLED, Call, Watch, not_a_request, not_an_answer
+from penstock.pull.call import FLUSHED, HELD, OPEN, SETTLED, Call, Named, Watch, not_a_request, not_an_answer
 from penstock.pull.protocol import AnswerTo, BatchRead, End, Layer, Read, attach_close_error, failure
 
 if TYPE_CHECKING:
-    from penstock.pull.module import Module
+    from penstock.pull.runtime import Runtime
+
+
+class EdgeRun(Protocol):
+    """The run, as edges see it. window: requests to keep in flight; None lets each edge say how many."""
+
+    runtime: Runtime
+    window: int | None
+
+    def opened(self, edge: Edge) -> None: ...
+
+    def stopping(self, module: EdgeModule, edge: Edge) -> None:
+        """The module upstream of an edge was told to stop."""
+        ...
+
+    def closed(self, edge: Edge) -> None:
+        """A stream has ended, and all its requests were answered."""
+        ...
+
+    def heard(self, edge: Edge) -> None:
+        """What reads from an edge was told its end."""
+        ...
+
+
+class EdgeModule(Named, Protocol):
+    """A module, as its edges and its run see it: see `penstock.pull.module.Module`."""
+
+    inputs: dict[Edge, None]
+    outputs: list[Edge]
+    advice: tuple[str, str] | None
+
+    @property
+    def run(self) -> EdgeRun: ...
+
+    @property
+    def failure(self) -> Exception | None: ...
+
+    def drop(self, returned: object) -> None: ...
+
+    def crash(self, error: Exception) -> None: ...
+
+    def done(self, result: Any = None) -> None: ...
+
+    def cancel(self) -> None: ...
 
 
 class Edge:
@@ -44,7 +87,7 @@ class Edge:
 
     def __init__(
         self,
-        upper: Module,
+        upper: EdgeModule,
         read: Read | BatchRead,
         *,
         batches: bool = False,
@@ -53,7 +96,7 @@ class Edge:
         depth: int = 0,
     ) -> None:
         self.upper = upper
-        self.lower: Module | None = None
+        self.lower: EdgeModule | None = None
         self.depth = depth
         self.window = max(upper.run.window or depth, 1)
         self.unheard = False
@@ -154,7 +197,7 @@ class Edge:
         if call.abort is not None:
             self._stop = call
             self._failed = self.upper.failure if self._failed is None else self._failed
-            self.upper.run.stopping(self)
+            self.upper.run.stopping(self.upper, self)
             if self._layer == 1:
                 when_all([*self.upper.inputs], call.abort, partial(self._answered, call))
                 return

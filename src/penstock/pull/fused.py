@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.pull.edge import Edge
 from penstock.pull.module import Module
@@ -12,11 +12,26 @@ from penstock.pull.opening import opened
 from penstock.pull.protocol import AnswerTo, End
 
 if TYPE_CHECKING:
-    from penstock.pull.pieces import Kernel, KernelPart
+    from penstock.errors import SourceLocation
     from penstock.pull.run import Run
 
 
-def open_kernels(run: Run, edge: Edge, parts: Sequence[KernelPart]) -> Edge:
+Kernel = Callable[[Iterable[Any]], Iterable[Any]]
+"""From the values of a batch to those that go on, lazily and in order; may keep state from batch to batch."""
+
+
+class OpensKernel(Protocol):
+    """A synchronous transformer: see `penstock.pull.pieces.KernelPart`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def place(self) -> SourceLocation: ...
+    @property
+    def kernel(self) -> Callable[[], Kernel]: ...
+
+
+def open_kernels(run: Run, edge: Edge, parts: Sequence[OpensKernel]) -> Edge:
     """One module of all the parts, reading from `edge`; the edge to read from."""
     # A failing function is most often in the last line of the user's; the names say which kernels it may be.
     module = Module(run, "+".join(part.name for part in parts), parts[-1].place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge, when_all
@@ -12,10 +12,15 @@ from penstock.pull.runtime import Cancellable
 from penstock.pull.synchronous import SPAWN, Synchronous, is_unawaited
 
 if TYPE_CHECKING:
-    from penstock.pull.pieces import Source
     from penstock.pull.run import Run
 
 S = TypeVar("S")
+
+
+class Opens(Protocol):
+    """A source: see `penstock.pull.pieces.Source`."""
+
+    def open_in(self, run: Run) -> Edge: ...
 
 
 class Module:
@@ -120,7 +125,7 @@ class Module:
 
     # -- other modules --------------------------------------------------------------------------
 
-    def open(self, source: Source) -> Edge:
+    def open(self, source: Opens) -> Edge:
         """Open a source as a further input of this module."""
         edge = source.open_in(self.run)
         self.connect(edge)

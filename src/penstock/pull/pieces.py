@@ -6,26 +6,23 @@ fresh modules of it, so a piece may be used again and in several pipelines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import SourceLocation
 from penstock.pull.edge import Edge
+from penstock.pull.fused import Kernel, open_kernels
 from penstock.pull.module import Module
 from penstock.pull.opening import opened
 from penstock.pull.protocol import BatchRead, Layer, Read
 from penstock.pull.synchronous import SPAWN, refuse_async
 
 if TYPE_CHECKING:
-    from penstock.pull.pipeline import Pipeline
     from penstock.pull.run import Run
 
 _FIX = f"a plain function; {SPAWN}. Threads: Source.of and the like of penstock.pull.dataflow"
-
-Kernel = Callable[[Iterable[Any]], Iterable[Any]]
-"""From the values of a batch to those that go on, lazily and in order; may keep state from batch to batch."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -90,6 +87,14 @@ class SinkPart(Primitive):
 Through = TransformerPart | KernelPart | MarkPart
 
 
+class Complete(Protocol):
+    """A pipeline from sources to sinks: see `penstock.pull.pipeline.Pipeline`."""
+
+    def open_in(self, run: Run) -> tuple[Module, ...]:
+        """Open new modules of all its pieces in a run; those of its sinks."""
+        ...
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Source:
     """A module that is read from; or one followed by transformers.
@@ -99,7 +104,7 @@ class Source:
 
     part: SourcePart
     then: tuple[Through, ...] = ()
-    beside: tuple[Pipeline, ...] = ()
+    beside: tuple[Complete, ...] = ()
 
     @classmethod
     def of(
@@ -139,7 +144,7 @@ class Transformer:
     """A module that reads and is read from; or several, one after the other."""
 
     then: tuple[Through, ...]
-    beside: tuple[Pipeline, ...] = ()
+    beside: tuple[Complete, ...] = ()
 
     @classmethod
     def of(
@@ -172,8 +177,8 @@ class Sink:
 
     part: SinkPart
     before: tuple[Through, ...] = ()
-    beside: tuple[Pipeline, ...] = ()
-    behind: Pipeline | None = None
+    beside: tuple[Complete, ...] = ()
+    behind: Complete | None = None
 
     @classmethod
     def of(cls, name: str, open: Callable[[Module, Edge], object]) -> Sink:
@@ -208,8 +213,6 @@ Piece = Source | Transformer | Sink | Duplex
 
 def open_through(run: Run, edge: Edge, parts: Sequence[Through]) -> Edge:
     """Open transformers one after the other behind an edge; the edge to read from."""
-    from penstock.pull.fused import open_kernels
-
     for is_kernel, group in groupby(parts, lambda part: isinstance(part, KernelPart)):
         found = list(group)
         if is_kernel:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.errors import ProtocolBroken, SourceLocation
-from penstock.pull.call import Call
+from penstock.pull.call import Call, Named
 from penstock.pull.edge import Edge
-from penstock.pull.module import Module
 from penstock.pull.pieces import MarkPart, Transformer
 from penstock.pull.protocol import End
 from penstock.pull.trace import Answer, AnswerPort, Event, Request, RequestKind, Trace
@@ -38,7 +37,7 @@ class Recorder:
             del events[last]
 
 
-def breach(recorder: Recorder, module: Module, rule: str, index: int) -> ProtocolBroken | None:
+def breach(recorder: Recorder, module: Named, rule: str, index: int) -> ProtocolBroken | None:
     """What a module fails with that broke a rule at a request; None where only the trace is to tell it."""
     if not recorder.stop_at_once:
         return None

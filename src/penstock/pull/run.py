@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import EndNotConfirmed, NeverAnswered, NotFinished
-from penstock.pull.module import Module
 from penstock.pull.protocol import attach_close_error
 from penstock.pull.runtime import Cancellable, Runtime
 from penstock.pull.stuck import never_answered, not_confirmed, not_finished
@@ -15,12 +15,20 @@ from penstock.pull.synchronous import refuse_async
 if TYPE_CHECKING:
     import asyncio
 
-    from penstock.pull.edge import Edge
+    from penstock.pull.edge import Edge, EdgeModule
 
 S = TypeVar("S")
 
 CONFIRM_WITHIN = 30.0
 """Seconds that a module which was told to stop may take to confirm, where nothing is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stopping:
+    """A module that was told to stop, and when."""
+
+    module: EdgeModule
+    since: float
 
 
 class Run:
@@ -42,26 +50,26 @@ class Run:
         self.runtime = runtime
         self.fuse = fuse
         self.window = window
-        self.modules: dict[Module, None] = {}
+        self.modules: dict[EdgeModule, None] = {}
         """Those that were built, and of the ones opened later those that have not ended."""
-        self._later: set[Module] = set()
+        self._later: set[EdgeModule] = set()
         self.finished = False
         self.error: Exception | None = None
         self.partial: Any = None
         """What a sink held when its stream failed."""
-        self.results: dict[Module, Any] = {}
+        self.results: dict[EdgeModule, Any] = {}
         """Of the sinks that have settled without an error."""
-        self.wanted: tuple[Module, ...] | None = None
+        self.wanted: tuple[EdgeModule, ...] | None = None
         """The sinks whose results are that of the run; None: the last one's is."""
         self.interrupted: Callable[[BaseException], object] = lambda _error: self.stop()
         """What ends the run where the wait for it is broken off, by Ctrl-C, a cancellation and the like."""
         self._confirm_within = confirm_within
         self._edges: dict[Edge, None] = {}
-        self.failing: dict[Module, Exception] = {}
+        self.failing: dict[EdgeModule, Exception] = {}
         """Modules that have failed, until what they read from has confirmed."""
-        self._stopping: dict[Edge | Module, float] = {}
-        self._sinks: set[Module] = set()
-        self._main: Module | None = None
+        self._stopping: dict[Edge | EdgeModule, _Stopping] = {}
+        self._sinks: set[EdgeModule] = set()
+        self._main: EdgeModule | None = None
         self._shared: dict[object, Any] = {}
         self._listeners: list[Callable[[Run], object]] = []
         self._building = True
@@ -70,7 +78,7 @@ class Run:
 
     # -- built by a pipeline --------------------------------------------------------------------
 
-    def sink(self, module: Module) -> None:
+    def sink(self, module: EdgeModule) -> None:
         """A sink of the run; the last one that is told before it is built gives the run its result."""
         self._sinks.add(module)
         if self._building:
@@ -89,7 +97,7 @@ class Run:
 
     # -- told by edges and modules --------------------------------------------------------------
 
-    def added(self, module: Module) -> None:
+    def added(self, module: EdgeModule) -> None:
         self.modules[module] = None
         if not self._building:
             self._later.add(module)
@@ -97,9 +105,9 @@ class Run:
     def opened(self, edge: Edge) -> None:
         self._edges[edge] = None
 
-    def stopping(self, what: Edge | Module) -> None:
-        """A module was told to stop, or a sink is closing; it has a time limit from now on."""
-        self._stopping[what] = self.runtime.now()
+    def stopping(self, module: EdgeModule, edge: Edge | None = None) -> None:
+        """A module was told to stop at an edge, or a sink is closing; it has a time limit from now on."""
+        self._stopping[module if edge is None else edge] = _Stopping(module, self.runtime.now())
         if self.runtime.has_loop:
             self._watch()
 
@@ -122,7 +130,7 @@ class Run:
         if edge.lower is not None:
             edge.lower.inputs.pop(edge, None)
 
-    def settled(self, module: Module, error: Exception | None, result: Any) -> None:
+    def settled(self, module: EdgeModule, error: Exception | None, result: Any) -> None:
         """A sink has its result, or what it had when its stream failed."""
         if module not in self._sinks:
             return
@@ -271,15 +279,16 @@ class Run:
     def _watch(self) -> None:
         """Have a timer for the module that was told to stop first."""
         if self._timer is None and self._stopping and self._confirm_within is not None and not self.finished:
-            since = next(iter(self._stopping.values()))
+            since = next(iter(self._stopping.values())).since
             left = max(since + self._confirm_within - self.runtime.now(), 0)
             self._timer = self.runtime.loop.call_later(left, self._overdue)
 
     def _overdue(self) -> None:
         assert self._confirm_within is not None
         self._timer = None
-        since = next(iter(self._stopping.values()), None)
-        if since is not None and not self.finished and self.runtime.now() >= since + self._confirm_within:
+        first = next(iter(self._stopping.values()), None)
+        over = first is not None and self.runtime.now() >= first.since + self._confirm_within
+        if over and not self.finished:
             self.failed(self.stuck())
             self._finish()
         self._watch()
@@ -297,7 +306,7 @@ class Run:
 
     def _stuck(self) -> EndNotConfirmed | NeverAnswered | NotFinished:
         if self._stopping:
-            return not_confirmed(self._stopping)
+            return not_confirmed({at: stopping.module for at, stopping in self._stopping.items()})
         if self.runtime.outstanding:
             return not_finished(self.runtime.outstanding)
         return never_answered(self._edges)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 
 from penstock.errors import EndNotConfirmed, NeverAnswered, NotFinished
-from penstock.pull.edge import Edge
-from penstock.pull.module import Module
+from penstock.pull.edge import Edge, EdgeModule
 
 _OUTSIDE = (
     "Requests wait there, and no timer, task or thread of the pipeline is left to answer them.",
@@ -14,13 +13,12 @@ _OUTSIDE = (
 )
 
 
-def not_confirmed(stopping: Collection[Edge | Module]) -> EndNotConfirmed:
-    """stopping: edges whose modules were told to stop, and sinks that close.
+def not_confirmed(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> EndNotConfirmed:
+    """stopping: modules that were told to stop, by edge; sinks that close, by themselves.
 
     Named are those that wait for none of the others.
     """
-    told = [what if isinstance(what, Module) else what.upper for what in stopping]
-    culprits = [module for module in told if not any(i in stopping for i in module.inputs)]
+    culprits = [module for module in stopping.values() if not any(i in stopping for i in module.inputs)]
     return EndNotConfirmed(
         f"{_names(culprits)} was told to stop and has not confirmed",
         where=[module.place for module in culprits],
@@ -66,7 +64,7 @@ def never_answered(edges: Iterable[Edge]) -> NeverAnswered:
     )
 
 
-def _names(modules: Iterable[Module]) -> str:
+def _names(modules: Iterable[EdgeModule]) -> str:
     return ", ".join(dict.fromkeys(repr(module.name) for module in modules))
 
 

@@ -67,7 +67,7 @@ def as_dataflow(piece: callback.Source | callback.Transformer | callback.Sink) -
     place = SourceLocation.of_caller()
     if isinstance(piece, callback.Source):
         name = piece.part.name
-        return Source(name, place, lambda run: _serving(piece.open_in(run), name, place))
+        return Source(name, place, lambda run: _serving(run, piece.open_in(run), name, place))
     if isinstance(piece, callback.Sink):
 
         def open(run: Run, upstream: Edge, _told: Told | None) -> callback_module.Module:
@@ -77,7 +77,7 @@ def as_dataflow(piece: callback.Source | callback.Transformer | callback.Sink) -
     name = piece.then[0].name if piece.then else "nothing"
 
     def step(run: Run, upstream: Edge) -> Edge:
-        return _serving(join(piece, _source_of(upstream)).open_in(run), name, place)
+        return _serving(run, join(piece, _source_of(upstream)).open_in(run), name, place)
 
     return Transformer(name, place, (step,))
 
@@ -85,9 +85,9 @@ def as_dataflow(piece: callback.Source | callback.Transformer | callback.Sink) -
 # --- callback above, variables below -------------------------------------------------------
 
 
-def _serving(edge: callback_edge.Edge, name: str, place: SourceLocation) -> Edge:
+def _serving(run: Run, edge: callback_edge.Edge, name: str, place: SourceLocation) -> Edge:
     """An edge of this form whose requests are asked of an edge of the callback form."""
-    module = Module(edge.upper.run, name, place)
+    module = Module(run, name, place)
     module.connect(edge)
     lower = Edge(module, depth=edge.depth)
     module.thread(_serve(lower.requests, edge))
@@ -121,7 +121,7 @@ def _source_of(edge: Edge) -> callback.Source:
 
 
 def _open_transformer(piece: Transformer, module: callback_module.Module, edge: callback_edge.Edge) -> Read:
-    above = _serving(edge, piece.name, module.place)
+    above = _serving(module.run, edge, piece.name, module.place)
     return _reader(module, open_steps(module.run, above, piece.then))
 
 
@@ -151,5 +151,5 @@ def _open_sink(piece: Sink, module: callback_module.Module, edge: callback_edge.
         else:
             inner.fail(error)
 
-    inner = piece.open_in(module.run, _serving(edge, piece.name, module.place), told)
+    inner = piece.open_in(module.run, _serving(module.run, edge, piece.name, module.place), told)
     module.closing(close)

@@ -38,8 +38,8 @@ from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import AnswerTo, End, failure
 
 if TYPE_CHECKING:
-    from penstock.pull.dataflow.module import Module
     from penstock.pull.edge import Edge as CallbackEdge
+    from penstock.pull.edge import EdgeModule
 
 UpperRequest = Ask | Abort | Fail
 _REQUESTS = (Ask, Abort, Fail, Done, FailIndication)
@@ -86,9 +86,9 @@ class Edge:
     unheard:      whether the module upstream has failed, and no request has come that could be told so.
     """
 
-    def __init__(self, upper: Module, *, depth: int = 0) -> None:
+    def __init__(self, upper: EdgeModule, *, depth: int = 0) -> None:
         self.upper = upper
-        self.lower: Module | None = None
+        self.lower: EdgeModule | None = None
         self.depth = depth
         self.window = max(upper.run.window or depth, 1)
         self.unheard = False
@@ -195,7 +195,7 @@ class Edge:
             self._stop = pending
             self._failed = self._failed or self.upper.failure
             told = stop_for(_cause(request))
-            self.upper.run.stopping(tracked(self))
+            self.upper.run.stopping(self.upper, tracked(self))
         told.answer.when_bound(partial(self._answered, pending))
         try:
             self._port.send(told)

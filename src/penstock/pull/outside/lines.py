@@ -8,11 +8,12 @@ from typing import Any
 
 from penstock.errors import BadOption, SourceLocation, UndecodableText, WrongValue
 from penstock.pull.edge import Edge
+from penstock.pull.fused import Kernel
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.outside.dividing import LONGEST, Divided, Divider, Dividing
 from penstock.pull.outside.octets import octets
-from penstock.pull.pieces import Kernel, Transformer
+from penstock.pull.pieces import Transformer
 from penstock.pull.protocol import BatchRead
 
 

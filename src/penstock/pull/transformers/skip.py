@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from penstock.pull.fused import Kernel
 from penstock.pull.options import whole
-from penstock.pull.pieces import Kernel, Transformer
+from penstock.pull.pieces import Transformer
 from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 

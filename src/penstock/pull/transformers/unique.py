@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from penstock.errors import NotHashable, SourceLocation
-from penstock.pull.pieces import Kernel, Transformer
+from penstock.pull.fused import Kernel
+from penstock.pull.pieces import Transformer
 from penstock.pull.synchronous import AWAIT_BEFORE, synchronous
 
 

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from penstock.pull.fused import Kernel
 from penstock.pull.options import whole
-from penstock.pull.pieces import Kernel, Transformer
+from penstock.pull.pieces import Transformer
 from penstock.pull.synchronous import refuse_async
 from penstock.pull.transformers.batch import batches
 
