@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from penstock.errors import NotAModule
 from penstock.pull import module
@@ -15,13 +15,19 @@ from penstock.pull.dataflow.variable import Variable
 from penstock.pull.protocol import End, attach_close_error
 
 if TYPE_CHECKING:
-    from penstock.pull.dataflow.pieces import Source
     from penstock.pull.edge import Edge as CallbackEdge
+    from penstock.pull.run import Run
 
 T = TypeVar("T")
 
 Told = Callable[[Exception | None, Any], object]
 """Hears of a sink's result: `told(None, result)`, or `told(error, partial)`."""
+
+
+class Opens(Protocol):
+    """A source: see `penstock.pull.dataflow.pieces.Source`."""
+
+    def open_in(self, run: Run) -> Edge: ...
 
 
 class Module(module.Module):
@@ -82,7 +88,7 @@ class Module(module.Module):
     def connect(self, edge: Edge | CallbackEdge) -> None:
         super().connect(cast("CallbackEdge", edge))
 
-    def read(self, source: Source) -> Edge:
+    def read(self, source: Opens) -> Edge:
         """Open a source of this form as a further input."""
         edge = source.open_in(self.run)
         self.connect(edge)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from penstock.errors import ProtocolBroken
 from penstock.pull.asking import Asking
@@ -12,9 +12,6 @@ from penstock.pull.module import Module
 from penstock.pull.pieces import Duplex, Sink, SinkPart, Source, SourcePart, Transformer
 from penstock.pull.protocol import AnswerTo, End, Read
 from penstock.pull.run import Run
-
-if TYPE_CHECKING:
-    from penstock.pull.lending.lending import Lending
 
 
 class Loan:
@@ -37,10 +34,26 @@ class Loan:
             self.borrower.stop(None)
 
 
+class Lends(Protocol):
+    """What a borrower asks of who lends to it, and tells it: see `penstock.pull.lending.lending.Lending`."""
+
+    module: Module
+
+    def ask(self, borrower: Borrower, answer: AnswerTo) -> None: ...
+
+    def forget(self, borrower: Borrower) -> None: ...
+
+    def answer(self, borrower: Borrower, result: Any) -> None: ...
+
+    def returned(self, borrower: Borrower) -> None: ...
+
+    def closed(self, borrower: Borrower, error: Exception | None) -> None: ...
+
+
 class Borrower:
     """window: requests that it is kept at work with; None: as many as its modules can use."""
 
-    def __init__(self, lending: Lending, piece: Transformer | Duplex, loan: Loan, window: int | None) -> None:
+    def __init__(self, lending: Lends, piece: Transformer | Duplex, loan: Loan, window: int | None) -> None:
         self.loan = loan
         self._lending = lending
         self._piece = piece

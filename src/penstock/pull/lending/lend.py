@@ -10,7 +10,7 @@ from penstock.errors import NotLending, SourceLocation
 from penstock.pull.compose import pull
 from penstock.pull.edge import Edge
 from penstock.pull.lending.borrower import Borrower, Loan
-from penstock.pull.lending.lending import Lending
+from penstock.pull.lending.lending import Handle, Lending
 from penstock.pull.module import Module
 from penstock.pull.options import whole
 from penstock.pull.pieces import Duplex, Transformer, TransformerPart
@@ -26,7 +26,7 @@ Borrows = Transformer | Duplex | Callable[[Any], Awaitable[Any]]
 class Lender(Transformer):
     """See `lend`."""
 
-    handle: Handle = field(default_factory=lambda: Handle())
+    handle: Handle = field(default_factory=Handle)
 
     def lend(self, borrower: Borrows, *, values: int | None = None) -> Loan:
         """Lend values to one more borrower, in the run of this transformer that was started last.
@@ -84,13 +84,6 @@ def lend(*borrowers: Borrows, width: int = 16) -> Lender:
         return lending.read
 
     return Lender((TransformerPart("lend", SourceLocation.of_caller(), open, width=width),), handle=handle)
-
-
-class Handle:
-    """running: the runs of a lender in which values are lent, in the order of their starts."""
-
-    def __init__(self) -> None:
-        self.running: dict[Lending, None] = {}
 
 
 def _add(lending: Lending, borrower: Borrows, values: int | None, loan: Loan) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.pull.edge import Edge
 from penstock.pull.lending.borrower import Borrower
@@ -11,8 +11,12 @@ from penstock.pull.lending.ledger import Ledger
 from penstock.pull.module import Module
 from penstock.pull.protocol import AnswerTo, End, attach_close_error
 
-if TYPE_CHECKING:
-    from penstock.pull.lending.lend import Handle
+
+class Handle:
+    """running: the runs of a lender in which values are lent, in the order of their starts."""
+
+    def __init__(self) -> None:
+        self.running: dict[Lending, None] = {}
 
 
 class Lending:
