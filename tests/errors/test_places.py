@@ -21,13 +21,15 @@ def place_seen_from(file: str, source: str) -> SourceLocation:
 
 def test_a_folder_whose_name_begins_like_ours_is_the_users() -> None:
     file = str(PACKAGE.with_name("penstock_flows") / "billing.py")
-    assert place_seen_from(file, "\n\nfound = Place.of_caller()\n") == SourceLocation(file, 3, "<module>")
+    assert place_seen_from(file, "\n\nfound = SourceLocation.of_caller()\n") == SourceLocation(
+        file, 3, "<module>"
+    )
 
 
 def test_frames_of_ours_and_of_single_dispatch_between_them_are_passed_over() -> None:
     inside = str(PACKAGE / "expr" / "check.py")
     ours = {"SourceLocation": SourceLocation, "functools": functools}
-    source = "@functools.singledispatch\ndef check(value):\n    return Place.of_caller()\n"
+    source = "@functools.singledispatch\ndef check(value):\n    return SourceLocation.of_caller()\n"
     exec(compile(source, inside, "exec"), ours)
     check = ours["check"]
     here = check(1)  # type: ignore[operator]

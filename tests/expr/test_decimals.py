@@ -7,7 +7,7 @@ from decimal import Context, Decimal, localcontext
 from penstock.expr import decimals
 from penstock.expr.types import DecimalType
 
-QUOTIENT = decimals.Shape.of(DecimalType(38, 17))
+QUOTIENT = decimals.DecimalSpec.of(DecimalType(38, 17))
 
 
 def test_a_negative_quotient_has_all_its_digits() -> None:

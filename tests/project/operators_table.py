@@ -52,11 +52,11 @@ source. *Added up before*: a part of the work is done where rows are, so that fe
 rounds*: see [recursion](recursion.md).
 
 **On Spark, in a batch**, an operator is *native* (DataFrame columns, which Catalyst sees), an *Arrow
-function* (row by row in tasks), or on an *island*: a part of the flow that the in-process engine runs
+function* (row by row in tasks), or on a *subplan*: a part of the flow that the in-process engine runs
 inside tasks, *by key* in all of them, or *in one task*, whose memory must hold its rows. All input comes in
 one tick, in the order of file names, rows in files, and batches of Python rows; of a DataFrame in the order
 in which Spark hands out its partitions and rows. Then come the ticks that deferred rows ask for, and then
-the end of the input, so that windows close. Three things bring native operators onto an island in one task,
+the end of the input, so that windows close. Three things bring native operators into a subplan in one task,
 and that with all between them: an operator that reads the order of rows needs those on the way from the
 source (filters and selections of expressions stay native, and keys that they hand on keep it by key);
 `assume_ordered`, where its order is read, needs all up to the sources; and operators whose answer shows
@@ -140,7 +140,7 @@ def _in_batch(plan: BatchPlan, n: int) -> str:
     return "left out: the input ends, and nothing waits for time"
 
 
-_BY = {"Anywhere": "Arrow function", "ByKeys": "island by key", "InOneTask": "island in one task"}
+_BY = {"Anywhere": "Arrow function", "ByKeys": "subplan by key", "InOneTask": "subplan in one task"}
 
 
 # --- stream ---------------------------------------------------------------------------------

@@ -261,7 +261,7 @@ def test_a_join_of_two_new_operators_over_two_sources_begins_with_its_current_va
 def test_what_is_taken_back_leaves_nothing_behind(data: st.DataObject) -> None:
     nodes = data.draw(graphs(sources=3, size=8))
     running = Running(nodes, 1, ["hybrid"])
-    (island,) = running.engines[0]._machine.islands.values()
+    (signal_part,) = running.engines[0]._machine.signal_parts.values()
     names = list(nodes)
     for _ in range(2):
         for name in names:
@@ -269,18 +269,18 @@ def test_what_is_taken_back_leaves_nothing_behind(data: st.DataObject) -> None:
         for _ in names:
             running.unsubscribe(0)
     before = (
-        set(island.machine.nodes),
-        set(island.machine.module.variables),
-        len(island.machine.arrangement.parts),
+        set(signal_part.machine.nodes),
+        set(signal_part.machine.module.variables),
+        len(signal_part.machine.arrangement.parts),
     )
     for name in names:
         running.subscribe(name)
     while running.subscribed:
         running.unsubscribe(data.draw(st.integers(0, len(running.subscribed) - 1)))
     after = (
-        set(island.machine.nodes),
-        set(island.machine.module.variables),
-        len(island.machine.arrangement.parts),
+        set(signal_part.machine.nodes),
+        set(signal_part.machine.module.variables),
+        len(signal_part.machine.arrangement.parts),
     )
     assert after == before
 
@@ -406,10 +406,10 @@ def test_a_subscription_compiles_what_is_new_and_not_the_rest() -> None:
     for i, a in enumerate(sources):
         flow.sink(f"s{i}", a + 1)
     engine = ps.Engine(flow)
-    (island,) = engine._machine.islands.values()
+    (signal_part,) = engine._machine.signal_parts.values()
     compiled: list[int] = []
-    compile_parts = island.machine.compile
-    island.machine.compile = lambda parts: (compiled.append(len(parts)), compile_parts(parts))[1]  # type: ignore[method-assign]
+    compile_parts = signal_part.machine.compile
+    signal_part.machine.compile = lambda parts: (compiled.append(len(parts)), compile_parts(parts))[1]  # type: ignore[method-assign]
     engine.subscribe(sources[3] * 2, print)
     engine.subscribe(sources[3] * 3, print)
     assert compiled == [2, 1]

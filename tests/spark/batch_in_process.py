@@ -1,7 +1,7 @@
 """Runs the plan of a batch in this process, unit by unit, on shuffled rows: for tests that need no Spark.
 
 Every unit, native nodes too, is run by the in-process engine. So this shows that the
-division is right: that what is not on an island reads no order and no ticks, and that rows that
+division is right: that what is not in a subplan reads no order and no ticks, and that rows that
 are spread by keys find each other.
 """
 
@@ -67,9 +67,9 @@ class InProcessBatch:
         self.random.shuffle(rows)
         return rows
 
-    def _run(self, island: Subplan, *, alone: bool) -> dict[int, Rows]:
-        how = InOneTask() if alone else meeting(self.plan, island)
-        part = part_of(self.plan, island)
+    def _run(self, subplan: Subplan, *, alone: bool) -> dict[int, Rows]:
+        how = InOneTask() if alone else meeting(self.plan, subplan)
+        part = part_of(self.plan, subplan)
         tasks: list[dict[str, Rows]] = [{} for _ in range(1 if isinstance(how, InOneTask) else _TASKS)]
         for entry in part.entries:
             rows = self._in_order(entry.node) if entry.ordered else self.made[entry.node]

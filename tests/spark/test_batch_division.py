@@ -57,7 +57,7 @@ def back_and_forth(r: Any) -> Any:
     return fewer.fold(0, lambda n, row: n + 1, commutative=True, lifetime="tick")
 
 
-# By name: what is built of readings and meters, and how its islands run.
+# By name: what is built of readings and meters, and how its subplans run.
 FLOWS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
     "order is carried by filters and selections": (
         lambda r, m: r.filter(col.value > 2).select("meter", "value").fold("", text),
@@ -89,7 +89,7 @@ FLOWS: dict[str, tuple[Callable[[Any, Any], Any], list[str]]] = {
         lambda r, m: r.map(wider).fold_keyed("meter", 0, lambda n, row: n + 1, commutative=True),
         ["map: row by row, wherever rows are", "fold_keyed: by meter"],
     ),
-    "functions behind an island are on it": (
+    "functions behind a subplan are on it": (
         lambda r, m: (
             r.fold_keyed("meter", "", text).map(lambda row: row.value, returns=str).filter(lambda t: True)
         ),
@@ -194,9 +194,9 @@ def test_a_flow_is_divided_and_answers_as_the_whole(name: str, seeds: range) -> 
     if "table" in graph.sources:
         inputs["table"] = [Change(m, 1) for m in METERS] + [Change("b", -1)]
     plan = plan_batch(graph)
-    islands = [u for u in plan.units if isinstance(u, Subplan)]
-    kinds = [" ".join(graph.nodes[n].operator.kind for n in u.nodes) for u in islands]
-    assert [f"{k}: {meeting(plan, u)}" for k, u in zip(kinds, islands, strict=True)] == expected
+    subplans = [u for u in plan.units if isinstance(u, Subplan)]
+    kinds = [" ".join(graph.nodes[n].operator.kind for n in u.nodes) for u in subplans]
+    assert [f"{k}: {meeting(plan, u)}" for k, u in zip(kinds, subplans, strict=True)] == expected
     for seed in seeds:
         assert InProcessBatch(flow, inputs, seed).run() == bags_in_one_tick(flow, inputs)
 
@@ -230,7 +230,7 @@ def test_the_end_of_input_is_no_tick_where_no_sink_hears_of_it() -> None:
     assert found["shown"].total() == len(READINGS)
 
 
-def test_a_loop_of_bags_is_no_island() -> None:
+def test_a_loop_of_bags_is_no_subplan() -> None:
     flow = ps.Flow("loop")
     flow.sink("out", flow.fixpoint(lambda n: n.filter(col.value > 0).select(value=col.value - 1, into=int),
                                    flow.source("n", int)))  # fmt: skip
@@ -247,7 +247,7 @@ def test_what_no_sink_reads_is_left_out() -> None:
     assert [u for u in plan_batch(flow.graph()).units if isinstance(u, Subplan)] == []
 
 
-def test_rows_of_any_type_may_stay_on_an_island_and_not_leave_it() -> None:
+def test_rows_of_any_type_may_stay_on_an_subplan_and_not_leave_it() -> None:
     flow = ps.Flow("any")
     numbers = flow.source("numbers", int)
     sets = numbers.fold(frozenset(), lambda all, n: all | {n}, commutative=True, returns=object)

@@ -115,8 +115,8 @@ class Engine(RunsSignals):
         self._flow = flow
         self._machine = Machine(self.program, state, large)
         if keeps_signals:
-            for island in self._machine.islands.values():
-                island.keep_in(state)
+            for signal_part in self._machine.signal_parts.values():
+                signal_part.keep_in(state)
         self._event_time = EventTime(graph, state)
         self._ticks = first_tick
         self._failure: BaseException | None = None
@@ -160,8 +160,8 @@ class Engine(RunsSignals):
         Of signals: how often their function was called; of those without one, how often they fired.
         """
         counts = dict(enumerate(self._machine.activations))
-        for island in self._machine.islands.values():
-            counts.update(island.machine.activations)
+        for signal_part in self._machine.signal_parts.values():
+            counts.update(signal_part.machine.activations)
         return {node.name: counts[node.id] for node in self.program.graph.nodes}
 
     @property

@@ -55,8 +55,8 @@ class Machine:
         transient: dict[str, dict[Any, Any]] = {s.name: {} for s in program.transient}
         self._names = functions = program.bind({**state, **transient})
         self.moment = TickContext()
-        self.islands = program.islands(self.moment)
-        functions.update(self.islands)
+        self.signal_parts = program.signal_parts(self.moment)
+        functions.update(self.signal_parts)
         self.activations: list[int] = functions["x_activations"]
         self._transient = tuple(transient.values())
         self._straight: Callable[[Mapping[str, Rows]], dict[str, Rows]] | None = functions.get("tick")
@@ -72,7 +72,7 @@ class Machine:
         self._delayed = tuple((d.node, d.source, state[d.slot.name], d.append) for d in program.delayed)
         self._deferred = tuple(state[d.slot.name] for d in program.delayed if not d.lazy)
         own = tuple(enumerate(program.parts)) if at_home else ()
-        self._restless = tuple(at for at, part in own if part.restless)
+        self._runs_each_tick = tuple(at for at, part in own if part.runs_each_tick)
         # What has begun by an earlier machine's tick finds that in its state, and says nothing.
         self._beginning = tuple(at for at, part in own if part.begins)
 
@@ -183,7 +183,7 @@ class Machine:
     def _run_reached(self, rows: dict[int, Rows], parts: list[PartFunction]) -> None:
         readers = self._readers
         reached = (at for node in rows for at in readers.get(node, ()))
-        queue = sorted({*self._restless, *self._beginning, *reached})
+        queue = sorted({*self._runs_each_tick, *self._beginning, *reached})
         self._beginning = ()
         queued = set(queue)
         while queue:

@@ -41,16 +41,16 @@ class Part:
     nodes:   in the order in which they run.
     inputs:  nodes outside whose rows it reads; it runs in a tick if one of them has any.
     outputs: nodes in it whose rows others read, and sinks.
-    restless: it runs in every tick, whatever comes.
+    runs_each_tick: it runs in every tick, whatever comes.
     begins:  it runs in the first tick of a machine, whatever comes.
-    signals: it is an island of signals, which are compiled by themselves.
+    signals: it is a signal part of signals, which are compiled by themselves.
     """
 
     function: str
     nodes: tuple[int, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    restless: bool
+    runs_each_tick: bool
     begins: bool
     signals: bool = False
 
@@ -99,12 +99,12 @@ def _part_from_signals(
     graph: FlowGraph, analysis: Analysis, level: Sequence[int], home: dict[int, int]
 ) -> None:
     """Let the signals of one level be one part, and what reads rows of them be others."""
-    islands: dict[int, int] = {}
+    parts: dict[int, int] = {}
     shores: dict[tuple[int, int], int] = {}
     for node in sorted(home, key=analysis.ranks.__getitem__):
         head = home[node]
         if is_among_signals(graph, graph.nodes[node]):
-            home[node] = islands.setdefault(level[node], node)
+            home[node] = parts.setdefault(level[node], node)
         elif is_among_signals(graph, graph.nodes[head]) or level[head] != level[node]:
             home[node] = shores.setdefault((head, level[node]), node)
 
@@ -170,6 +170,6 @@ def _part(graph: FlowGraph, at: int, nodes: list[int], consumers: Consumers) -> 
         for n in nodes
         if isinstance(graph.nodes[n].operator, Sink) or any(e.target not in inside for e in consumers[n])
     ]
-    restless = any(graph.nodes[n].operator.runs_each_tick for n in nodes)
+    runs_each_tick = any(graph.nodes[n].operator.runs_each_tick for n in nodes)
     begins = any(graph.nodes[n].operator.runs_first_tick for n in nodes)
-    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), restless, begins, signals)
+    return Part(f"region_{at}", tuple(nodes), tuple(inputs), tuple(outputs), runs_each_tick, begins, signals)

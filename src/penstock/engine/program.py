@@ -13,7 +13,7 @@ from penstock.engine.plan import Part, Schedule, is_delay, is_lazy, live_consume
 from penstock.engine.region_writer import RegionWriter
 from penstock.engine.runtime import RUNTIME
 from penstock.engine.signals.durable import signal_slots
-from penstock.engine.signals.signal_part import island_of
+from penstock.engine.signals.signal_part import signal_part_of
 from penstock.engine.slot import Slot, as_list
 from penstock.engine.source_code import Purpose
 from penstock.expr.python import RUNTIME as EXPRESSION_RUNTIME
@@ -68,10 +68,12 @@ class Program:
     constants: dict[str, object] = field(repr=False)
     bytecode: CodeType = field(repr=False)
 
-    def islands(self, moment: TickContext) -> dict[str, SignalPart]:
+    def signal_parts(self, moment: TickContext) -> dict[str, SignalPart]:
         """The parts that are signals, at work, by function."""
         return {
-            part.function: island_of(self.graph, part, moment, schedule=self.schedule, counting=self.counting)
+            part.function: signal_part_of(
+                self.graph, part, moment, schedule=self.schedule, counting=self.counting
+            )
             for part in self.parts
             if part.signals
         }

@@ -128,8 +128,8 @@ class RegionWriter(StepWriter):
         for node in self.part.nodes:
             with self.code.working_for(node):
                 if self._counting:
-                    restless = self.graph.nodes[node].operator.runs_each_tick
-                    self.code.line(f"{self.named('ran', node)} = {restless}")
+                    runs_each_tick = self.graph.nodes[node].operator.runs_each_tick
+                    self.code.line(f"{self.named('ran', node)} = {runs_each_tick}")
                 # In a loop, both are done for each round.
                 if node not in self._loop_of:
                     self._steps[node].write_start()

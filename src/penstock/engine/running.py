@@ -59,7 +59,7 @@ class RunModule:
         self._on_tick = on_tick
         self.ticks = self.rows_in = self.set_aside = self.changes_out = 0
         self._inlets: Sequence[Inlet] = ()
-        self._lettered: Sequence[Inlet] = ()  # that set rows aside
+        self._with_dead_letters: Sequence[Inlet] = ()  # that set rows aside
         self._outlets: Sequence[Outlet] = ()
         self._waits = 0  # inlets that were asked and have not answered
         self._resting = False  # `at_rest` will call
@@ -78,8 +78,8 @@ class RunModule:
         self._inlets = inlets
         for inlet in inlets:
             inlet.came = partial(self._came, inlet)
-        self._lettered = [inlet for inlet in inlets if inlet.dead_letters is not None]
-        if self._state is None and len(outlets) == 1 and not self._lettered:
+        self._with_dead_letters = [inlet for inlet in inlets if inlet.dead_letters is not None]
+        if self._state is None and len(outlets) == 1 and not self._with_dead_letters:
             outlets[0].at_once = True  # nothing has to happen together with it
         self._outlets = outlets
         self._busy = len(outlets)
@@ -253,7 +253,7 @@ class RunModule:
             rows, outlet.rows = outlet.rows, None
             if outlet.ask is not None:
                 self._answer(outlet, Publish(tick) if rows is None else Prepare(tick, rows, True))
-        for inlet in self._lettered:
+        for inlet in self._with_dead_letters:
             assert inlet.dead_letters is not None
             inlet.dead_letters.publish(tick)
         if not self._busy:

@@ -131,7 +131,7 @@ class AsyncClient:
     async def delete(self, collection: str, rows: Iterable[Any]) -> int:
         """Take rows back, each once. The time from which they are gone.
 
-        Raises `NotThere` where one is not there, `BadRow`; then nothing has happened.
+        Raises `NegativeMultiplicity` where one is not there, `BadRow`; then nothing has happened.
         """
         return await self._write({collection: rows}, -1)
 

@@ -40,7 +40,7 @@ class Listen:
     >>> store.append([Append("s1", Frontier(0), Frontier(9), [(("a",), 3, 1), (("b",), 5, 1)])])
     >>> listen = Listen(store, "s1", Frontier(4))
     >>> listen.next()
-    Part(lower=Frontier(time=4), upper=Frontier(time=9), updates=[(('b',), 5, 1)])
+    ChangeBatch(lower=Frontier(time=4), upper=Frontier(time=9), updates=[(('b',), 5, 1)])
     >>> listen.next() is None
     True
     """

@@ -74,10 +74,10 @@ class Collections(ABC):
         """Add to several collections at once: all of it, durably, or nothing. Exclusive per collection.
         One that is named twice goes on where its first part ended.
 
-        Raises `UpperMismatch` where the upper of one is not the expected one; `NotThere` where a row would be
-        there less than zero times at some time; ValueError where a time is outside [expected, upper) or
-        upper < expected, or a weight has more than 63 bits. With `StoreUnavailable`, too, nothing was
-        written, unless its fact `undecided` is there and true: then the upper tells.
+        Raises `UpperMismatch` where the upper of one is not the expected one; `NegativeMultiplicity` where
+        a row would be there less than zero times at some time; ValueError where a time is outside
+        [expected, upper) or upper < expected, or a weight has more than 63 bits. With `StoreUnavailable`,
+        too, nothing was written, unless its fact `undecided` is there and true: then the upper tells.
         """
 
     @abstractmethod
@@ -86,7 +86,8 @@ class Collections(ABC):
 
         What is seen is of one moment, however slowly it is read, also while others append; a later
         `compact` beyond `at` may end it with `SinceViolation`, never with wrong rows. Raises
-        `SinceViolation` below the since, `NotYet` from the upper on: at once, not with the first list.
+        `SinceViolation` below the since, `TimestampNotReady` from the upper on: at once, not with the first
+        list.
 
         A reading that is not read to its end ends when the iterator is closed or forgotten; until then stores
         may have to keep what it would see.
@@ -100,7 +101,7 @@ class Collections(ABC):
 
         Raises `SinceViolation` where lower <= since, unless the since is START: what is at the since may
         have been merged from earlier times (also when the next list is asked for after a `compact`);
-        `NotYet` where `upper` is above the collection's. Asked again, they come in the same order.
+        `TimestampNotReady` where `upper` is above the collection's. Asked again, they come in the same order.
         """
 
     @abstractmethod

@@ -19,7 +19,7 @@ from penstock.compute.protocol.responses import CopyToResponse, PeekResponse, Su
 
 @dataclass(frozen=True, slots=True)
 class ResponseRouter:
-    """The `Events` of all connections."""
+    """The `ReplicaEventHandler` of all connections."""
 
     instance: Instance
     peeks: Peeks

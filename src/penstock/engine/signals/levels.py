@@ -2,8 +2,8 @@
 
 Signals and streams may follow each other any number of times. The *level* of an
 operator counts how often one turned into the other on the way to it. The signals of one
-level are an *island*: for the streams around it one part, which reads rows and gives
-rows; inside it has parts of its own. Levels never decrease, so islands make no circle.
+level are a *signal part*: for the streams around it one part, which reads rows and gives
+rows; inside it has parts of its own. Levels never decrease, so signal parts make no circle.
 """
 
 from __future__ import annotations

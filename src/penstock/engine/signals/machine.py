@@ -54,7 +54,7 @@ class Leaving:
 
 
 class SignalMachine:
-    """Runs the signals of one flow, or of one island in it.
+    """Runs the signals of one flow, or of one signal part in it.
 
     nodes:    the operators, by id, each after those that it reads.
     sources:  those of them whose values come from outside. outputs: those whose values are

@@ -37,9 +37,9 @@ class Emissions:
 class Replay:
     """Takes histories for a flow all of whose operators are signals."""
 
-    def __init__(self, graph: FlowGraph, island: SignalPart) -> None:
-        self._machine = island.machine
-        self._loops = island.loops
+    def __init__(self, graph: FlowGraph, signal_part: SignalPart) -> None:
+        self._machine = signal_part.machine
+        self._loops = signal_part.loops
         self._graph = graph
         operators = {name: graph.nodes[node].operator for name, node in graph.sources.items()}
         self._check = {n: ValueCheck(o) for n, o in operators.items() if isinstance(o, SignalSource)}

@@ -78,8 +78,8 @@ class RunsSignals:
             if collects:
                 gc.enable()
         self._ticks += count
-        for island in self._machine.islands.values():
-            island.save_all()
+        for signal_part in self._machine.signal_parts.values():
+            signal_part.save_all()
         return shown
 
     def _replay(self) -> Replay:
@@ -90,8 +90,8 @@ class RunsSignals:
                 where=[SourceLocation.of_caller()],
                 fix="call tick(...) for each event",
             )
-        (island,) = self._machine.islands.values()
-        return Replay(self.program.graph, island)
+        (signal_part,) = self._machine.signal_parts.values()
+        return Replay(self.program.graph, signal_part)
 
     def _replay_told(self, replay: Replay, ticks: list[dict[str, Any]]) -> dict[str, Emissions]:
         replay.check(ticks)
@@ -126,17 +126,19 @@ class RunsSignals:
         check_signal("subscribe", signal, place)
         check_function("subscribe", callback, place)
         if self._subscriptions is None:
-            islands = list(self._machine.islands.values())
-            if len(islands) != 1:
+            signal_parts = list(self._machine.signal_parts.values())
+            if len(signal_parts) != 1:
                 raise BadInput(
                     f"flow {self.program.graph.name!r} cannot be subscribed to: "
                     + (
-                        "streams stand between its signals" if islands else "none of its sinks reads a signal"
+                        "streams stand between its signals"
+                        if signal_parts
+                        else "none of its sinks reads a signal"
                     ),
                     where=[place],
                     fix="give the values that are looked at a sink of their own",
                 )
-            self._subscriptions = Subscriptions(self._flow, islands[0].machine)
+            self._subscriptions = Subscriptions(self._flow, signal_parts[0].machine)
         return self._subscriptions.add(signal, callback, place)
 
     def unsubscribe(self, subscription: Subscription) -> None:
@@ -147,6 +149,6 @@ class RunsSignals:
     def _tell_subscribers(self) -> None:
         """Call the callbacks of the tick that has ended."""
         if self._subscriptions:
-            (island,) = self._machine.islands.values()
-            left, island.left = island.left, {}
+            (signal_part,) = self._machine.signal_parts.values()
+            left, signal_part.left = signal_part.left, {}
             self._subscriptions.tell(left)

@@ -1,4 +1,4 @@
-"""Islands: how rows get into signals and values out of them."""
+"""Signal parts: how rows get into signals and values out of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class SignalPart:
-    """One island at work, as the function of a part: rows of its inputs to rows of its outputs.
+    """A signal part at work, as the function of a part: rows of its inputs to rows of its outputs.
 
     left: what left in the last tick in which it ran.
     """
@@ -140,8 +140,8 @@ def _leaving(node: Node) -> Callable[[list[Any]], Rows]:
     return lambda values: [(value,) for value in values]
 
 
-def island_of(graph: FlowGraph, part: Part, moment: TickContext, **options: Any) -> SignalPart:
-    """An island with its machine. Signals of other islands are sources of it."""
+def signal_part_of(graph: FlowGraph, part: Part, moment: TickContext, **options: Any) -> SignalPart:
+    """A signal part with its machine. Signals of other signal parts are sources of it."""
     inside = set(part.nodes)
     outside = [n for n in part.inputs if isinstance(graph.nodes[n].operator, SignalOperator)]
     rows_to = [n for n in inside if isinstance(graph.nodes[n].operator, LastRow)]

@@ -69,7 +69,7 @@ class _From:
 
 
 class _To:
-    """The `Outlet` of `to_stream`."""
+    """The `ByteWriter` of `to_stream`."""
 
     def __init__(self, writer: asyncio.StreamWriter, close: bool, place: SourceLocation) -> None:
         self._writer = writer

@@ -253,7 +253,7 @@ class Output:
 
 
 class Input:
-    """The `Outlet` of a child: its standard input."""
+    """The `ByteWriter` of a child: its standard input."""
 
     _writer: asyncio.StreamWriter
 

@@ -51,7 +51,7 @@ class SourceHalf:
 
 
 class SinkHalf:
-    """The `Outlet` of a link."""
+    """The `ByteWriter` of a link."""
 
     _writer: asyncio.StreamWriter
 

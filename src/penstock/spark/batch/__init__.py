@@ -1,1 +1,1 @@
-"""A whole flow over input that ends: native DataFrames, and islands on the in-process engine."""
+"""A whole flow over input that ends: native DataFrames, and subplans on the in-process engine."""

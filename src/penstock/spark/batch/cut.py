@@ -1,4 +1,4 @@
-"""An island cut out of a flow: a flow of its own, with sources and sinks where edges were cut."""
+"""A subplan cut out of a flow: a flow of its own, with sources and sinks where edges were cut."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NONE = Facts()
 
 @dataclass(frozen=True, slots=True)
 class Entry(Source):
-    """Where rows enter an island: a source with the facts that they have in the whole flow."""
+    """Where rows enter a subplan: a source with the facts that they have in the whole flow."""
 
     facts: Facts = _NONE
 
@@ -31,7 +31,7 @@ class Entry(Source):
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """A node of the flow whose rows enter an island, or leave it.
+    """A node of the flow whose rows enter a subplan, or leave it.
 
     ordered:  they come in the order of their ordinals. weighted: with their weight last.
     """
@@ -45,7 +45,7 @@ class Border:
 
 @dataclass(frozen=True, slots=True)
 class SubplanFlow:
-    """An island as a flow of its own. ended: sources that are given one null, the end of time."""
+    """A subplan as a flow of its own. ended: sources that are given one null, the end of time."""
 
     graph: FlowGraph
     entries: tuple[Border, ...]
@@ -58,20 +58,20 @@ class SubplanFlow:
         return any(border.ordered for border in self.entries)
 
 
-def part_of(plan: BatchPlan, island: Subplan) -> SubplanFlow:
-    """An island cut out: with a source per node that it reads, and a sink per node that is read outside."""
-    return _Cutter(plan, island).part()
+def part_of(plan: BatchPlan, subplan: Subplan) -> SubplanFlow:
+    """A subplan cut out: with a source per node that it reads, and a sink per node that is read outside."""
+    return _Cutter(plan, subplan).part()
 
 
 class _Cutter:
-    def __init__(self, plan: BatchPlan, island: Subplan) -> None:
-        self._plan, self._island = plan, island
+    def __init__(self, plan: BatchPlan, subplan: Subplan) -> None:
+        self._plan, self._subplan = plan, subplan
         self._nodes: list[Node] = []
         self._sources: dict[str, int] = {}
         self._sinks: dict[str, int] = {}
 
     def part(self) -> SubplanFlow:
-        graph, inside = self._plan.graph, self._island.nodes
+        graph, inside = self._plan.graph, self._subplan.nodes
         reads = {n: self._plan.reads[n] for n in inside}
         outside = dict.fromkeys(i for r in reads.values() for i in r if i is not None and i not in reads)
         entries = tuple(self._border(i, at) for at, i in enumerate(outside))
@@ -94,7 +94,7 @@ class _Cutter:
 
     def _border(self, n: int, number: int) -> Border:
         order, node = self._plan.order, self._plan.graph.nodes[n]
-        ordered = n in order.carried and any((n, m) in order.edges for m in self._island.nodes)
+        ordered = n in order.carried and any((n, m) in order.edges for m in self._subplan.nodes)
         weighted = ordered and not self._plan.facts[n].append
         return Border(n, f"in{number}", node.schema, ordered, weighted)
 

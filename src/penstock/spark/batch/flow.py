@@ -7,7 +7,7 @@ and each row comes as often as its sum says. So every operator after it is
 plain relational algebra, and Catalyst sees the whole plan.
 
 Expressions are native columns. What has no native form runs on the in-process engine,
-inside tasks: loops (`loops`, `rounds`) and islands (`plan`, `islands`).
+inside tasks: loops (`loops`, `rounds`) and subplans (`plan`, `subplans`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
 from penstock.graph.order import components, is_cyclic, successors
-from penstock.spark.batch.in_process_subplans import run_island
+from penstock.spark.batch.in_process_subplans import run_subplan
 from penstock.spark.batch.loops import run_loop
 from penstock.spark.batch.operators import Site, lower
 from penstock.spark.batch.plan import BatchPlan, Loop, Native, Subplan, plan_batch
@@ -92,12 +92,12 @@ def lower_plan(
                 answers = run_loop(graph, nodes, made, share, bound)
                 made |= {n: with_zeros(n, a) for n, a in answers.items()}
             case Subplan():
-                answers = run_island(plan, unit, made, frames, share)
+                answers = run_subplan(plan, unit, made, frames, share)
                 answers = {n: with_zeros(n, a) for n, a in answers.items()}
                 alone = len(answers) == 1
                 made |= {n: share(a) if alone and n in forks else a for n, a in answers.items()}
     ends = (n for n in plan.reads if graph.nodes[n].operator.ends_streams)
-    # What ends on an island runs with it.
+    # What ends in a subplan runs with it.
     swallowed = tuple(made[i] for n in ends for i in graph.nodes[n].inputs if i in made)
     return Bags({name: made[n] for name, n in graph.sinks.items()}, swallowed)
 

@@ -1,4 +1,4 @@
-"""In which form an operator runs in a batch: as native columns, row by row in tasks, or on islands.
+"""In which form an operator runs in a batch: as native columns, row by row in tasks, or in subplans.
 
 An operator that `penstock.spark.batch.operators.lower` knows has a native form. All others
 run on the in-process engine, inside tasks: `penstock.spark.batch.in_process_subplans`.
@@ -48,14 +48,14 @@ class Form(Enum):
 
     NATIVE = "native"
     ROWS = "row by row, wherever rows are"
-    ISLAND = "on the in-process engine"
+    SUBPLAN = "on the in-process engine"
 
 
 @singledispatch
 def form(operator: Operator, node: Node, graph: FlowGraph) -> Form:
     """The form of an operator that stands where nothing reads the order of its rows."""
     known = lower.dispatch(type(operator)) is not lower.dispatch(object)
-    return Form.NATIVE if known else Form.ISLAND
+    return Form.NATIVE if known else Form.SUBPLAN
 
 
 @form.register(RowFunction)
@@ -73,7 +73,7 @@ def _(operator: Filter, node: Node, graph: FlowGraph) -> Form:
 @form.register(CrossSingleton)
 def _(operator: CrossSingleton, node: Node, graph: FlowGraph) -> Form:
     # Which row is the first is only known to who has them in order.
-    return Form.NATIVE if has_one_row(graph.nodes[node.inputs[1]].operator) else Form.ISLAND
+    return Form.NATIVE if has_one_row(graph.nodes[node.inputs[1]].operator) else Form.SUBPLAN
 
 
 def has_one_row(operator: Operator) -> bool:
@@ -119,5 +119,5 @@ def _(operator: Operator) -> tuple[int, ...]:
 
 
 def tells_time(operator: Operator) -> bool:
-    """Whether it gives watermarks, which only operators on the same island can read."""
+    """Whether it gives watermarks, which only operators in the same subplan can read."""
     return isinstance(operator, EndOfInput | LeastWatermark | Watermark)

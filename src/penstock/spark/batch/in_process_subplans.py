@@ -1,4 +1,4 @@
-"""An island of a batch as a DataFrame: its rows are brought together, and machines run it inside tasks.
+"""A subplan of a batch as a DataFrame: its rows are brought together, and machines run it inside tasks.
 
 Its rows come in the order of their ordinals where somebody reads that. By keys the rows
 of a task are sorted by a hash of their keys; the task goes through them in pieces of whole keys, each
@@ -34,19 +34,19 @@ Rows = list[tuple[Any, ...]]
 _HASH = "penstock hash"
 
 
-def run_island(
+def run_subplan(
     plan: BatchPlan,
-    island: Subplan,
+    subplan: Subplan,
     made: Mapping[int, DataFrame],
     frames: Mapping[str, DataFrame],
     share: Callable[[DataFrame], DataFrame],
 ) -> dict[int, DataFrame]:
-    """The bags of the nodes of an island that are read outside of it.
+    """The bags of the nodes of a subplan that are read outside of it.
 
-    made:  the bags of nodes that the island reads. frames: of the sources, as they were given.
-    share: applied to what the island answers where more than one of its nodes is read.
+    made:  the bags of nodes that the subplan reads. frames: of the sources, as they were given.
+    share: applied to what the subplan answers where more than one of its nodes is read.
     """
-    part, how = part_of(plan, island), meeting(plan, island)
+    part, how = part_of(plan, subplan), meeting(plan, subplan)
     entering, leaving = (Ports(tuple((b.schema, b.weighted) for b in s)) for s in (part.entries, part.exits))
     streams: list[DataFrame] = []
     for port, entry in enumerate(part.entries):

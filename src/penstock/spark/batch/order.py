@@ -1,9 +1,9 @@
 """Whose order is read: the nodes of a flow that must give their rows in the order of the in-process engine.
 
 A DataFrame has no order. So an operator that reads the order of its rows, and
-those between it and the sources, run on one island, and the source's rows get an
+those between it and the sources, run in one subplan, and the source's rows get an
 *ordinal*: where they stood. Filters and selections by expressions carry the ordinal
-along as native columns, and need not be on the island.
+along as native columns, and need not be in the subplan.
 
 An order that means something (the fact `ordered`) is all that is asked of most
 streams. `assume_ordered` makes one out of the order in which rows happen to come; then

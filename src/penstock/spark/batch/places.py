@@ -1,8 +1,8 @@
-"""How the rows of an island meet: wherever they are, by keys, or all in one task.
+"""How the rows of a subplan meet: wherever they are, by keys, or all in one task.
 
-By keys, where each operator of the island either answers row by row, or only
+By keys, where each operator of the subplan either answers row by row, or only
 needs rows together that are equal in certain columns, and the rows that enter the
-island tell these columns. Then every task runs the island for its keys.
+subplan tell these columns. Then every task runs the subplan for its keys.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Anywhere:
 
 @dataclass(frozen=True)
 class ByKeys:
-    """keys: per node that enters the island, what its rows meet by; as many for each."""
+    """keys: per node that enters the subplan, what its rows meet by; as many for each."""
 
     keys: Mapping[int, tuple[Expr, ...]]
 
@@ -63,10 +63,10 @@ class InOneTask:
 Meeting: TypeAlias = Anywhere | ByKeys | InOneTask
 
 
-def meeting(plan: BatchPlan, island: Subplan) -> Meeting:
-    """How the rows of an island of a plan meet."""
-    inside = set(island.nodes)
-    nodes = [plan.graph.nodes[n] for n in island.nodes]
+def meeting(plan: BatchPlan, subplan: Subplan) -> Meeting:
+    """How the rows of a subplan of a plan meet."""
+    inside = set(subplan.nodes)
+    nodes = [plan.graph.nodes[n] for n in subplan.nodes]
     entries = [i for node in nodes for i in plan.reads[node.id] if i is not None and i not in inside]
     if not entries or any(n in plan.order.arriving for n in entries) or _goes_round(plan, inside):
         return InOneTask()
@@ -112,7 +112,7 @@ def _keys(operator: Operator) -> tuple[Expr, ...] | None:
 
 
 def _told_by(plan: BatchPlan, inside: set[int], n: int, expr: Expr) -> dict[int, Expr] | None:
-    """What an expression over the rows of a node is over the rows that enter the island."""
+    """What an expression over the rows of a node is over the rows that enter the subplan."""
     if n not in inside:
         return {n: expr}
     node = plan.graph.nodes[n]

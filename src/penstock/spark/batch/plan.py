@@ -1,6 +1,6 @@
-"""A flow divided for a batch: native nodes, loops, and islands that run on the in-process engine.
+"""A flow divided for a batch: native nodes, loops, and subplans that run on the in-process engine.
 
-An *island* is a part of the flow that one machine runs. Nodes are on the same island where
+A *subplan* is a part of the flow that one machine runs. Nodes are in the same subplan where
 
 - they form a loop,
 - one reads the order of the other's rows,
@@ -8,8 +8,8 @@ An *island* is a part of the flow that one machine runs. Nodes are on the same i
 - they must see the same ticks: a flow that defers rows, or waits for the end of its
   input, has several ticks even in a batch, and some operators answer each by itself.
 
-An island takes in all that lies between two of its nodes, so that islands and native
-nodes have an order in which they can be computed. How the rows of an island
+A subplan takes in all that lies between two of its nodes, so that subplans and native
+nodes have an order in which they can be computed. How the rows of a subplan
 meet is `penstock.spark.batch.places`' to say.
 """
 
@@ -136,7 +136,7 @@ def _of_the_same_ticks(graph: FlowGraph, reads: Reads) -> set[int]:
     late = {n for n, o in operators.items() if starts_ticks(o) or isinstance(o, EndOfInput)}
     if not late:
         return set()
-    # What is linear depends on ticks by the order of its rows alone; who reads that is on its island.
+    # What is linear depends on ticks by the order of its rows alone; who reads that is in its subplan.
     cut = {n for n, o in operators.items() if o.depends_on_cut() and not o.linear}
     counting = {n for n, o in operators.items() if counts_ticks(o)}
     seeds = late | counting if counting else set[int]()
@@ -172,7 +172,7 @@ class _Divider:
         self._members = {n: [n] for n in reads}
         self._group = {n: n for n in reads}
         self._form = {n: form(graph.nodes[n].operator, graph.nodes[n], graph) for n in reads}
-        self._on_island = {n for n, f in self._form.items() if f is not Form.NATIVE}
+        self._on_subplan = {n for n, f in self._form.items() if f is not Form.NATIVE}
         self._cyclic: set[int] = set()
         self._merge(together)
 
@@ -204,25 +204,25 @@ class _Divider:
             self._merge(n for g in group for n in self._members.get(g, ()))
 
     def _fuse(self) -> None:
-        """Let what works row by row in tasks follow the island, or the rows, that it alone reads."""
+        """Let what works row by row in tasks follow the subplan, or the rows, that it alone reads."""
         readers = {i: sum(1 for j, _ in self._edges if j == i) for i, _ in self._edges}
         for n in self._reads:
             alone = len(self._members[self._group[n]]) == 1
             if self._form[n] is Form.ROWS and alone:
                 (i,) = self._reads[n]
                 assert i is not None
-                if readers[i] == 1 and self._is_island(self._members[self._group[i]]):
+                if readers[i] == 1 and self._is_subplan(self._members[self._group[i]]):
                     self._merge((i, n))
 
     def _in_order(self) -> list[list[int]]:
         after = successors(len(self._graph.nodes), self._between())
         return [sorted(self._members[g]) for g in topological_order(after) if g in self._members]
 
-    def _is_island(self, nodes: Sequence[int]) -> bool:
-        return len(nodes) > 1 or nodes[0] in self._on_island
+    def _is_subplan(self, nodes: Sequence[int]) -> bool:
+        return len(nodes) > 1 or nodes[0] in self._on_subplan
 
     def _unit(self, nodes: list[int]) -> Unit:
-        if not self._is_island(nodes):
+        if not self._is_subplan(nodes):
             return Native(nodes[0])
         return Loop(tuple(nodes)) if self._is_loop_of_bags(nodes) else Subplan(tuple(nodes))
 
@@ -233,7 +233,7 @@ class _Divider:
             and n not in self._order.read
             and not counts_ticks(self._graph.nodes[n].operator)
             and (
-                self._form[n] is not Form.ISLAND
+                self._form[n] is not Form.SUBPLAN
                 or isinstance(self._graph.nodes[n].operator, BagFeedback | Feedback)
             )
             for n in nodes

@@ -3,7 +3,7 @@
 All input comes in one tick. So what each tick is answered for is the whole, what is shown in
 each tick is shown once, and what waits for a tick that something else starts never
 comes. Where there are more ticks and their number shows, none of this is asked: such
-operators are on one island (`penstock.spark.batch.plan`). Nor is it where somebody reads the order.
+operators are in one subplan (`penstock.spark.batch.plan`). Nor is it where somebody reads the order.
 """
 
 from __future__ import annotations

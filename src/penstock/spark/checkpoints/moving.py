@@ -45,7 +45,7 @@ class Side:
 
     node: Node
     stage: CompiledStage
-    homes: StateOwnership
+    ownership: StateOwnership
 
     def cell(self, shard: int, shards: int) -> int:
         return self.stage.stage.number * shards + shard
@@ -74,15 +74,15 @@ class Move:
     def home(self, keyed: Keyed) -> Callable[[Any, int], int]:
         """From a key and the shard where it was to that where it goes. Raises `NotOnSpark`."""
         old, new = (
-            self.before.homes.home(self.before.node, keyed),
-            self.after.homes.home(self.after.node, keyed),
+            self.before.ownership.home(self.before.node, keyed),
+            self.after.ownership.home(self.after.node, keyed),
         )
         return self._checked(old, new)
 
     def home_of_row(self) -> Callable[[Any, int], int]:
         old, new = (
-            self.before.homes.home_of_row(self.before.node),
-            self.after.homes.home_of_row(self.after.node),
+            self.before.ownership.home_of_row(self.before.node),
+            self.after.ownership.home_of_row(self.after.node),
         )
         return self._checked(old, new)
 
@@ -116,7 +116,7 @@ class Move:
 
 def straight_home(move: Move, what: str) -> Callable[[Any, int], int] | None:
     """How an entry of a slot finds its new shard by itself; None where entries must be gathered."""
-    if move.before.homes.on_one(move.before.node) and move.after.homes.on_one(move.after.node):
+    if move.before.ownership.on_one(move.before.node) and move.after.ownership.on_one(move.after.node):
         return lambda key, shard: 0
     keeping = move.keeping.get(what)
     if keeping is None:

@@ -131,11 +131,11 @@ def _sides(stages: tuple[CompiledStage, ...], shards: int) -> dict[int, Side]:
     """By the number in the flow, the operators that keep state."""
     found: dict[int, Side] = {}
     for of in stages:
-        homes = StateOwnership(of.stage, shards)
+        ownership = StateOwnership(of.stage, shards)
         for local in {int(slot.name.partition(".")[0]) for slot in of.program.slots}:
             origin = of.stage.origins[local]
             assert origin is not None, "rows at the border of a stage are kept by nobody"
-            found[origin] = Side(of.stage.graph.nodes[local], of, homes)
+            found[origin] = Side(of.stage.graph.nodes[local], of, ownership)
     return found
 
 

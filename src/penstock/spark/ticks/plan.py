@@ -70,7 +70,7 @@ class CompiledStage:
     slots:    per slot of the program its name for the whole flow.
     leaving:  exchanges with their numbers and dividers.
     clocks:   per operator that watches for late rows its name and its slot.
-    restless: it has something to say in every tick, whatever comes. begins: in the first one.
+    runs_each_tick: it has something to say in every tick, whatever comes. begins: in the first one.
     """
 
     stage: Stage
@@ -80,8 +80,8 @@ class CompiledStage:
     clocks: tuple[tuple[str, str], ...]
 
     @property
-    def restless(self) -> bool:
-        return any(part.restless for part in self.program.parts)
+    def runs_each_tick(self) -> bool:
+        return any(part.runs_each_tick for part in self.program.parts)
 
     @property
     def begins(self) -> bool:
@@ -101,7 +101,7 @@ class Compiled:
     def due(self, *, first: bool) -> frozenset[int]:
         """The cells that run in a tick whatever comes. What acts by itself is on the first shard."""
         shards = self.plan.stages.shards
-        acting = (of for of in self.stages if of.restless or (first and of.begins))
+        acting = (of for of in self.stages if of.runs_each_tick or (first and of.begins))
         return frozenset(of.stage.number * shards for of in acting)
 
     @property

@@ -1,4 +1,4 @@
-"""Islands of a batch on Spark: rows in the order of their source, keys, time, and functions in workers."""
+"""Subplans of a batch on Spark: rows in the order of their source, keys, time, and functions in workers."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_inspect_sees_rows_in_workers_also_where_they_go_nowhere(spark: SparkSes
 
 
 @pytest.mark.spark
-def test_a_function_that_raises_on_an_island_is_told_with_its_row_and_place(spark: SparkSession) -> None:
+def test_a_function_that_raises_on_an_subplan_is_told_with_its_row_and_place(spark: SparkSession) -> None:
     flow = ps.Flow("failing")
     flow.sink("out", flow.source("readings", Reading).scan(0, third_fails, per="meter"))
     with pytest.raises(UserFunctionFailed, match="ZeroDivisionError") as raised:
