@@ -181,7 +181,7 @@ class Module:
     def _give_up(self, error: Exception) -> None:
         self.run.failing.pop(self, None)
         if self.outputs and all(edge.ended is not None for edge in self.outputs):
-            self.run.failed(error)
+            self.run.unheard(self, error)
         self._settle(error, None)  # the run knows which modules are sinks: one may have outputs, too
         for edge in self.outputs:
             edge.finish(error)
@@ -220,7 +220,7 @@ class Module:
             try:
                 wait.cancel()
             except Exception as error:
-                self.run.failed(error)
+                self.run.unheard(self, error)
         self._waits.clear()
 
 

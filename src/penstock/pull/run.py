@@ -67,6 +67,7 @@ class Run:
         self._edges: dict[Edge, None] = {}
         self.failing: dict[EdgeModule, Exception] = {}
         """Modules that have failed, until what they read from has confirmed."""
+        self._unheard: list[Exception] = []  # by `unheard`, after a failure that was on its way
         self._stopping: dict[Edge | EdgeModule, _Stopping] = {}
         self._sinks: set[EdgeModule] = set()
         self._main: EdgeModule | None = None
@@ -151,12 +152,27 @@ class Run:
         else:
             attach_close_error(self.error, error)
 
+    def unheard(self, module: Module, error: Exception) -> None:
+        """A module failed when its streams had ended, and no neighbour can be told.
+
+        A failure that is on its way to a sink came before, and may still be caught: only at the end of
+        the run is it known which of them is the run's error.
+        """
+        edges = (*module.outputs, *self._edges)
+        on_its_way = (*(edge.ended for edge in edges), *(sink.failure for sink in self._sinks))
+        if self.failing or any(isinstance(end, Exception) for end in on_its_way):
+            self._unheard.append(error)
+        else:
+            self.failed(error)
+
     def _look(self) -> None:
         if not (self.finished or self._building or self._edges or self._sinks):
             self._finish()
 
     def _finish(self) -> None:
         self.finished = True
+        for error in self._unheard:
+            self.failed(error)
         if self._timer is not None:
             self._timer.cancel()
         for listener in self._listeners:
@@ -299,7 +315,7 @@ class Run:
         error = self._stuck()
         if self.runtime.replay:
             error.add_note(self.runtime.replay)
-        for cause in (self.error, *self.failing.values()):
+        for cause in (self.error, *self.failing.values(), *self._unheard):
             if cause is not None:
                 return attach_close_error(cause, error)
         return error
