@@ -41,6 +41,7 @@ JUDGED = {
     ("compute/replica/finishing.py", "eval"): _GENERATED,
     ("compute/client/dataclass_codec.py", "get_type_hints"): _ANNOTATIONS,
     ("compute/plans/registry.py", "get_type_hints"): _ANNOTATIONS,
+    ("compute/protocol/message_codec.py", "get_type_hints"): _ANNOTATIONS,
     ("engine/columnar/large_ticks.py", "compile"): _GENERATED,
     ("engine/columnar/large_ticks.py", "exec"): _GENERATED,
     ("engine/failure.py", "eval"): "names of variables of generated code",

@@ -102,7 +102,11 @@ BROKEN: list[tuple[str, Callable[[], object]]] = [
     ("Dataflow.as_of", lambda: pb.Command(create_dataflow=pb.Dataflow(plan=pb.Plan()))),
     (
         "Export.kind",
-        lambda: pb.Command(create_dataflow=pb.Dataflow(plan=pb.Plan(), exports=[pb.Export(id="u1")])),
+        lambda: pb.Command(
+            create_dataflow=pb.Dataflow(
+                plan=pb.Plan(), exports=[pb.Export()], as_of=pb.Frontier(), until=pb.Frontier()
+            )
+        ),
     ),
     ("Schedule.id", lambda: pb.Command(schedule=pb.Schedule())),
     ("AllowCompaction.frontier", lambda: pb.Command(allow_compaction=pb.AllowCompaction(id="u1"))),
@@ -270,7 +274,7 @@ def test_the_parts_of_several_subscriptions_may_be_mixed() -> None:
             for message in wire.responses_to_messages(
                 [SubscribeResponse(id, Batch(START, END, tuple(((id * 9, n), 1, 1) for n in range(99))))], 800
             )
-            for response in wire.fields.parse(pb.Responses, message).responses
+            for response in pb.Responses.FromString(message).responses
         ]
         for id in ("t1", "t2")
     )
@@ -307,7 +311,7 @@ def test_parts_that_do_not_follow_each_other_are_refused(parts: list[pb.Response
 def test_an_unfinished_batch_may_not_be_dropped_or_grow_without_bound() -> None:
     dropped = wire.response_to_bytes(SubscribeResponse("t1", DroppedAt(START)))
     with pytest.raises(BadMessage):
-        wire.ResponseReader().read_each([part(1, 2), wire.fields.parse(pb.Response, dropped)])
+        wire.ResponseReader().read_each([part(1, 2), pb.Response.FromString(dropped)])
     large = wire.responses_to_messages([batch(tuple((("x" * 100,), 1, 1) for _ in range(500)))], 10_000)
     reader = wire.ResponseReader(batch=20_000)
     with pytest.raises(MessageTooLarge):

@@ -20,7 +20,7 @@ from penstock.compute.errors import (
 )
 from penstock.compute.protocol.commands import CreateTimely, Epoch, IndexTarget, Peek, TimelyConfig
 from penstock.compute.transport import channels, handshake, statuses
-from penstock.compute.transport.handshake import Greeting, Welcome
+from penstock.compute.transport.handshake import VERSION, Greeting, Welcome
 from penstock.compute.transport.limits import Limits
 from penstock.compute.transport.link import Link
 from penstock.compute.transport.session import Session
@@ -71,11 +71,11 @@ def test_a_request_without_a_version_is_denied() -> None:
 def test_the_version_must_match_exactly_and_no_command_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         async with served() as server:
-            theirs = [*without("x-penstock-protocol"), ("x-penstock-protocol", "1.0")]
+            theirs = [*without("x-penstock-protocol"), ("x-penstock-protocol", f"{VERSION}.0")]
             status, error = await refusal(server, theirs)
             assert status == "PERMISSION_DENIED"
             assert isinstance(error, VersionMismatch)
-            assert error.what == "version 1.0 but 1 required"
+            assert error.what == f"version {VERSION}.0 but {VERSION} required"
             assert server.replica.events == []
             assert server.replica.received == []
 
@@ -84,7 +84,7 @@ def test_the_version_must_match_exactly_and_no_command_is_seen(monkeypatch: pyte
 
 def test_a_controller_refuses_a_replica_of_another_version() -> None:
     async def stream(_requests: Any, context: Any) -> None:
-        await context.send_initial_metadata((("x-penstock-protocol", "2"),))
+        await context.send_initial_metadata((("x-penstock-protocol", f"{VERSION}0"),))
         await context.read()
 
     async def story() -> None:

@@ -23,6 +23,7 @@ from penstock.compute.transport.addresses import is_loopback
 from penstock.compute.transport.certificates import Validity, validities
 from penstock.compute.transport.channels import FETCH
 from penstock.compute.transport.credentials import Security
+from penstock.compute.transport.handshake import VERSION
 from penstock.compute.transport.limits import Limits
 from penstock.errors import BadOption
 from tests.compute.transport.fakes import PATIENCE, Served, answered, linked, raw_stream, run_link, served
@@ -197,7 +198,7 @@ def test_stashes_are_only_for_those_who_may_connect() -> None:
             _grpc.aio.insecure_channel(server.address) as channel,
         ):
             # Refused before it has asked: what a stranger sends, which may be long, is not waited for.
-            call = channel.stream_stream(FETCH)(metadata=(("x-penstock-protocol", "1"),))
+            call = channel.stream_stream(FETCH)(metadata=(("x-penstock-protocol", VERSION),))
             with pytest.raises(_grpc.aio.AioRpcError) as refused:
                 await asyncio.wait_for(call.read(), PATIENCE)
             error: Any = refused.value
@@ -211,7 +212,7 @@ def test_what_is_not_exactly_the_token_is_not_the_token(header: str) -> None:
     async def story() -> None:
         async with (
             served(Security(token=TOKEN)) as server,
-            raw_stream(server, [("x-penstock-protocol", "1"), ("authorization", header)]) as call,
+            raw_stream(server, [("x-penstock-protocol", VERSION), ("authorization", header)]) as call,
         ):
             with pytest.raises(_grpc.aio.AioRpcError) as refused:
                 await call.read()

@@ -12,10 +12,11 @@ Source: the compute protocol of Materialize, its commands and their history.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.field_types import Constraint, Key, Time
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -31,6 +32,12 @@ class Epoch:
 
 
 RuntimeName = Literal["here", "spark"]
+_MOST_WORKERS = 1_000
+"""Each is a process: nobody makes four thousand millions of them because a message says so."""
+_WORKERS = Constraint(
+    lambda count: 1 <= count <= _MOST_WORKERS, f"There is at least one, and at most {_MOST_WORKERS}."
+)
+_SOME = Constraint(bool, "There is at least one, where it is set.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class TimelyConfig:
     """
 
     runtime: RuntimeName = "here"
-    workers: int = 1
+    workers: Annotated[int, _WORKERS] = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,7 @@ class CreateTimely:
 
     config: TimelyConfig = TimelyConfig()
     epoch: Epoch = Epoch(0, 0)
-    nonce: bytes = b""
+    nonce: Key = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +237,10 @@ class Peek:
     predicate: an encoded expression over the row, None: all rows.
     """
 
-    uuid: bytes
+    uuid: Key
     target: IndexTarget | CollectionTarget
-    time: int
-    keys: tuple[tuple[Any, ...], ...] | None = None
+    time: Time
+    keys: Annotated[tuple[tuple[Any, ...], ...], _SOME] | None = None
     predicate: bytes | None = None
     finishing: Finishing = Finishing()
 
@@ -246,7 +253,7 @@ class CancelPeek:
     found: one answer in all. History: takes its `Peek` away, and goes with it.
     """
 
-    uuid: bytes
+    uuid: Key
 
 
 Command: TypeAlias = (

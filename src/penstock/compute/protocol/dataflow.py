@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TypeAlias
 
 from penstock.compute.frontier import END, Frontier
+from penstock.compute.protocol.field_types import Name
 
-Id: TypeAlias = str
+Id: TypeAlias = Name
 """Names something with frontiers: "s1" a collection, "u1" an index or a materialization of a view, "t1" what
 is transient (a subscription, a copy). Unique for ever: an id is never used twice in the life of a
 controller's state."""
@@ -113,7 +114,7 @@ class CopyToExport:
 
     id: Id
     sink: str
-    file: str
+    file: Name
 
 
 Export: TypeAlias = IndexExport | SubscribeExport | CollectionExport | CopyToExport

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.field_types import Key, Name, Time
 from penstock.errors import Origin, Step
 
 Row: TypeAlias = tuple[Any, ...]
@@ -39,13 +40,13 @@ class Problem:
     origin:    where it lies.
     """
 
-    code: str
+    code: Name
     message: str
     retryable: bool = False
     why: str = ""
     fix: str = ""
-    id: Id | None = None
-    time: int | None = None
+    id: str | None = None
+    time: Time | None = None
     facts: tuple[tuple[str, Any], ...] = ()
     where: tuple[Step, ...] = ()
     origin: Origin = Origin.DATA
@@ -87,10 +88,17 @@ class Stashed:
     inline: the first of them, which are fetched with the others all the same.
     """
 
-    token: bytes
+    token: Key
     rows: int
     size: int
     inline: tuple[Counted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StashToken:
+    """A controller asks for the rows of a `Stashed`, in a call of its own."""
+
+    token: Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,7 @@ class Canceled:
 class PeekResponse:
     """The one answer to a `Peek`; never to one that was not asked."""
 
-    uuid: bytes
+    uuid: Key
     answer: Rows | Stashed | Problem | Canceled
 
 
@@ -165,7 +173,7 @@ class Status:
     values: numbers by name: "memory" in bytes, "rows", "peeks" that wait, "cancel_ms", ...
     """
 
-    id: Id | None
+    id: str | None
     text: str
     values: tuple[tuple[str, float], ...] = ()
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from penstock.compute.problems import problem_of
-from penstock.compute.protocol import wire_batches, wire_commands, wire_problems, wire_responses
-from penstock.compute.protocol import wire_fields as fields
+from penstock.compute.protocol.batch_parts import BatchAssembler, divided
 from penstock.compute.protocol.commands import Command
 from penstock.compute.protocol.generated import compute_pb2 as pb
+from penstock.compute.protocol.message_codec import bad, check_size, parse
+from penstock.compute.protocol.messages import COMMAND, PROBLEM, RESPONSE
 from penstock.compute.protocol.responses import (
     Batch,
     PeekResponse,
-    Problem,
     Response,
     SubscribeResponse,
 )
@@ -26,18 +26,11 @@ TOGETHER = 1_000_000
 """Bytes above which no further command or response is put into the same message; parts of batches are as
 large."""
 
-
 # --- one at a time -----------------------------------------------------------------
 
 
-def command_to_bytes(command: Command) -> bytes:
-    """One command. Raises `BadMessage` where a value does not fit its field."""
-    return fields.made(type(command).__name__, lambda: wire_commands.to_message(command).SerializeToString())
-
-
-def command_from_bytes(data: bytes) -> Command:
-    """One command. Raises `BadMessage`, `MessageTooLarge`."""
-    return wire_commands.from_message(fields.parse(pb.Command, data))
+command_to_bytes, command_from_bytes = COMMAND.to_bytes, COMMAND.from_bytes
+problem_to_bytes, problem_from_bytes = PROBLEM.to_bytes, PROBLEM.from_bytes
 
 
 def response_to_bytes(response: Response) -> bytes:
@@ -48,19 +41,10 @@ def response_to_bytes(response: Response) -> bytes:
 
 def response_from_bytes(data: bytes) -> Response:
     """One response. Raises `BadMessage`, `MessageTooLarge`."""
-    whole = ResponseReader().read_each([fields.parse(pb.Response, data)])
+    whole = ResponseReader().read_each([parse(pb.Response, data)])
     if not whole:
-        raise fields.bad("Batch.parts", "It is one of several parts.")
+        raise bad("Batch.parts", "It is one of several parts.")
     return whole[0]
-
-
-def problem_to_bytes(problem: Problem) -> bytes:
-    return wire_problems.to_message(problem).SerializeToString()
-
-
-def problem_from_bytes(data: bytes) -> Problem:
-    """Raises `BadMessage`."""
-    return wire_problems.from_message(fields.parse(pb.Problem, data))
 
 
 # --- the messages of a stream ------------------------------------------------------
@@ -73,7 +57,7 @@ def commands_to_messages(commands: Iterable[Command], limit: int) -> Iterator[by
 
 def commands_from_message(data: bytes, limit: int | None = None) -> list[Command]:
     """The commands of one message of a stream. Raises `BadMessage`, `MessageTooLarge`."""
-    return [wire_commands.from_message(each) for each in fields.parse(pb.Commands, data, limit).commands]
+    return [COMMAND.from_message(each) for each in parse(pb.Commands, data, limit).commands]
 
 
 def responses_to_messages(responses: Iterable[Response], limit: int) -> Iterator[bytes]:
@@ -94,18 +78,18 @@ class ResponseReader:
 
     def __init__(self, limit: int | None = None, batch: int | None = None) -> None:
         self._limit = limit
-        self._parts = wire_batches.Parts(batch)
+        self._parts = BatchAssembler(batch)
 
     def read(self, data: bytes) -> list[Response]:
         """The responses that are whole with this message. Raises `BadMessage`, `MessageTooLarge`."""
-        return self.read_each(fields.parse(pb.Responses, data, self._limit).responses)
+        return self.read_each(parse(pb.Responses, data, self._limit).responses)
 
     def read_each(self, messages: Iterable[pb.Response]) -> list[Response]:
         """As `read`, of messages that are parsed."""
         found: list[Response] = []
         for message in messages:
-            if fields.kind(message, "kind") != "subscribe":
-                found.append(wire_responses.from_message(message))
+            if message.WhichOneof("kind") != "subscribe":
+                found.append(RESPONSE.from_message(message))
             elif (whole := self._parts.add(message.subscribe)) is not None:
                 found.append(whole)
         return found
@@ -113,17 +97,15 @@ class ResponseReader:
 
 def _response_messages(response: Response, part: int | None) -> list[bytes]:
     if isinstance(response, SubscribeResponse):
-        messages = fields.made("SubscribeResponse", lambda: list(wire_batches.to_messages(response, part)))
-        return [message.SerializeToString() for message in messages]
-    kind = type(response).__name__
-    return [fields.made(kind, lambda: wire_responses.to_message(response)).SerializeToString()]
+        return [message.SerializeToString() for message in divided(response, part)]
+    return [RESPONSE.to_bytes(response)]
 
 
 def _travelling(response: Response, limit: int) -> list[bytes]:
     try:
         messages = _response_messages(response, min(TOGETHER, limit // 2))
         for message in messages:
-            fields.check_size(len(message) + _FRAME, limit, type(response).__name__)
+            check_size(len(message) + _FRAME, limit, type(response).__name__)
         return messages
     except PenstockError as error:
         problem = problem_of(error)
@@ -145,7 +127,7 @@ def grouped(messages: Iterable[bytes], limit: int, kind: str) -> Iterator[bytes]
     group: list[bytes] = []
     size = 0
     for message in messages:
-        fields.check_size(len(message) + _FRAME, limit, kind)
+        check_size(len(message) + _FRAME, limit, kind)
         if group and size + len(message) + _FRAME > min(TOGETHER, limit):
             yield b"".join(group)
             group, size = [], 0

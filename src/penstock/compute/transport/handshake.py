@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.compute.errors import BadMessage, UnknownName, VersionMismatch
 from penstock.compute.protocol.commands import Epoch
 
-VERSION = "1"
+VERSION = "2"
 """Of the protocol: of the messages and of what they mean. Both sides must have the same."""
 _VERSION, _EPOCH, _NONCE = "x-penstock-protocol", "x-penstock-epoch", "x-penstock-nonce-bin"
 _REPLICA, _BOOT, _RUNTIME = "x-penstock-replica", "x-penstock-boot", "x-penstock-runtime"

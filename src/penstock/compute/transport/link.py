@@ -9,11 +9,10 @@ from typing import Any, Protocol
 import grpc
 
 from penstock.compute.errors import ComputeError, ConnectionBroken
-from penstock.compute.protocol import rows, wire
-from penstock.compute.protocol import wire_fields as fields
+from penstock.compute.protocol import wire
 from penstock.compute.protocol.commands import CancelPeek, Command, Epoch
-from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.protocol.responses import Counted, Response
+from penstock.compute.protocol.messages import ROWS_CHUNK, STASH_TOKEN
+from penstock.compute.protocol.responses import Counted, Response, StashToken
 from penstock.compute.protocol.stages import ControllerStages
 from penstock.compute.transport import channels
 from penstock.compute.transport.addresses import needs_lookup
@@ -104,11 +103,11 @@ class Link:
         if self._channel is None:
             raise ConnectionBroken(f"there is no connection to {self.address}", address=self.address)
         call = self._channel.unary_stream(channels.FETCH)(
-            pb.StashToken(token=token).SerializeToString(), metadata=(*version(), *self._security.metadata())
+            STASH_TOKEN.to_bytes(StashToken(token)), metadata=(*version(), *self._security.metadata())
         )
         try:
             while (data := await call.read()) is not _aio.EOF:
-                yield rows.decode_counted(fields.parse(pb.RowsChunk, data).rows, "RowsChunk.rows")
+                yield ROWS_CHUNK.from_bytes(data).rows
         except _aio.AioRpcError as error:
             raise error_from(error, self.address) from error
         except asyncio.CancelledError:

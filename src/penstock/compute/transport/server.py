@@ -15,11 +15,9 @@ from typing import Any, Protocol
 import grpc
 
 from penstock.compute.errors import ConnectionBroken, StaleEpoch
-from penstock.compute.protocol import rows
-from penstock.compute.protocol import wire_fields as fields
 from penstock.compute.protocol.commands import Command, CreateTimely, Epoch
-from penstock.compute.protocol.generated import compute_pb2 as pb
-from penstock.compute.protocol.responses import Counted, Response
+from penstock.compute.protocol.messages import ROWS_CHUNK, STASH_TOKEN
+from penstock.compute.protocol.responses import Counted, Response, Rows
 from penstock.compute.transport import channels
 from penstock.compute.transport.credentials import Security
 from penstock.compute.transport.handshake import Greeting, Welcome, check_version, pairs
@@ -219,9 +217,9 @@ class _Serving(_grpc.GenericRpcHandler):
             self._admitted(context)
             asked = await context.read()
             data = b"" if asked is _grpc.aio.EOF else asked
-            token = fields.key(fields.parse(pb.StashToken, data).token, "StashToken.token")
+            token = STASH_TOKEN.from_bytes(data).token
             for chunk in self._replica.fetch(token):
-                await context.write(pb.RowsChunk(rows=rows.encode(chunk)).SerializeToString())
+                await context.write(ROWS_CHUNK.to_bytes(Rows(tuple(chunk))))
         except asyncio.CancelledError:
             raise
         except Exception as error:

@@ -142,41 +142,57 @@ class IndexImport(_message.Message):
     id: str
     def __init__(self, source: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
 
-class Export(_message.Message):
-    __slots__ = ("id", "sink", "index", "subscribe", "collection", "copy_to")
-    class Index(_message.Message):
-        __slots__ = ("key",)
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        key: _containers.RepeatedScalarFieldContainer[str]
-        def __init__(self, key: _Optional[_Iterable[str]] = ...) -> None: ...
-    class Subscribe(_message.Message):
-        __slots__ = ("snapshot",)
-        SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
-        snapshot: bool
-        def __init__(self, snapshot: _Optional[bool] = ...) -> None: ...
-    class Collection(_message.Message):
-        __slots__ = ("collection",)
-        COLLECTION_FIELD_NUMBER: _ClassVar[int]
-        collection: str
-        def __init__(self, collection: _Optional[str] = ...) -> None: ...
-    class CopyTo(_message.Message):
-        __slots__ = ("file",)
-        FILE_FIELD_NUMBER: _ClassVar[int]
-        file: str
-        def __init__(self, file: _Optional[str] = ...) -> None: ...
+class IndexExport(_message.Message):
+    __slots__ = ("id", "sink", "key")
     ID_FIELD_NUMBER: _ClassVar[int]
     SINK_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    sink: str
+    key: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[str] = ..., sink: _Optional[str] = ..., key: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SubscribeExport(_message.Message):
+    __slots__ = ("id", "sink", "snapshot")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    sink: str
+    snapshot: bool
+    def __init__(self, id: _Optional[str] = ..., sink: _Optional[str] = ..., snapshot: _Optional[bool] = ...) -> None: ...
+
+class CollectionExport(_message.Message):
+    __slots__ = ("id", "sink", "collection")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    COLLECTION_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    sink: str
+    collection: str
+    def __init__(self, id: _Optional[str] = ..., sink: _Optional[str] = ..., collection: _Optional[str] = ...) -> None: ...
+
+class CopyToExport(_message.Message):
+    __slots__ = ("id", "sink", "file")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SINK_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    sink: str
+    file: str
+    def __init__(self, id: _Optional[str] = ..., sink: _Optional[str] = ..., file: _Optional[str] = ...) -> None: ...
+
+class Export(_message.Message):
+    __slots__ = ("index", "subscribe", "collection", "copy_to")
     INDEX_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIBE_FIELD_NUMBER: _ClassVar[int]
     COLLECTION_FIELD_NUMBER: _ClassVar[int]
     COPY_TO_FIELD_NUMBER: _ClassVar[int]
-    id: str
-    sink: str
-    index: Export.Index
-    subscribe: Export.Subscribe
-    collection: Export.Collection
-    copy_to: Export.CopyTo
-    def __init__(self, id: _Optional[str] = ..., sink: _Optional[str] = ..., index: _Optional[_Union[Export.Index, _Mapping]] = ..., subscribe: _Optional[_Union[Export.Subscribe, _Mapping]] = ..., collection: _Optional[_Union[Export.Collection, _Mapping]] = ..., copy_to: _Optional[_Union[Export.CopyTo, _Mapping]] = ...) -> None: ...
+    index: IndexExport
+    subscribe: SubscribeExport
+    collection: CollectionExport
+    copy_to: CopyToExport
+    def __init__(self, index: _Optional[_Union[IndexExport, _Mapping]] = ..., subscribe: _Optional[_Union[SubscribeExport, _Mapping]] = ..., collection: _Optional[_Union[CollectionExport, _Mapping]] = ..., copy_to: _Optional[_Union[CopyToExport, _Mapping]] = ...) -> None: ...
 
 class Dataflow(_message.Message):
     __slots__ = ("plan", "collections", "indexes", "exports", "as_of", "until", "name")
@@ -379,16 +395,16 @@ class Dropped(_message.Message):
     def __init__(self) -> None: ...
 
 class CopyToResponse(_message.Message):
-    __slots__ = ("id", "rows", "problem", "dropped")
+    __slots__ = ("id", "row_count", "problem", "dropped")
     ID_FIELD_NUMBER: _ClassVar[int]
-    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ROW_COUNT_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     id: str
-    rows: int
+    row_count: int
     problem: Problem
     dropped: Dropped
-    def __init__(self, id: _Optional[str] = ..., rows: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., dropped: _Optional[_Union[Dropped, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., row_count: _Optional[int] = ..., problem: _Optional[_Union[Problem, _Mapping]] = ..., dropped: _Optional[_Union[Dropped, _Mapping]] = ...) -> None: ...
 
 class Status(_message.Message):
     __slots__ = ("id", "text", "values")

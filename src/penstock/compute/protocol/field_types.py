@@ -1,0 +1,31 @@
+"""Types of message fields that not every value of a plain type fits.
+
+A field says so in its type, `Annotated` with a constraint. The codec checks it when a message is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+from penstock.compute.frontier import LAST_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A condition on values from the network. why: one sentence for where it does not hold."""
+
+    holds: Callable[[Any], bool]
+    why: str
+
+
+KEY_BYTES = 16
+
+NOT_EMPTY = Constraint(bool, "It is empty.")
+Name: TypeAlias = Annotated[str, NOT_EMPTY]
+Key: TypeAlias = Annotated[
+    bytes, Constraint(lambda value: len(value) == KEY_BYTES, f"It does not have {KEY_BYTES} bytes.")
+]
+"""A uuid, nonce or token."""
+Time: TypeAlias = Annotated[int, Constraint(lambda value: value <= LAST_TIME, "It is no time.")]
