@@ -152,7 +152,7 @@ class Run:
         else:
             attach_close_error(self.error, error)
 
-    def unheard(self, module: Module, error: Exception) -> None:
+    def unheard(self, module: EdgeModule, error: Exception) -> None:
         """A module failed when its streams had ended, and no neighbour can be told.
 
         A failure that is on its way to a sink came before, and may still be caught: only at the end of
