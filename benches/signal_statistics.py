@@ -325,9 +325,9 @@ def what_stays_behind(count: int) -> None:
         mean = sum(window) / WINDOW
         std = math.sqrt(sum((x - mean) ** 2 for x in window) / (WINDOW - 1))
         for name, (means, stds) in rows.items():
-            place = at - WINDOW + 1
-            worst[name][0] = max(worst[name][0], abs(means[place] - float(mean)) / std)
-            worst[name][1] = max(worst[name][1], abs(stds[place] - std) / std)
+            location = at - WINDOW + 1
+            worst[name][0] = max(worst[name][0], abs(means[location] - float(mean)) / std)
+            worst[name][1] = max(worst[name][1], abs(stds[location] - std) / std)
     title = f"largest error in standard deviations, {count:,} values around 1e6, one in 1,000 is 1e15"
     table = Table(title, "", "mean", "std")
     for name, (mean, std) in worst.items():

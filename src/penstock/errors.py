@@ -59,12 +59,12 @@ def _is_ours(frame: FrameType) -> bool:
 class Step:
     """One line of a path shown in an error: a place and what it has to do with it."""
 
-    place: SourceLocation
+    location: SourceLocation
     note: str = ""
 
     def line(self, width: int = 0) -> str:
         """The place, at least `width` wide, the text of its line, and the note."""
-        line = f"  {self.place!s:<{width}}   {self.place.text}".rstrip()
+        line = f"  {self.location!s:<{width}}   {self.location.text}".rstrip()
         return f"{line}      <- {self.note}" if self.note else line
 
 
@@ -121,11 +121,13 @@ class PenstockError(Exception):
             setattr(self, name, value)
         super().__init__(self._text())
 
-    def blaming(self, file: str, place: SourceLocation | None) -> Self:
+    def blaming(self, file: str, location: SourceLocation | None) -> Self:
         """This error, with another place for those in files whose path begins so; None: with none."""
-        others = [Step(place, "")] if place is not None else []
+        others = [Step(location, "")] if location is not None else []
         self.where = tuple(
-            step for each in self.where for step in (others if each.place.file.startswith(file) else [each])
+            step
+            for each in self.where
+            for step in (others if each.location.file.startswith(file) else [each])
         )
         self.args = (self._text(),)
         return self
@@ -143,7 +145,7 @@ class PenstockError(Exception):
     def _text(self) -> str:
         parts = [f"{self.code} {type(self).__name__}: {self.what}"]
         if self.where:
-            width = max(len(str(step.place)) for step in self.where)
+            width = max(len(str(step.location)) for step in self.where)
             parts.append("\n".join(step.line(width) for step in self.where))
         if self.why:
             parts.append(self.why)

@@ -86,7 +86,7 @@ class Draft:
                 operator=op,
                 inputs=tuple(self.inputs[i]),
                 schema=op.schema if isinstance(op, Source) else ROW,
-                place=SourceLocation("flow.py", i + 1),
+                location=SourceLocation("flow.py", i + 1),
             )
             for i, op in enumerate(self.operators)
         )

@@ -55,7 +55,7 @@ def test_a_description_survives_json_and_keeps_its_fingerprint(graph: FlowGraph)
 @given(drafts(legal=False))
 def test_names_lines_and_reasons_do_not_count(draft: Draft) -> None:
     graph = draft.graph()
-    moved = [replace(n, name=f"n{n.id}", place=SourceLocation("other.py", 7)) for n in graph.nodes]
+    moved = [replace(n, name=f"n{n.id}", location=SourceLocation("other.py", 7)) for n in graph.nodes]
     altered = [
         replace(n, operator=DeferTick("now there is one")) if isinstance(n.operator, DeferTick) else n
         for n in moved

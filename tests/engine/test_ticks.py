@@ -303,8 +303,8 @@ def test_a_loop_without_end_names_its_edge_and_its_growth() -> None:
     assert error.growth == (1, 2, 4, 8, 16, 32, 64)
     assert error.edges == ("union_3 -> feedback_1",)
     opened, closed = error.where
-    assert opened.place.text.startswith("back = flow.feedback(")
-    assert closed.place.text.startswith("back.close(")
+    assert opened.location.text.startswith("back = flow.feedback(")
+    assert closed.location.text.startswith("back.close(")
     assert "1, 2, 4, 8, 16, 32, 64" in str(error)
 
 

@@ -32,8 +32,8 @@ def test_the_error_reads_as_it_should(case: Path) -> None:
 def test_the_error_points_at_lines_of_the_user_alone(case: Path) -> None:
     where = mistake(case).where
     assert where
-    assert {step.place.file for step in where} == {str(case)}
-    assert all(step.place.text for step in where)
+    assert {step.location.file for step in where} == {str(case)}
+    assert all(step.location.text for step in where)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)

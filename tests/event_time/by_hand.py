@@ -62,7 +62,7 @@ def on_grid(events: Sequence[Event], windows: Callable[[int], list[tuple[int, in
     for event in events:
         for start, end in windows(event.at):
             members.setdefault((event.key, start, end), []).append(event)
-    answers = [answer(*place, rows) for place, rows in members.items()]
+    answers = [answer(*location, rows) for location, rows in members.items()]
     return sorted(answers, key=lambda a: a[2])
 
 

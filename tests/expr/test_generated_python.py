@@ -221,7 +221,7 @@ def test_digits_that_spark_cannot_count_are_refused_where_they_are_written(digit
     with pytest.raises(WrongType, match="round needs digits between") as caught:
         col.x.round(digits)  # here
     (step,) = caught.value.where
-    assert step.place.text.endswith("# here")
+    assert step.location.text.endswith("# here")
 
 
 # -- decimals -------------------------------------------------------------------------------

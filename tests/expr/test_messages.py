@@ -123,8 +123,8 @@ def test_errors_name_the_line_of_the_user() -> None:
     with pytest.raises(PenstockError) as caught:
         check(col.pirce, ORDER)  # here
     (step,) = caught.value.where
-    assert step.place.file == __file__
-    assert step.place.text.endswith("# here")
+    assert step.location.file == __file__
+    assert step.location.text.endswith("# here")
 
 
 def _value_message(expr: Any) -> str:

@@ -386,12 +386,12 @@ class Tally(NamedTuple):
 def restarted(flow: Callable[[], ps.Flow], rows: list[Any], folder: Path) -> list[list[Any]]:
     """The rows that one run gives, and those of two that share a checkpoint, as changes of the rest."""
     found: list[list[Any]] = []
-    for place, counts in ((folder / "one", [len(rows)]), (folder / "two", [1, len(rows)])):
+    for location, counts in ((folder / "one", [len(rows)]), (folder / "two", [1, len(rows)])):
         found.append([])
         for count in counts:
             sink = ps.io.Memory()
             source = ps.io.Rows([[row] for row in rows[:count]])
-            ps.run(flow(), sources={"n": source}, sinks={"out": sink}, checkpoint=place)  # type: ignore[arg-type]
+            ps.run(flow(), sources={"n": source}, sinks={"out": sink}, checkpoint=location)  # type: ignore[arg-type]
             found[-1].extend(sink.changes())
     return found
 

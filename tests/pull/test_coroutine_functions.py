@@ -228,14 +228,14 @@ def test_a_coroutine_function_is_refused_where_it_is_given(name: str, function: 
         (REFUSED | PASSES_ON | AT_ONCE)[name](function)
     assert f"{piece}() was given" in str(raised.value)
     assert raised.value.fix
-    assert raised.value.where[0].place.file == __file__
+    assert raised.value.where[0].location.file == __file__
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_coroutine_that_a_function_returns_is_refused_when_it_does(name: str) -> None:
     with pytest.raises(NotAwaited, match="returned a coroutine") as raised:
         REFUSED[name](lambda *of: coroutine(*of))()
-    assert raised.value.where[0].place.file == __file__
+    assert raised.value.where[0].location.file == __file__
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_function_that_is_no_dataflow_thread_is_named(kind: str, function: Any
     pipeline = DATAFLOW[kind](function)
     with pytest.raises(NotAModule, match="'plain'") as raised:
         pipeline.run()
-    assert raised.value.where[0].place.file == __file__
+    assert raised.value.where[0].location.file == __file__
 
 
 @pytest.mark.parametrize("kind", DATAFLOW)

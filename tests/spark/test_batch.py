@@ -402,7 +402,7 @@ def test_a_loop_without_an_end_is_an_error_that_names_its_place(spark: SparkSess
     flow.sink("out", reached)
     with pytest.raises(NoFixpoint) as raised:
         batch_bags(spark, flow, {"numbers": once([1])})
-    assert raised.value.where[0].place.file == __file__
+    assert raised.value.where[0].location.file == __file__
 
 
 def test_what_several_sinks_are_made_of_is_shared_where_it_costs(spark: SparkSession) -> None:
@@ -437,7 +437,7 @@ def test_a_function_that_raises_is_reported_with_its_row_and_place(spark: SparkS
     with pytest.raises(UserFunctionFailed, match="ZeroDivisionError") as raised:
         batch_bags(spark, flow, {"items": once(ITEMS)})
     assert raised.value.row == tuple(ITEMS[2])
-    assert raised.value.where[0].place.file == __file__
+    assert raised.value.where[0].location.file == __file__
 
 
 def test_an_expression_that_fails_is_an_evaluation_error(spark: SparkSession) -> None:

@@ -156,7 +156,7 @@ def test_a_function_that_raises_on_an_subplan_is_told_with_its_row_and_place(spa
     flow.sink("out", flow.source("readings", Reading).scan(0, third_fails, per="meter"))
     with pytest.raises(UserFunctionFailed, match="ZeroDivisionError") as raised:
         ps.spark.run(flow, spark, sources={"readings": READINGS}, sinks={"out": []}, mode="batch")
-    assert raised.value.where[0].place.file == __file__
+    assert raised.value.where[0].location.file == __file__
     assert raised.value.row in READINGS
 
 

@@ -283,7 +283,7 @@ def test_a_loop_without_end_is_an_error_that_names_its_edge(way: str, few: int, 
     (edge,) = caught.value.facts["edges"]
     assert edge.startswith("union")
     assert "-> feedback" in edge
-    assert all(step.place.file.endswith("test_rounds.py") for step in caught.value.where)
+    assert all(step.location.file.endswith("test_rounds.py") for step in caught.value.where)
 
 
 @pytest.mark.parametrize("way", ["one task", "stages"])

@@ -115,4 +115,4 @@ def test_a_loop_without_end_is_an_error_in_rounds_too(spark: SparkSession, tmp_p
     flow.sink("out", back)
     with pytest.raises(NoFixpoint, match="after 5 rounds") as raised:
         bags(spark, flow, LoopBound(0, tmp_path, True))
-    assert raised.value.where[0].place.file == __file__
+    assert raised.value.where[0].location.file == __file__

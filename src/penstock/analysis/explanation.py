@@ -102,8 +102,8 @@ def _strata(graph: FlowGraph, analysis: Analysis) -> Iterator[str]:
         told = "streams" if stratum == 0 else f"when stratum {stratum - 1} is complete"
         lines = [f"Stratum {stratum}: {told}"]
         for node_id in (n for n in order if analysis.strata[n] == stratum):
-            name, text, facts, place, notes = rows[node_id]
-            first = f"  {name:<{left}}  {text[0]:<{middle}}  {facts:<{right}}  {place}"
+            name, text, facts, location, notes = rows[node_id]
+            first = f"  {name:<{left}}  {text[0]:<{middle}}  {facts:<{right}}  {location}"
             lines += [first.rstrip(), *(f"  {'':<{left}}  {more}" for more in text[1:])]
             lines += [f"    {note}" for note in notes]
         yield "\n".join(lines)
@@ -116,7 +116,7 @@ def _rows(graph: FlowGraph, analysis: Analysis, node: Node) -> tuple[str, list[s
         label(graph, node),
         text,
         _facts(analysis.facts[node.id]),
-        str(node.place),
+        str(node.location),
         list(_notes(graph, node)),
     )
 
@@ -171,14 +171,14 @@ _NO_GUARDS = {
 def _guards(graph: FlowGraph) -> Iterator[str]:
     for node in graph.nodes:
         if reason := node.operator.guard():
-            yield f"{label(graph, node)} at {node.place}: {reason}"
+            yield f"{label(graph, node)} at {node.location}: {reason}"
 
 
 def _opaque(graph: FlowGraph) -> Iterator[str]:
     for node in graph.nodes:
         for role, function in node.operator.callables():
             name = f"{function_name(function)}{_home(function)}"
-            yield f"{label(graph, node)} at {node.place}: {role} {name}"
+            yield f"{label(graph, node)} at {node.location}: {role} {name}"
 
 
 def _home(function: object) -> str:
@@ -203,10 +203,10 @@ def _grounds(graph: FlowGraph, judgement: Judgement) -> Iterator[str]:
     role = "order is read by" if judgement.verdict is Verdict.IN_ORDER else "made one by"
     for number in judgement.because:
         node = graph.nodes[number]
-        yield f"{role} {label(graph, node)} at {node.place}"
+        yield f"{role} {label(graph, node)} at {node.location}"
     for number, claims in groupby(judgement.claims, key=lambda claim: claim.node):
         node, said = graph.nodes[number], ", ".join(claim.said for claim in claims)
-        yield f"as claimed by {label(graph, node)} at {node.place}: {said}"
+        yield f"as claimed by {label(graph, node)} at {node.location}: {said}"
 
 
 _MEANING = {
@@ -224,7 +224,7 @@ def _unused(graph: FlowGraph) -> Iterator[str]:
     used = {node for end in ends for node in upstream(graph, end)}
     for node in graph.nodes:
         if node.id not in used:
-            yield f"{label(graph, node)} at {node.place}: no sink depends on it"
+            yield f"{label(graph, node)} at {node.location}: no sink depends on it"
 
 
 def _section(title: str, lines: Iterator[str] | Sequence[str], empty: str) -> str:

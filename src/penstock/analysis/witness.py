@@ -22,11 +22,11 @@ def steps(nodes: Iterable[tuple[Node, str]]) -> list[Step]:
     """
     found: list[Step] = []
     for node, note in nodes:
-        if found and found[-1].place == node.place:
+        if found and found[-1].location == node.location:
             both = "; ".join(n for n in (found[-1].note, note) if n)
-            found[-1] = Step(node.place, both)
+            found[-1] = Step(node.location, both)
         else:
-            found.append(Step(node.place, note))
+            found.append(Step(node.location, note))
     return found
 
 

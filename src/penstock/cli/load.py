@@ -136,18 +136,18 @@ def _calling(function: object, where: str, attribute: str) -> object:
 def _failed(what: str, error: Exception) -> FlowNotFound:
     """The error for user code that raised while it was loaded: with its own last line."""
     trace = error.__traceback__
-    place: SourceLocation | None = None
+    location: SourceLocation | None = None
     here = str(Path(__file__))
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if file != here and not file.startswith("<frozen"):
-            place = SourceLocation(file, trace.tb_lineno, trace.tb_frame.f_code.co_name)
+            location = SourceLocation(file, trace.tb_lineno, trace.tb_frame.f_code.co_name)
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
-        place = SourceLocation(error.filename, error.lineno)
+        location = SourceLocation(error.filename, error.lineno)
     return FlowNotFound(
         f"{what} cannot be loaded: {type(error).__name__}: {error}",
-        where=[place] if place else [],
+        where=[location] if location else [],
         fix=_way_out(error),
         name=what,
     )

@@ -97,8 +97,8 @@ def environment_of(main: str) -> list[str]:
     archives, or beside `main.py`. Put on this process's path, too."""
     beside = Path(main).resolve().parent / "env"
     places = ["env", str(beside)]
-    for place in places:
-        if Path(place).is_dir():
-            sys.path.insert(1, str(Path(place).resolve()))
+    for location in places:
+        if Path(location).is_dir():
+            sys.path.insert(1, str(Path(location).resolve()))
             break
     return places

@@ -83,7 +83,7 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
         if name not in sources:
             raise BadInput(
                 f"nothing is given for source {name!r}",
-                where=[graph.nodes[node].place],
+                where=[graph.nodes[node].location],
                 fix=f'sources={{"{name}": ...}} with JsonFiles(...), other files, or rows',
                 source=name,
             )
@@ -91,7 +91,7 @@ def check_names(graph: FlowGraph, sources: Mapping[str, object], sinks: Mapping[
             # They can be iterated over, and never mean their characters or keys.
             raise BadInput(
                 f"source {name!r} is given as {type(sources[name]).__name__}, which is no source",
-                where=[graph.nodes[node].place],
+                where=[graph.nodes[node].location],
                 fix="give JsonFiles(path), CsvFiles(path), ParquetFiles(path), a list of rows, "
                 "or what penstock.io.parse_source makes of a text such as 'json:path'",
                 source=name,
@@ -109,7 +109,7 @@ def _check_each_by_itself(graph: FlowGraph, sources: Mapping[str, object]) -> No
             if other != name:
                 raise BadInput(
                     f"sources {other!r} and {name!r} are given the same iterator",
-                    where=[graph.nodes[graph.sources[name]].place],
+                    where=[graph.nodes[graph.sources[name]].location],
                     why="It gives each row once: to the one or to the other.",
                     fix="make one for each, or give a list; or one source, which the flow may read twice",
                     source=name,
@@ -208,7 +208,7 @@ def _check_places(graph: FlowGraph, sinks: Mapping[str, object]) -> None:
         if other != name:
             raise BadInput(
                 f"sinks {other!r} and {name!r} go to the same place",
-                where=[graph.nodes[graph.sinks[name]].place],
+                where=[graph.nodes[graph.sinks[name]].location],
                 why="What one has written there of a tick would be taken for the other's, and that be lost.",
                 fix="give each a place of its own, or make one stream of both: a.union(b)",
                 sink=name,

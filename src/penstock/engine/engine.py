@@ -132,7 +132,7 @@ class Engine(RunsSignals):
         self._bounded = {
             name for name, node in graph.sources.items() if _is_bounded(graph.nodes[node].operator)
         }
-        places = {name: graph.nodes[node].place for name, node in graph.sources.items()}
+        places = {name: graph.nodes[node].location for name, node in graph.sources.items()}
         limits = {n: 1 if n in self._signals else limit_of(tick_rows, n) for n in graph.sources}
         check_limits("tick_rows", tick_rows, graph.sources)
         taken = {n: rows for n, rows in limits.items() if rows is not None}

@@ -92,7 +92,7 @@ def more_after_the_end(graph: FlowGraph, source: str) -> BadInput:
     """The error for rows of a source that has ended."""
     return BadInput(
         f"source {source!r} has ended, and brings more rows",
-        where=[graph.nodes[graph.sources[source]].place],
+        where=[graph.nodes[graph.sources[source]].location],
         why="Windows were closed for good when it ended.",
         fix="end a source when nothing more will come; run(..., end=False) keeps it open",
         source=source,

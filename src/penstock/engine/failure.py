@@ -27,7 +27,7 @@ def explained(error: Exception, program: Program) -> Exception:
         return error
     node = program.graph.nodes[purpose.node]
     row = _row(frame, purpose.row)
-    where = [Step(node.place, f"operator {node.name!r}")]
+    where = [Step(node.location, f"operator {node.name!r}")]
     if isinstance(error, NoFixpoint):
         return _with_edges(error, program)
     if isinstance(error, PenstockError):
@@ -65,8 +65,10 @@ def _with_edges(error: NoFixpoint, program: Program) -> NoFixpoint:
         if news:
             (source,) = nodes[at].inputs
             going.append(f"{nodes[source].name} -> {nodes[at].name}")
-            where.append(Step(nodes[at].place, f"{nodes[at].name!r} gets {news} new rows in the last round"))
-            where.append(Step(nodes[source].place, f"from {nodes[source].name!r}, which closes it"))
+            where.append(
+                Step(nodes[at].location, f"{nodes[at].name!r} gets {news} new rows in the last round")
+            )
+            where.append(Step(nodes[source].location, f"from {nodes[source].name!r}, which closes it"))
     facts = {**error.facts, "operator": nodes[next(iter(closing))].name, "edges": tuple(going)}
     return NoFixpoint(error.what, where=where, why=error.why, fix=error.fix, **facts)
 

@@ -22,12 +22,12 @@ QUEUE_ROWS = 100_000
 
 
 class SourceQueue:
-    """First in, first out. limit: how many rows may wait, None for any number. place: of the source."""
+    """First in, first out. limit: how many rows may wait, None for any number. location: of the source."""
 
-    def __init__(self, source: str, limit: int | None, place: SourceLocation) -> None:
+    def __init__(self, source: str, limit: int | None, location: SourceLocation) -> None:
         self.source = source
         self.limit = limit
-        self._place = place
+        self._location = location
         self._rows: deque[tuple[Any, ...]] = deque()
 
     def __len__(self) -> int:
@@ -43,7 +43,7 @@ class SourceQueue:
         if self.limit is not None and len(self._rows) + len(rows) > self.limit:
             raise QueueFull(
                 f"source {self.source!r} has room for {self.room} more rows, and {len(rows)} were fed",
-                where=[self._place],
+                where=[self._location],
                 why=f"{len(self._rows)} rows wait for a tick, and queue_rows allows {self.limit}. "
                 "None of these rows was taken.",
                 fix="run a tick (run_tick, run_available), wait with `await engine.feed_when_free(...)`, "
@@ -109,10 +109,10 @@ class Queues:
         check_limits("queue_rows", queue_rows, sources)
         self._queues: dict[str, SourceQueue] = {}
         self._tick_rows: dict[str, int | None] = {}
-        for name, place in sources.items():
+        for name, location in sources.items():
             whole = name in bounded
             waiting = None if whole else limit_of(queue_rows, name) or QUEUE_ROWS
-            self._queues[name] = SourceQueue(name, waiting, place)
+            self._queues[name] = SourceQueue(name, waiting, location)
             self._tick_rows[name] = None if whole else limit_of(tick_rows, name)
         self._waiting: list[asyncio.Future[None]] = []
 

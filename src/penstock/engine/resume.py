@@ -81,14 +81,14 @@ class ResumeBinding:
 
     def _description(self) -> list[dict[str, Any]]:
         described = with_state(describe(self.graph), self.keeps)
-        places = (str(node.place) for node in self.graph.nodes)
-        return [{**node, "place": place} for node, place in zip(described, places, strict=True)]
+        places = (str(node.location) for node in self.graph.nodes)
+        return [{**node, "place": location} for node, location in zip(described, places, strict=True)]
 
     def _changed(
         self, folder: Path, last: Manifest, here: list[dict[str, Any]], carried: Carried
     ) -> FlowChanged:
         difference = told(last.description, here, carried.missing)
-        places = [self.graph.nodes[at].place for at in carried.lacking]
+        places = [self.graph.nodes[at].location for at in carried.lacking]
         versions = other_python(last.description, here)
         if versions is None:
             return flow_changed(folder, f"What changed:\n{difference}", difference, places)
@@ -142,7 +142,7 @@ def check_layout(folder: Path, last: Manifest, now: Manifest) -> None:
     """Raises `FlowChanged` where state that there is would be looked for in another place."""
     then: dict[str, Any] = last.layout["places"]
     places: dict[str, Any] = now.layout["places"]
-    moved = [name for name, place in places.items() if then.get(name, place) != place]
+    moved = [name for name, location in places.items() if then.get(name, location) != location]
     if moved:
         label = {node["state"]: node["name"] or node["kind"] for node in now.description}
         raise FlowChanged(

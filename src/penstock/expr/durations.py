@@ -57,11 +57,11 @@ def duration(value: timedelta | str) -> timedelta:
     )
 
 
-def too_long(what: str, shown: str, place: SourceLocation) -> WrongType:
+def too_long(what: str, shown: str, location: SourceLocation) -> WrongType:
     """The error for a span of time that no `timedelta` holds."""
     return WrongType(
         f"{what} is too long: {shown}",
-        where=[place],
+        where=[location],
         why=f"The longest is {timedelta.max.days:,} days.",
         fix='write a shorter one, such as "10s", "5 min", "1h 30m", "7 days"',
     )

@@ -26,13 +26,13 @@ def own_keywords(named: dict[str, Any]) -> tuple[type | None, str | None]:
     return into, name
 
 
-def computed_columns(named: dict[str, Any], place: SourceLocation) -> tuple[tuple[str, Expr], ...]:
+def computed_columns(named: dict[str, Any], location: SourceLocation) -> tuple[tuple[str, Expr], ...]:
     """Columns from keyword arguments. Raises `WrongType` for what is no expression."""
     for name, value in named.items():
         if not isinstance(value, Expr):
             raise WrongType(
                 f"column {name!r} needs an expression, got {shown(value)}",
-                where=[place],
+                where=[location],
                 fix=_expression_instead(name, value),
                 column=name,
             )
@@ -49,12 +49,12 @@ def _expression_instead(name: str, value: object) -> str:
     return f"{name}=ps.lit({value!r})"
 
 
-def check_named(what: str, unnamed: Sequence[object], example: str, place: SourceLocation) -> None:
+def check_named(what: str, unnamed: Sequence[object], example: str, location: SourceLocation) -> None:
     """Raises `WrongType` for an argument without a name of a method that makes columns of all it is given."""
     if unnamed:
         raise WrongType(
             f"{what} by name, got {shown(unnamed[0])}",
-            where=[place],
+            where=[location],
             why="What is computed has no name of its own.",
             fix=f"give it one, by keyword: {example}",
         )
@@ -66,13 +66,13 @@ _OF_GROUP_BY = {
 }
 
 
-def check_aggregations(named: dict[str, Any], place: SourceLocation) -> None:
+def check_aggregations(named: dict[str, Any], location: SourceLocation) -> None:
     """Raises `WrongType` for a keyword argument of `agg` that is no aggregate."""
     for name, value in named.items():
         if name in _OF_GROUP_BY and not isinstance(value, Aggregation | Expr):
             raise WrongType(
                 f"{name}= is an argument of group_by, and is given to agg",
-                where=[place],
+                where=[location],
                 why="group_by makes the groups, windows among them; agg takes the columns of their rows.",
                 fix=_OF_GROUP_BY[name],
                 column=name,
@@ -80,48 +80,48 @@ def check_aggregations(named: dict[str, Any], place: SourceLocation) -> None:
         if not isinstance(value, Aggregation):
             raise WrongType(
                 f"column {name!r} needs an aggregate, got {shown(value)}",
-                where=[place],
+                where=[location],
                 why="A group has one row in the answer, and any number of rows to make it of.",
                 fix=f"{name}=ps.max(...), say; what all rows of a group share can be a key of group_by(...)",
                 column=name,
             )
         for argument in value.arguments():
-            check_expression(f"{str(value).partition('(')[0]} of column {name!r}", argument, place)
+            check_expression(f"{str(value).partition('(')[0]} of column {name!r}", argument, location)
 
 
-def check_no_emit(named: dict[str, Any], place: SourceLocation) -> None:
+def check_no_emit(named: dict[str, Any], location: SourceLocation) -> None:
     """Raises `WrongType` for an `emit` of groups without windows; a key may be called so."""
     if not isinstance(named.get("emit"), Expr | None):
         raise WrongType(
             f"emit= says when windows answer, and this group_by has none: {shown(named['emit'])}",
-            where=[place],
+            where=[location],
             why="Other groups answer in each tick in which they change.",
             fix=_OF_GROUP_BY["emit"],
         )
 
 
-def check_name(what: str, name: object, place: SourceLocation) -> None:
+def check_name(what: str, name: object, location: SourceLocation) -> None:
     """Raises `WrongType` for a name that is no text."""
     if not isinstance(name, str) or not name:
         raise WrongType(
             f"the name of a {what} is text, got {shown(name)}",
-            where=[place],
+            where=[location],
             fix='flow.sink("name", stream)' if what == "sink" else f'"my {what}", say',
         )
 
 
-def check_expression(what: str, value: object, place: SourceLocation) -> None:
+def check_expression(what: str, value: object, location: SourceLocation) -> None:
     """Raises `WrongType` for what is no expression."""
     if not isinstance(value, Expr):
         column = value if isinstance(value, str) else "price"
         raise WrongType(
             f"{what} needs an expression, got {shown(value)}",
-            where=[place],
+            where=[location],
             fix=f"ps.col.{column}",
         )
 
 
-def named_columns(columns: Sequence[object], place: SourceLocation) -> tuple[tuple[str, Expr], ...]:
+def named_columns(columns: Sequence[object], location: SourceLocation) -> tuple[tuple[str, Expr], ...]:
     """Columns from positional arguments. Raises `WrongType` for an expression without a name."""
     named: list[tuple[str, Expr]] = []
     for column in columns:
@@ -132,13 +132,13 @@ def named_columns(columns: Sequence[object], place: SourceLocation) -> tuple[tup
         elif isinstance(column, Expr):
             raise WrongType(
                 f"a computed column needs a name: {column}",
-                where=[place],
+                where=[location],
                 fix="give it one, by keyword: its_name=...",
             )
         else:
             raise WrongType(
                 f"columns are names and expressions, got {shown(column)}",
-                where=[place],
+                where=[location],
                 fix='"price", ps.col.price, or double=ps.col.price * 2',
             )
     return tuple(named)
@@ -165,7 +165,7 @@ def all_columns(schema: Schema) -> tuple[Expr, ...]:
     return tuple(Column(n) for n in schema.names)
 
 
-def as_class(schema: Schema, into: Any, place: SourceLocation) -> Schema:
+def as_class(schema: Schema, into: Any, location: SourceLocation) -> Schema:
     """`schema` seen as rows of the class `into`, whose columns it must have."""
     wanted = schema_of(into)
     mine = [(f.name, f.type) for f in schema.fields]
@@ -176,7 +176,7 @@ def as_class(schema: Schema, into: Any, place: SourceLocation) -> Schema:
     if mine != theirs or loose:
         raise WrongType(
             f"the rows do not fit {getattr(into, '__name__', into)}",
-            where=[place],
+            where=[location],
             why=f"They have {schema},\nthe class has {wanted}.",
             fix="names, types and order must agree; null needs `| None` in the class, or coalesce() before",
         )
@@ -187,7 +187,7 @@ def result_schema(
     what: str,
     function: Callable[..., Any],
     returns: Any,
-    place: SourceLocation,
+    location: SourceLocation,
     *,
     many: bool,
     maybe: bool = False,
@@ -201,7 +201,7 @@ def result_schema(
     if isinstance(function, Expr) or not callable(function):
         raise WrongType(
             f"{what} needs a function, got {shown(function)}",
-            where=[place],
+            where=[location],
             fix="columns are computed from expressions by select(...) and with_columns(...)",
         )
     if returns is not None:
@@ -211,11 +211,11 @@ def result_schema(
     except (NameError, TypeError):
         annotation = None
     if annotation is None:
-        raise _unknown_result(function, "It has no return annotation that can be read.", place, many)
+        raise _unknown_result(function, "It has no return annotation that can be read.", location, many)
     if many:
         items = typing.get_args(annotation)
         if not items:
-            raise _unknown_result(function, "Its return annotation does not name the items.", place, many)
+            raise _unknown_result(function, "Its return annotation does not name the items.", location, many)
         annotation = items[0]
     return schema_of(_without_none(annotation) if maybe else annotation)
 
@@ -227,13 +227,13 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _unknown_result(
-    function: Callable[..., Any], why: str, place: SourceLocation, many: bool
+    function: Callable[..., Any], why: str, location: SourceLocation, many: bool
 ) -> UnknownRowType:
     name = getattr(function, "__name__", type(function).__name__)
     is_lambda = name == "<lambda>"
     return UnknownRowType(
         f"the row type that {'the lambda' if is_lambda else name} makes is not known",
-        where=[place],
+        where=[location],
         why="A lambda cannot be annotated." if is_lambda else why,
         fix=f"give returns=RowType, or use a function declared -> {'list[RowType]' if many else 'RowType'}",
     )

@@ -75,7 +75,7 @@ def times_of(flow: Flow, node_id: int) -> Times:
 
 
 def watermark_of(
-    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, place: SourceLocation
+    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, location: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     """The stream of the watermarks of `time`, an expression over rows of `stream`, for an operator `what`.
 
@@ -83,12 +83,12 @@ def watermark_of(
     """
     bounds = _bounds_of(time, stream.schema, times_of(stream.flow, stream.node_id))
     if not bounds:
-        raise _no_watermark(stream, time, what, place)
-    return _least(stream, bounds, Field(VALUE, check(time, stream.schema).type, True), place)
+        raise _no_watermark(stream, time, what, location)
+    return _least(stream, bounds, Field(VALUE, check(time, stream.schema).type, True), location)
 
 
 def _least(
-    stream: StreamBase[Any, Any, Any, Any], bounds: tuple[Bound, ...], field: Field, place: SourceLocation
+    stream: StreamBase[Any, Any, Any, Any], bounds: tuple[Bound, ...], field: Field, location: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     read = [_watermark(stream, bound.on_time) for bound in bounds]
     if len(bounds) == 1 and not bounds[0].moves:
@@ -103,7 +103,7 @@ def _least(
             and node.operator.same(operator)
         ):
             return stream.beside(node.id)
-    return stream.flow.add(operator, Schema((field,), scalar=True), read, None, place)
+    return stream.flow.add(operator, Schema((field,), scalar=True), read, None, location)
 
 
 def _watermark(stream: StreamBase[Any, Any, Any, Any], on_time: int) -> Stream[Any, Any, Any, Any]:
@@ -117,18 +117,18 @@ def _watermark(stream: StreamBase[Any, Any, Any, Any], on_time: int) -> Stream[A
     at = node.schema.position(operator.clock.column)
     assert at is not None
     schema = Schema((Field(VALUE, node.schema.fields[at].type, True),), scalar=True)
-    end = _end_of_input(stream, sources_of(flow, rows), node.place)
-    return flow.add(operator, schema, (stream.beside(rows), end), None, node.place)
+    end = _end_of_input(stream, sources_of(flow, rows), node.location)
+    return flow.add(operator, schema, (stream.beside(rows), end), None, node.location)
 
 
 def _end_of_input(
-    stream: StreamBase[Any, Any, Any, Any], sources: tuple[str, ...], place: SourceLocation
+    stream: StreamBase[Any, Any, Any, Any], sources: tuple[str, ...], location: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     operator = EndOfInput(sources)
     for node in stream.flow.nodes:
         if node.operator == operator:
             return stream.beside(node.id)
-    return stream.flow.add(operator, Schema((Field(VALUE, BOOL),), scalar=True), (), None, place)
+    return stream.flow.add(operator, Schema((Field(VALUE, BOOL),), scalar=True), (), None, location)
 
 
 # -- what keeps bounds --------------------------------------------------------------------------
@@ -259,7 +259,7 @@ def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
 
 
 def _no_watermark(
-    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, place: SourceLocation
+    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, location: SourceLocation
 ) -> BadFlow:
     flow = stream.flow
     here = flow.node(stream.node_id)
@@ -270,8 +270,8 @@ def _no_watermark(
         return BadFlow(
             f"{what} need a watermark on {time}, and there is none",
             where=[
-                Step(here.place, f"the times here: {names}" if names else "no watermark"),
-                Step(place, what),
+                Step(here.location, f"the times here: {names}" if names else "no watermark"),
+                Step(location, what),
             ],
             why="Nothing tells when all rows of a window have come."
             if not names
@@ -281,11 +281,11 @@ def _no_watermark(
             else "use one of them, or put a watermark on that column",
         )
     lost = way[1]
-    steps = [Step(way[0].place, f"timed: {', '.join(map(repr, times_of(flow, way[0].id)))}")]
-    steps += [Step(n.place, f"{n.operator.kind} loses the time" if n is lost else "") for n in way[1:]]
+    steps = [Step(way[0].location, f"timed: {', '.join(map(repr, times_of(flow, way[0].id)))}")]
+    steps += [Step(n.location, f"{n.operator.kind} loses the time" if n is lost else "") for n in way[1:]]
     return BadFlow(
         f"{what} need a watermark on {time}, which gets lost on the way",
-        where=[*steps, Step(place, what)],
+        where=[*steps, Step(location, what)],
         why=why_lost(lost.operator),
         fix="put the watermark after it where order is kept; or the windows before it",
     )

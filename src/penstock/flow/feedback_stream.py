@@ -14,20 +14,20 @@ class _Open(Stream[T_co, Unbounded, G, NoOrder]):
     __slots__ = ()
 
     def _close(self, stream: Stream[Any, Any, Any, Any]) -> None:
-        place = SourceLocation.of_caller()
-        check_stream(stream, "feedback", place)
+        location = SourceLocation.of_caller()
+        check_stream(stream, "feedback", location)
         if stream.flow is not self.flow:
-            raise self.flow.foreign("feedback", stream, place)
-        self.check_row_type("feedback", stream, place)
+            raise self.flow.foreign("feedback", stream, location)
+        self.check_row_type("feedback", stream, location)
         for mine, closing in zip(self.schema.fields, stream.schema.fields, strict=True):
             if closing.nullable and not mine.nullable:
                 raise WrongType(
                     f"column {mine.name!r} may be null in what closes the feedback, and not in the feedback",
-                    where=[Step(self.flow.node(self.node_id).place, "opened here"), place],
+                    where=[Step(self.flow.node(self.node_id).location, "opened here"), location],
                     fix="coalesce() it, or declare it `| None` in the row class",
                     column=mine.name,
                 )
-        self.flow.close_feedback(self.node_id, stream.node_id, place)
+        self.flow.close_feedback(self.node_id, stream.node_id, location)
 
 
 class FeedbackStream(_Open[T_co, Append]):

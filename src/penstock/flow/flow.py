@@ -46,7 +46,7 @@ class Flow:
 
     def __init__(self, name: str, *, ticks: Literal["any", "given"] = "any") -> None:
         self.name = name
-        self._place = SourceLocation.of_caller()
+        self._location = SourceLocation.of_caller()
         self._given_ticks = ticks == "given"
         self._nodes: list[Node] = []
         self._names: set[str] = set()
@@ -89,36 +89,36 @@ class Flow:
         from penstock.flow.operators.signals.signal_source import SignalSource
         from penstock.flow.signal import Signal
 
-        place = SourceLocation.of_caller()
-        self._check_source_name(name, place)
+        location = SourceLocation.of_caller()
+        self._check_source_name(name, location)
         schema = schema_of(values)
-        return Signal(self, self.add_source(SignalSource(name, schema), place).node_id, schema)
+        return Signal(self, self.add_source(SignalSource(name, schema), location).node_id, schema)
 
     def _source(self, name: str, rows: type[T], *, bounded: bool, append: bool) -> Stream[T, Any, Any, Any]:
-        place = SourceLocation.of_caller()
-        self._check_source_name(name, place)
-        return self.add_source(Source(name, schema_of(rows), bounded, append), place)
+        location = SourceLocation.of_caller()
+        self._check_source_name(name, location)
+        return self.add_source(Source(name, schema_of(rows), bounded, append), location)
 
-    def _check_source_name(self, name: str, place: SourceLocation) -> None:
-        check_name("source", name, place)
+    def _check_source_name(self, name: str, location: SourceLocation) -> None:
+        check_name("source", name, location)
         if name in self._sources:
-            first = self._nodes[self._sources[name]].place
+            first = self._nodes[self._sources[name]].location
             raise BadFlow(
                 f"flow {self.name!r} has two sources {name!r}",
-                where=[Step(first, "first"), Step(place, "second")],
+                where=[Step(first, "first"), Step(location, "second")],
                 fix="give one of them another name; one source may be read by any number of operators",
             )
 
     def sink(self, name: str, stream: Stream[Any, Any, Any, Any] | Signal[Any]) -> None:
         """Let the changes of `stream`, or the values of a signal, leave the flow under a name."""
-        place = SourceLocation.of_caller()
-        check_name("sink", name, place)
+        location = SourceLocation.of_caller()
+        check_name("sink", name, location)
         is_signal = isinstance(cast("object", stream), Output) and not isinstance(stream, StreamBase)
         if not is_signal:
-            check_stream(stream, f"sink {name!r}", place)
+            check_stream(stream, f"sink {name!r}", location)
         shown_as_is = is_signal and not stream.schema.scalar
         schema = schema_of(object) if shown_as_is else stream.schema
-        self.add_sink(name, stream, schema, place)
+        self.add_sink(name, stream, schema, location)
 
     @overload
     def feedback(
@@ -154,8 +154,8 @@ class Flow:
                  (see `operators.bag_feedback`).
         max_iterations: bound of the rounds within one tick.
         """
-        schema, place = schema_of(rows), SourceLocation.of_caller()
-        node = self._feedback(schema, max_iterations, place, distinct=distinct)
+        schema, location = schema_of(rows), SourceLocation.of_caller()
+        node = self._feedback(schema, max_iterations, location, distinct=distinct)
         return ChangingFeedbackStream(*node) if changes else FeedbackStream(*node)
 
     def fixpoint(
@@ -170,23 +170,23 @@ class Flow:
         Where rows of `seed`, or of what `body` reads, are taken back, so is what followed
         from them alone. max_iterations: bound of the rounds within one tick.
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         schema = seed.schema
         # Whether its rows may be taken back is known once it is closed.
         reached: ChangingFeedbackStream[Any] = ChangingFeedbackStream(
-            *self._feedback(schema, max_iterations, place)
+            *self._feedback(schema, max_iterations, location)
         )
         same = cast("Stream[T, Unbounded, Any, NoOrder]", reached)
         reached.close(seed.union(body(same)))
         return same
 
     def _feedback(
-        self, schema: Schema, max_iterations: int, place: SourceLocation, *, distinct: bool = True
+        self, schema: Schema, max_iterations: int, location: SourceLocation, *, distinct: bool = True
     ) -> tuple[Flow, int, Schema]:
         operator: Feedback | BagFeedback = BagFeedback(max_iterations)
         if distinct:
             operator = Feedback(tuple(Column(n) for n in schema.names), max_iterations)
-        return self, self.add_feedback(operator, schema, None, place).node_id, schema
+        return self, self.add_feedback(operator, schema, None, location).node_id, schema
 
     def null(self, rows: type[T], *, name: str | None = None) -> Stream[T, Bounded, Append, Ordered]:
         """A stream that never has a row (see `operators.null`)."""
@@ -204,7 +204,7 @@ class Flow:
         schema: Schema,
         inputs: Sequence[Output],
         name: str | None,
-        place: SourceLocation,
+        location: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
         """Add an operator that reads `inputs`; the stream of its output.
 
@@ -212,78 +212,81 @@ class Flow:
         """
         for stream in inputs:
             if stream.flow is not self:
-                raise self.foreign(operator.kind, stream, place)
+                raise self.foreign(operator.kind, stream, location)
         node_id = len(self._nodes)
         if name is not None:
-            check_name(operator.kind, name, place)
+            check_name(operator.kind, name, location)
         if name is None:
             name = f"{operator.kind}_{node_id}"
         elif name in self._names:
-            first = next(node.place for node in self._nodes if node.name == name)
+            first = next(node.location for node in self._nodes if node.name == name)
             raise BadFlow(
                 f"flow {self.name!r} has two operators {name!r}",
-                where=[Step(first, "first"), Step(place, "second")],
+                where=[Step(first, "first"), Step(location, "second")],
                 fix="give one of them another name, or none",
             )
         self._names.add(name)
         self._graph = None
         ids = tuple(stream.node_id for stream in inputs)
-        self._nodes.append(Node(node_id, name, operator, ids, schema, place))
+        self._nodes.append(Node(node_id, name, operator, ids, schema, location))
         return Stream(self, node_id, schema)
 
     def add_source(
-        self, operator: Source | SignalSource, place: SourceLocation
+        self, operator: Source | SignalSource, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
         """Add a source, under its name. Raises `BadFlow` for a name given twice, `WrongType` for none."""
         name = operator.name
-        self._check_source_name(name, place)
-        stream = self.add(operator, operator.schema, (), name, place)
+        self._check_source_name(name, location)
+        stream = self.add(operator, operator.schema, (), name, location)
         self._sources[name] = stream.node_id
         return stream
 
     def add_sink(
-        self, name: str, output: Output, schema: Schema, place: SourceLocation
+        self, name: str, output: Output, schema: Schema, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
         """Add a sink, under its name. Raises `BadFlow` for a name given twice, and what `add` raises."""
-        check_name("sink", name, place)
+        check_name("sink", name, location)
         if name in self._sinks:
-            first = self._nodes[self._sinks[name]].place
+            first = self._nodes[self._sinks[name]].location
             raise BadFlow(
                 f"flow {self.name!r} has two sinks {name!r}",
-                where=[Step(first, "first"), Step(place, "second")],
+                where=[Step(first, "first"), Step(location, "second")],
                 fix="give one of them another name, or let union() of both streams leave",
             )
-        stream = self.add(Sink(name), schema, (output,), None, place)
+        stream = self.add(Sink(name), schema, (output,), None, location)
         self._sinks[name] = stream.node_id
         return stream
 
     def add_feedback(
-        self, operator: Feedback | BagFeedback, schema: Schema, name: str | None, place: SourceLocation
+        self, operator: Feedback | BagFeedback, schema: Schema, name: str | None, location: SourceLocation
     ) -> Stream[Any, Any, Any, Any]:
         """Add a feedback, which is open until `close_feedback`. Raises what `add` raises."""
-        stream = self.add(operator, schema, (), name, place)
-        self._open[stream.node_id] = place
+        stream = self.add(operator, schema, (), name, location)
+        self._open[stream.node_id] = location
         return stream
 
-    def foreign(self, kind: str, stream: Output, place: SourceLocation) -> BadFlow:
+    def foreign(self, kind: str, stream: Output, location: SourceLocation) -> BadFlow:
         """The error for a stream of another flow, read by an operator of this one."""
         return BadFlow(
             f"{kind} of flow {self.name!r} reads a stream of flow {stream.flow.name!r}",
-            where=[Step(stream.flow.node(stream.node_id).place, f"of flow {stream.flow.name!r}"), place],
+            where=[
+                Step(stream.flow.node(stream.node_id).location, f"of flow {stream.flow.name!r}"),
+                location,
+            ],
             why="A flow is run as a whole, and for itself.",
             fix="build all of it in one flow",
         )
 
-    def close_feedback(self, node_id: int, closing: int, place: SourceLocation) -> None:
+    def close_feedback(self, node_id: int, closing: int, location: SourceLocation) -> None:
         """Let node `closing` feed the feedback `node_id`. Raises `BadFlow` on a second call."""
         node = self._nodes[node_id]
         if node.inputs:
             raise BadFlow(
                 "a feedback is closed twice",
-                where=[Step(node.place, "opened here"), Step(place, "closed again here")],
+                where=[Step(node.location, "opened here"), Step(location, "closed again here")],
                 fix="close it once, with the union() of all that it shall carry",
             )
-        self._nodes[node_id] = Node(node.id, node.name, node.operator, (closing,), node.schema, node.place)
+        self._nodes[node_id] = Node(node.id, node.name, node.operator, (closing,), node.schema, node.location)
         self._graph = None
         del self._open[node_id]
 
@@ -308,7 +311,7 @@ class Flow:
             if not self._sinks and not any(_is_end(node.operator) for node in self._nodes):
                 raise BadFlow(
                     f"flow {self.name!r} has no sink",
-                    where=[n.place for n in self._nodes[-1:]] or [self._place],
+                    where=[n.location for n in self._nodes[-1:]] or [self._location],
                     why="Nothing would leave it.",
                     fix='flow.sink("name", stream)',
                 )

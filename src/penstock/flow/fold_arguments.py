@@ -20,43 +20,45 @@ from penstock.flow.columns import named_columns, shown
 Keys = tuple[tuple[str, Expr], ...]
 
 
-def check_function(what: str, function: object, place: SourceLocation) -> None:
+def check_function(what: str, function: object, location: SourceLocation) -> None:
     """Raises `WrongType` for what is no function."""
     if isinstance(function, Expr | Aggregation) or not callable(function):
         raise WrongType(
             f"{what} needs a function of what is accumulated and a row, got {shown(function)}",
-            where=[place],
+            where=[location],
             fix="aggregates stand in group_by(...).agg(...)"
             if isinstance(function, Expr | Aggregation)
             else "lambda accumulated, row: ..., or a function of two arguments",
         )
 
 
-def check_lattice(what: str, lattice: object, place: SourceLocation) -> None:
+def check_lattice(what: str, lattice: object, location: SourceLocation) -> None:
     """Raises `WrongType` for what is no lattice, or is made of what is none."""
     from penstock.lattice import Lattice
 
     if not isinstance(lattice, Lattice):
         raise WrongType(
             f"{what} needs a lattice, got {shown(lattice)}",
-            where=[place],
+            where=[location],
             fix="one of penstock.lattice: Max(), SetUnion(), Pair(Max(), Min())",
         )
     for part in lattice.parts:
-        check_lattice(type(lattice).__name__, part, place)
+        check_lattice(type(lattice).__name__, part, location)
 
 
-def check_numbering(start: object, index: object, place: SourceLocation) -> None:
+def check_numbering(start: object, index: object, location: SourceLocation) -> None:
     """Raises `WrongType` for what rows are not numbered from, or under."""
     if not isinstance(start, int) or isinstance(start, bool) or not -(2**63) <= start < 2**63:
         raise WrongType(
             f"enumerate begins with a whole number of 64 bits, got {shown(start)}",
-            where=[place],
+            where=[location],
             fix="start=1",
         )
     if not isinstance(index, str):
         raise WrongType(
-            f"enumerate needs the name of a column, got {shown(index)}", where=[place], fix='index="number"'
+            f"enumerate needs the name of a column, got {shown(index)}",
+            where=[location],
+            fix='index="number"',
         )
 
 
@@ -114,7 +116,7 @@ def _schema_or_any(type_: Any) -> Schema:
         return schema_of(object)
 
 
-def check_init(what: str, init: object, schema: Schema, place: SourceLocation) -> None:
+def check_init(what: str, init: object, schema: Schema, location: SourceLocation) -> None:
     """Raises `WrongType` for an `init` of another type than is accumulated, or one that is not compared."""
     value = init() if callable(init) else init
     try:
@@ -122,14 +124,14 @@ def check_init(what: str, init: object, schema: Schema, place: SourceLocation) -
     except BadRow as error:
         raise WrongType(
             f"{what} cannot begin with {shown(value)}: it accumulates {schema}",
-            where=[place],
+            where=[location],
             why=error.why,
             fix="give returns= the type of what the function gives, and an init of that type",
         ) from None
     if _is_one_object(value):
         raise WrongType(
             f"{what} cannot begin with {shown(value)}: its class {type(value).__name__} compares by identity",
-            where=[place],
+            where=[location],
             why="What was accumulated is compared with what was sent before, and an object that the\n"
             "function alters is the same object still: it would never be sent again.",
             fix="accumulate plain data (numbers, a NamedTuple), and let the function make a new value;\n"
@@ -145,22 +147,22 @@ def _is_one_object(value: object) -> bool:
     return kind.__eq__ is object.__eq__ and kind.__hash__ is object.__hash__
 
 
-def key_columns(what: str, by: object, schema: Schema, place: SourceLocation) -> Keys:
+def key_columns(what: str, by: object, schema: Schema, location: SourceLocation) -> Keys:
     """Named key columns, from a name, a column, or several."""
     listed = cast("Sequence[object]", by) if isinstance(by, list | tuple) else [by]
-    keys = named_columns(listed, place)
+    keys = named_columns(listed, location)
     for _, expr in keys:
         check(expr, schema)
     if not keys and what.endswith("_keyed"):
         raise WrongType(
             f"{what} needs a key",
-            where=[place],
+            where=[location],
             fix=f'{what}("word", ...); without keys it is {what.removesuffix("_keyed")}()',
         )
     return keys
 
 
-def item_column(what: str, value: object, schema: Schema, place: SourceLocation, keys: Keys = ()) -> Expr:
+def item_column(what: str, value: object, schema: Schema, location: SourceLocation, keys: Keys = ()) -> Expr:
     """The expression of what is folded: as given, or the only column that is no key."""
     if isinstance(value, Expr):
         check(value, schema)
@@ -170,13 +172,15 @@ def item_column(what: str, value: object, schema: Schema, place: SourceLocation,
         return Column(value)
     if value is not None:
         raise WrongType(
-            f"{what} folds a column, got {shown(value)}", where=[place], fix='value="price", or an expression'
+            f"{what} folds a column, got {shown(value)}",
+            where=[location],
+            fix='value="price", or an expression',
         )
     rest = [n for n in schema.names if n not in {name for name, _ in keys}]
     if len(rest) != 1:
         raise WrongType(
             f"{what} does not know what to fold: {len(rest)} columns are no key",
-            where=[place],
+            where=[location],
             why=f"The rows have {schema}.",
             fix='say it: value="price", or an expression',
         )
@@ -191,7 +195,9 @@ def one_column(schema: Schema, name: str) -> Schema:
     return Schema((Field(name, StructType((field, *more), schema.row_class)),), scalar=True)
 
 
-def with_columns_before(keys: Keys, fields: Sequence[Field], schema: Schema, place: SourceLocation) -> Schema:
+def with_columns_before(
+    keys: Keys, fields: Sequence[Field], schema: Schema, location: SourceLocation
+) -> Schema:
     """The schema of key columns followed by others."""
     columns = [Field(n, (typed := check(e, schema)).type, typed.nullable) for n, e in keys]
     columns.extend(fields)
@@ -200,7 +206,7 @@ def with_columns_before(keys: Keys, fields: Sequence[Field], schema: Schema, pla
     if twice:
         raise WrongType(
             f"column {twice[0]!r} is made twice",
-            where=[place],
+            where=[location],
             fix='give one of them another name: select() before, or into="...", index="..."',
             column=twice[0],
         )
@@ -208,7 +214,7 @@ def with_columns_before(keys: Keys, fields: Sequence[Field], schema: Schema, pla
 
 
 def orderings(
-    by: object, schema: Schema, place: SourceLocation
+    by: object, schema: Schema, location: SourceLocation
 ) -> tuple[Ordering | Callable[..., object], ...]:
     """What to sort by, one or several, checked."""
     found: list[Ordering | Callable[..., object]] = []
@@ -220,7 +226,7 @@ def orderings(
         elif not callable(ordering):
             raise WrongType(
                 f"sort needs columns, expressions or functions of a row, got {shown(one)}",
-                where=[place],
+                where=[location],
                 fix='sort("price"), sort(ps.col.price.desc()), sort(lambda row: row.price)',
             )
         found.append(ordering)

@@ -39,14 +39,14 @@ def timed_columns(stream: Stream[Any, Any, Any, Any]) -> dict[str, DataType]:
 
 
 def add_distinct(
-    stream: Stream[Any, Any, Any, Any], operator: Distinct, name: str | None, place: SourceLocation
+    stream: Stream[Any, Any, Any, Any], operator: Distinct, name: str | None, location: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     """Add a distinct of all rows so far, which forgets what it may."""
     forgetting = forgetting_distinct(stream, operator)
     if forgetting is None:
-        return stream.flow.add(operator, stream.schema, (stream,), name, place)
-    watermark = watermark_of(stream, Column(forgetting.time), "distinct", place)
-    return stream.flow.add(forgetting, stream.schema, (stream, watermark), name, place)
+        return stream.flow.add(operator, stream.schema, (stream,), name, location)
+    watermark = watermark_of(stream, Column(forgetting.time), "distinct", location)
+    return stream.flow.add(forgetting, stream.schema, (stream, watermark), name, location)
 
 
 def forgetting_distinct(stream: Stream[Any, Any, Any, Any], operator: Distinct) -> DistinctOnTime | None:
@@ -64,21 +64,21 @@ def add_first_within(
     time: str | None,
     unit: Unit | None,
     name: str | None,
-    place: SourceLocation,
+    location: SourceLocation,
 ) -> Stream[Any, Any, Any, Any]:
     """Add an operator that lets the first of rows close to each other pass. Raises `BadFlow`, `WrongType`."""
     timed = timed_columns(stream)
     if time is None and len(timed) > 1:
         raise WrongType(
             f"the rows have several times: {', '.join(timed)}",
-            where=[place],
+            where=[location],
             fix=f'say which: time="{next(iter(timed))}"',
         )
     column = time if time is not None else next(iter(timed), "the rows")
-    watermark = watermark_of(stream, Column(column), "first_within", place)
-    span = span_of(within, timed[column], unit, "the span", place)
+    watermark = watermark_of(stream, Column(column), "first_within", location)
+    span = span_of(within, timed[column], unit, "the span", location)
     operator = FirstWithin(keys, column, span)
-    return stream.flow.add(operator, stream.schema, (stream, watermark), name, place)
+    return stream.flow.add(operator, stream.schema, (stream, watermark), name, location)
 
 
 # -- joins -----------------------------------------------------------------------------------------
@@ -90,17 +90,17 @@ def add_inner_join(
     operator: Join,
     schema: Schema,
     name: str | None,
-    place: SourceLocation,
+    location: SourceLocation,
 ) -> Stream[Any, Any, Any, Any] | None:
     """Add a join of all rows so far, which forgets what it may; None where it may forget nothing."""
     forgetting = forgetting_join(left, right, operator)
     if forgetting is None:
         return None
     watermarks = (
-        watermark_of(side, Column(time), "join", place)
+        watermark_of(side, Column(time), "join", location)
         for side, time in zip((left, right), forgetting.times, strict=True)
     )
-    return left.flow.add(forgetting, schema, (left, right, *watermarks), name, place)
+    return left.flow.add(forgetting, schema, (left, right, *watermarks), name, location)
 
 
 def forgetting_join(

@@ -62,14 +62,14 @@ class Grouped(Generic[B]):
         itself, in plain rows; nondet: why it is right that answers depend on the cut into
         ticks then, not needed where the ticks are given. Columns may be called so too.
         """
-        place = SourceLocation.of_caller()
-        check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", place)
-        lifetime, nondet = _own_lifetime(named, place)
+        location = SourceLocation.of_caller()
+        check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
+        lifetime, nondet = _own_lifetime(named, location)
         schema = self._stream.schema
         into, name = own_keywords(named)
-        result = answer_schema(schema, self._keys, (), named, into, place)
+        result = answer_schema(schema, self._keys, (), named, into, location)
         operator = Aggregate(self._keys, tuple(named.items()), lifetime, nondet)
-        return self._stream.flow.add(operator, result, (self._stream,), name, place)
+        return self._stream.flow.add(operator, result, (self._stream,), name, location)
 
 
 def answer_schema(
@@ -78,13 +78,13 @@ def answer_schema(
     more: Sequence[Field],
     named: dict[str, Any],
     into: Any,
-    place: SourceLocation,
+    location: SourceLocation,
 ) -> Schema:
     """The row type of an aggregation over rows of `schema`: the keys, `more`, the aggregates `named`.
 
     Raises `WrongType` for what is no aggregate, for none, and for a column made twice.
     """
-    check_aggregations(named, place)
+    check_aggregations(named, location)
     fields: list[Field] = []
     for key, expr in keys:
         typed = check(expr, schema)
@@ -96,7 +96,7 @@ def answer_schema(
     if twice:
         raise WrongType(
             f"column {twice[0]!r} is made twice",
-            where=[place],
+            where=[location],
             why="The group keys are columns of the answer too.",
             fix="give one of them another name",
             column=twice[0],
@@ -104,14 +104,14 @@ def answer_schema(
     if not named:
         raise WrongType(
             "agg needs at least one aggregate",
-            where=[place],
+            where=[location],
             fix="agg(rows=ps.count()); for the keys alone, select() them and use distinct()",
         )
     result = derived_schema(tuple(fields))
-    return result if into is None else as_class(result, into, place)
+    return result if into is None else as_class(result, into, location)
 
 
-def _own_lifetime(named: dict[str, Any], place: SourceLocation) -> tuple[Lifetime, str | None]:
+def _own_lifetime(named: dict[str, Any], location: SourceLocation) -> tuple[Lifetime, str | None]:
     """Take `lifetime` and `nondet` out of keyword arguments where they are no aggregates.
 
     Raises `WrongType`.
@@ -120,6 +120,6 @@ def _own_lifetime(named: dict[str, Any], place: SourceLocation) -> tuple[Lifetim
         default if isinstance(named.get(key, default), Aggregation) else named.pop(key, default)
         for key, default in (("lifetime", "static"), ("nondet", None))
     )
-    (lifetime,) = lifetimes(given, 1, "agg", place)
-    check_reason(nondet, place)
+    (lifetime,) = lifetimes(given, 1, "agg", location)
+    check_reason(nondet, location)
     return lifetime, nondet

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class _Sides:
     left: Schema
     right: Schema
-    place: SourceLocation
+    location: SourceLocation
 
     def side_of(self, column: Column) -> str:
         if column.side is not None:
@@ -42,7 +42,7 @@ class _Sides:
         if in_left and in_right:
             raise UnknownColumn(
                 f"column {column.name!r} of the join condition is on both sides",
-                where=[self.place],
+                where=[self.location],
                 why="Nothing says which of them is meant.",
                 fix=f"write ps.left.{column.name} or ps.right.{column.name}",
                 column=column.name,
@@ -54,7 +54,7 @@ class _Sides:
     def _unknown(self, name: str, side: str) -> PenstockError:
         return UnknownColumn(
             f"no column {name!r} on the {side} side of the join",
-            where=[self.place],
+            where=[self.location],
             why=f"Left has {', '.join(self.left.names)}; right has {', '.join(self.right.names)}.",
             fix=self._instead(name, side),
             column=name,
@@ -102,14 +102,14 @@ def plan_join(
     on: Expr | str | Sequence[str],
     how: How,
     suffix: str | None,
-    place: SourceLocation,
+    location: SourceLocation,
 ) -> tuple[Join, Schema]:
     """The join operator and its output schema.
 
     Raises `UnknownColumn`, `WrongType`, and `NeedNotMet` where no equality is a key.
     """
-    sides = _Sides(left, right, place)
-    condition = _as_condition(on, place)
+    sides = _Sides(left, right, location)
+    condition = _as_condition(on, location)
     plain = {("left", n): n for n in left.names} | {("right", n): n for n in right.names}
     left_keys: list[Expr] = []
     right_keys: list[Expr] = []
@@ -124,7 +124,7 @@ def plan_join(
     if not left_keys:
         raise NeedNotMet(
             "a join needs at least one equality between its sides",
-            where=[place],
+            where=[location],
             why="Without a key every row would have to be compared with every other.",
             fix="on=ps.left.a == ps.right.b; further conditions may follow with `&`",
         )
@@ -141,7 +141,7 @@ def plan_join(
     if residual is not None and check(residual, Schema(tuple(pair_fields))).type != BOOL:
         raise WrongType(
             f"a join condition must be true or false: {residual}",
-            where=[place],
+            where=[location],
             fix="compare it with something: ==, !=, <, <=, >, >=, .is_in(...), .is_null()",
         )
     kept = _kept_right(left, right, left_keys, right_keys) if how.has_right_columns else ()
@@ -149,7 +149,7 @@ def plan_join(
     if not how.has_right_columns:
         return operator, left
     may_lack = (False, how is How.LEFT)
-    return operator, paired_schema("join", left, right, kept, suffix, place, may_lack=may_lack)
+    return operator, paired_schema("join", left, right, kept, suffix, location, may_lack=may_lack)
 
 
 def plan_outer_join(
@@ -158,15 +158,15 @@ def plan_outer_join(
     on: Expr | str | Sequence[str],
     may_lack: tuple[bool, bool],
     suffix: str | None,
-    place: SourceLocation,
+    location: SourceLocation,
 ) -> tuple[Join, Schema]:
     """The left join of two sides, and the columns of an outer join of them. Raises what `plan_join` raises.
 
     may_lack: per side, whether a row of the answer may lack its row. A key of one name
     on both sides is there whichever row is.
     """
-    operator, _ = plan_join(left, right, on, How.LEFT, suffix, place)
-    schema = paired_schema("join", left, right, operator.kept_right, suffix, place, may_lack=may_lack)
+    operator, _ = plan_join(left, right, on, How.LEFT, suffix, location)
+    schema = paired_schema("join", left, right, operator.kept_right, suffix, location, may_lack=may_lack)
     fields = list(schema.fields)
     for at, field in enumerate(right.fields):
         if at not in operator.kept_right:
@@ -178,15 +178,15 @@ def plan_outer_join(
 
 
 def plan_product(
-    left: Schema, right: Schema, suffix: str | None, place: SourceLocation
+    left: Schema, right: Schema, suffix: str | None, location: SourceLocation
 ) -> tuple[Join, Schema]:
     """The join of every row with every row, and its output schema. Raises `WrongType`."""
     kept = tuple(range(len(right.fields)))
-    schema = paired_schema("cross_join", left, right, kept, suffix, place)
+    schema = paired_schema("cross_join", left, right, kept, suffix, location)
     return Join(How.INNER, (), (), None, pair_names(left, right), kept), schema
 
 
-def _as_condition(on: object, place: SourceLocation) -> list[Expr]:
+def _as_condition(on: object, location: SourceLocation) -> list[Expr]:
     if isinstance(on, Expr):
         return list(conjuncts(on))
     listed = cast("Sequence[object]", on) if isinstance(on, list | tuple) else [on]
@@ -194,7 +194,7 @@ def _as_condition(on: object, place: SourceLocation) -> list[Expr]:
     if not names or len(names) < len(listed):
         raise WrongType(
             f"a join is on a condition or on names of columns, got {shown(cast('object', on))}",
-            where=[place],
+            where=[location],
             fix='on=ps.left.a == ps.right.b, or on="key", or on=["key", "day"]',
         )
     return [Call("eq", (Column(n, "left"), Column(n, "right"))) for n in names]
@@ -218,7 +218,7 @@ def _same_types(left_keys: list[Expr], right_keys: list[Expr], sides: _Sides) ->
         if one != other:
             raise WrongType(
                 f"a join key is {one} on the left and {other} on the right",
-                where=[sides.place],
+                where=[sides.location],
                 why=f"{a} and {b} must be of one type to be equal on every engine.",
                 fix=f'cast one of them: .cast("{one}")',
             )
@@ -252,7 +252,7 @@ def paired_schema(
     right: Schema,
     kept: Sequence[int],
     suffix: str | None,
-    place: SourceLocation,
+    location: SourceLocation,
     *,
     may_lack: tuple[bool, bool] = (False, False),
 ) -> Schema:
@@ -271,7 +271,7 @@ def paired_schema(
             if suffix is None:
                 raise WrongType(
                     f"both sides of the {what} have a column {name!r}",
-                    where=[place],
+                    where=[location],
                     why="The answer has the columns of both sides"
                     f"{'; only keys of one name are one column' if what == 'join' else ''}.",
                     fix=f'give suffix="_right", or rename it with select() before the {what}',
@@ -281,7 +281,7 @@ def paired_schema(
             if name in taken:
                 raise WrongType(
                     f"the left side of the {what} has a column {name!r} already",
-                    where=[place],
+                    where=[location],
                     why=f"It is what suffix={suffix!r} makes of the right side's {f.name!r}.",
                     fix=f"give another suffix, or rename it with select() before the {what}",
                     column=name,

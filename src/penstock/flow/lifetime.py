@@ -47,12 +47,12 @@ class WithLifetime(Operator):
 
 
 @overload
-def lifetimes(given: object, ports: Literal[1], what: str, place: SourceLocation) -> tuple[Lifetime]: ...
+def lifetimes(given: object, ports: Literal[1], what: str, location: SourceLocation) -> tuple[Lifetime]: ...
 @overload
 def lifetimes(
-    given: object, ports: Literal[2], what: str, place: SourceLocation
+    given: object, ports: Literal[2], what: str, location: SourceLocation
 ) -> tuple[Lifetime, Lifetime]: ...
-def lifetimes(given: object, ports: int, what: str, place: SourceLocation) -> Any:
+def lifetimes(given: object, ports: int, what: str, location: SourceLocation) -> Any:
     """One lifetime per port, from one name for all or a tuple of names. Raises `WrongType`."""
     names: tuple[object, ...] = (given,) * ports
     if isinstance(given, tuple):
@@ -65,7 +65,7 @@ def lifetimes(given: object, ports: int, what: str, place: SourceLocation) -> An
         several = f", or a tuple of {ports} of them, one per input" if ports > 1 else ""
         raise WrongType(
             f"{what} got lifetime {shown(cast('object', given))}",
-            where=[place],
+            where=[location],
             fix=f'"static" or "tick"{several}',
         )
     return found
@@ -112,13 +112,13 @@ def with_lifetimes(text: str, given: tuple[Lifetime, ...]) -> str:
     return f"{text}, {told}" if text else told
 
 
-def check_reason(nondet: object, place: SourceLocation) -> None:
+def check_reason(nondet: object, location: SourceLocation) -> None:
     """Raises `WrongType` for a `nondet=` that is no reason in words; None is none given."""
     if nondet is None or (isinstance(nondet, str) and nondet.strip()):
         return
     raise WrongType(
         f"nondet is a reason in words, got {shown(nondet)}",
-        where=[place],
+        where=[location],
         why="Who reads the flow wants to know why its answers may depend on ticks.",
         fix='nondet="an offer counts from the day after it was made"',
     )

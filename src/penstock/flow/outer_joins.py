@@ -53,21 +53,26 @@ def add_outer_join(
     suffix: str | None,
     into: Any,
     name: str | None,
-    place: SourceLocation,
+    location: SourceLocation,
 ) -> Stream[Any, Any, Any, Any]:
     """Add a join of this kind. lifetimes: of both sides, and the reason for them.
 
     Raises what `plan_join` and `Flow.add` raise.
     """
-    planned, schema = plan_outer_join(left.schema, right.schema, on, kind.may_lack, suffix, place)
+    planned, schema = plan_outer_join(left.schema, right.schema, on, kind.may_lack, suffix, location)
     planned = replace(planned, lifetimes=lifetimes[0], nondet=lifetimes[1])
     if into is not None:
-        schema = as_class(schema, into, place)
-    return kind.add(left, right, planned, schema, name, place)
+        schema = as_class(schema, into, location)
+    return kind.add(left, right, planned, schema, name, location)
 
 
 def _add_right_join(
-    left: AnyStream, right: AnyStream, planned: Join, schema: Schema, name: str | None, place: SourceLocation
+    left: AnyStream,
+    right: AnyStream,
+    planned: Join,
+    schema: Schema,
+    name: str | None,
+    location: SourceLocation,
 ) -> Stream[Any, Any, Any, Any]:
     """Add a right join. planned, schema: the left join of these sides, and the columns of the answer."""
     mirrored = replace(_mirrored(left, right, planned), kept_right=tuple(range(len(left.schema.fields))))
@@ -76,23 +81,28 @@ def _add_right_join(
     pairs = derived_schema(
         tuple(replace(f, name=f"c{at}", nullable=f.nullable or at >= width) for at, f in enumerate(fields))
     )
-    joined = add_join(right, left, mirrored, pairs, None, place)
+    joined = add_join(right, left, mirrored, pairs, None, location)
     of_left: list[Expr] = [Column(name) for name in pairs.names[width:]]
     columns = _in_place(right, planned, schema, of_left, pairs.names[:width])
-    return left.flow.add(Select(columns), schema, (joined,), name, place)
+    return left.flow.add(Select(columns), schema, (joined,), name, location)
 
 
 def _add_full_join(
-    left: AnyStream, right: AnyStream, planned: Join, schema: Schema, name: str | None, place: SourceLocation
+    left: AnyStream,
+    right: AnyStream,
+    planned: Join,
+    schema: Schema,
+    name: str | None,
+    location: SourceLocation,
 ) -> Stream[Any, Any, Any, Any]:
     """Add a full join. planned, schema: the left join of these sides, and the columns of the answer."""
-    matched = add_join(left, right, planned, schema, None, place)
+    matched = add_join(left, right, planned, schema, None, location)
     mirrored = replace(_mirrored(left, right, planned), how=How.ANTI, kept_right=())
-    alone = add_join(right, left, mirrored, right.schema, None, place)
+    alone = add_join(right, left, mirrored, right.schema, None, location)
     nulls: list[Expr] = [Literal(None, field.type) for field in left.schema.fields]
     columns = _in_place(right, planned, schema, nulls, right.schema.names)
-    padded = left.flow.add(Select(columns), schema, (alone,), None, place)
-    return left.flow.add(Union(2), schema, (matched, padded), name, place)
+    padded = left.flow.add(Select(columns), schema, (alone,), None, location)
+    return left.flow.add(Union(2), schema, (matched, padded), name, location)
 
 
 def _mirrored(left: AnyStream, right: AnyStream, planned: Join) -> Join:

@@ -28,26 +28,26 @@ def split(
     by: Expr | Callable[..., object],
     ports: Iterable[Hashable],
     name: str | None,
-    place: SourceLocation,
+    location: SourceLocation,
 ) -> dict[Hashable, Stream[Any, Any, Any, Any]]:
     """The stream of each of the tags `ports`, for an operator `what`. Raises `WrongType`."""
-    tags = _different(what, ports, place)
-    values = _values(what, stream.schema, by, tags, place)
+    tags = _different(what, ports, location)
+    values = _values(what, stream.schema, by, tags, location)
     schema = stream.schema
     port = "port"
     while schema.position(port) is not None:
         port = f"_{port}"
     numbered = Schema((*schema.fields, Field(port, INT64, False)))
-    rows = stream.flow.add(Partition(by, values), numbered, (stream,), name, place)
+    rows = stream.flow.add(Partition(by, values), numbered, (stream,), name, location)
     columns = tuple((n, Column(n)) for n in schema.names)
     streams: dict[Hashable, Stream[Any, Any, Any, Any]] = {}
     for at, tag in enumerate(tags):
-        own = rows.flow.add(Filter(col[port] == lit(at)), numbered, (rows,), None, place)
-        streams[tag] = own.flow.add(Select(columns), schema, (own,), None, place)
+        own = rows.flow.add(Filter(col[port] == lit(at)), numbered, (rows,), None, location)
+        streams[tag] = own.flow.add(Select(columns), schema, (own,), None, location)
     return streams
 
 
-def _different(what: str, ports: object, place: SourceLocation) -> tuple[Hashable, ...]:
+def _different(what: str, ports: object, location: SourceLocation) -> tuple[Hashable, ...]:
     """The tags, if there are any and no two are equal."""
     given: object = ports
     if isinstance(ports, Iterable) and not isinstance(ports, str):
@@ -56,19 +56,19 @@ def _different(what: str, ports: object, place: SourceLocation) -> tuple[Hashabl
             return cast("tuple[Hashable, ...]", tuple(listed))
     raise WrongType(
         f"{what} needs different ports, got {shown(given)}",
-        where=[place],
+        where=[location],
         why="Each row goes to exactly one of them.",
         fix=f'{what}(ps.col.kind, ["open", "closed"])',
     )
 
 
 def _values(
-    what: str, schema: Schema, by: object, tags: Sequence[Hashable], place: SourceLocation
+    what: str, schema: Schema, by: object, tags: Sequence[Hashable], location: SourceLocation
 ) -> tuple[Hashable, ...]:
     """What `by` gives for each tag."""
     if not isinstance(by, Expr) and not callable(by):
         raise WrongType(
-            f"{what} needs an expression or a function, got {shown(by)}", where=[place], fix="ps.col.kind"
+            f"{what} needs an expression or a function, got {shown(by)}", where=[location], fix="ps.col.kind"
         )
     if not isinstance(by, Expr):
         return tuple(tags)
@@ -80,7 +80,7 @@ def _values(
         if not _may_be(by, value, schema):
             raise WrongType(
                 f"{what} is by {by}, which is {found}, and {value!r} is no such value",
-                where=[place],
+                where=[location],
                 fix="ports are values that the expression may have",
             )
     return values

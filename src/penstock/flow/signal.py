@@ -62,14 +62,14 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     def add(
         self,
         operator: Operator,
-        place: SourceLocation,
+        location: SourceLocation,
         others: tuple[Signal[Any], ...] = (),
         *,
         schema: Schema = ANY_VALUE,
         name: str | None = None,
     ) -> Signal[Any]:
         """Add an operator on this signal and `others`; the signal of its output."""
-        stream = self._flow.add(operator, schema, (self, *others), name, place)
+        stream = self._flow.add(operator, schema, (self, *others), name, location)
         return Signal(self._flow, stream.node_id, schema)
 
     # -- which values, and when ----------------------------------------------------------------
@@ -82,12 +82,12 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         predicate: a function of a value; or a signal, then the values at which it is true
                    (see `operators.signals.when`).
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if isinstance(predicate, Signal):
             condition = cast("Signal[Any]", predicate)
-            return self.add(When(), place, (condition,), schema=self._schema, name=name)
-        check_function("filter", predicate, place)
-        return self.add(FilterSignal(predicate), place, schema=self._schema, name=name)
+            return self.add(When(), location, (condition,), schema=self._schema, name=name)
+        check_function("filter", predicate, location)
+        return self.add(FilterSignal(predicate), location, schema=self._schema, name=name)
 
     def changes(self, *, name: str | None = None) -> Signal[T_co]:
         """The values that differ from the one before (see `operators.signals.no_repeats`)."""
@@ -95,17 +95,17 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
 
     def sample(self, trigger: Signal[Any], *, name: str | None = None) -> Signal[T_co]:
         """The current value whenever `trigger` fires (see `operators.signals.sample`)."""
-        place = SourceLocation.of_caller()
-        check_signal("sample", trigger, place)
-        return self.add(Sample(), place, (trigger,), schema=self._schema, name=name)
+        location = SourceLocation.of_caller()
+        check_signal("sample", trigger, location)
+        return self.add(Sample(), location, (trigger,), schema=self._schema, name=name)
 
     # -- history ---------------------------------------------------------------------------------
 
     def scan(self, init: U, function: Callable[[U, T_co], U], *, name: str | None = None) -> Signal[U]:
         """An accumulator over the values, `init` at first (see `operators.signals.scan_signal`)."""
-        place = SourceLocation.of_caller()
-        check_function("scan", function, place)
-        return self.add(ScanSignal(init, function), place, name=name)
+        location = SourceLocation.of_caller()
+        check_function("scan", function, location)
+        return self.add(ScanSignal(init, function), location, name=name)
 
     def window(
         self,
@@ -116,21 +116,21 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
         name: str | None = None,
     ) -> Signal[U]:
         """A function of the last `size` values (see `operators.signals.window`)."""
-        place = SourceLocation.of_caller()
-        check_function("window", function, place)
-        check_count("window", size, place)
-        return self.add(Window(size, function, full), place, name=name)
+        location = SourceLocation.of_caller()
+        check_function("window", function, location)
+        check_count("window", size, location)
+        return self.add(Window(size, function, full), location, name=name)
 
     def delay(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
         """The value of `count` firings ago (see `operators.signals.delay_signal`).
 
         init: the value of the first `count` firings; without it these do not fire.
         """
-        place = SourceLocation.of_caller()
-        check_count("delay", count, place)
+        location = SourceLocation.of_caller()
+        check_count("delay", count, location)
         initial = None if init is _NOT_GIVEN else Constant(init)
         schema = self._schema if initial is None else ANY_VALUE
-        return self.add(DelaySignal(count, initial), place, schema=schema, name=name)
+        return self.add(DelaySignal(count, initial), location, schema=schema, name=name)
 
     def lag(self, count: int = 1, *, init: Any = _NOT_GIVEN, name: str | None = None) -> Signal[Any]:
         """Another name of `delay`, as statistics have it."""
@@ -291,12 +291,12 @@ def apply(
     name: str | None = None,
 ) -> Signal[Any]:
     """The signal of `function` on signals and constants, one of which at least is a signal."""
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     signals = [cast("Signal[Any]", g) for g in given if isinstance(g, Signal)]
     if not signals:
         raise WrongType(
             "lift needs a signal among its arguments",
-            where=[place],
+            where=[location],
             why="What depends on no signal never fires.",
             fix="call the function itself, and use its result as a constant",
         )
@@ -307,10 +307,10 @@ def apply(
             arguments.append(ports)
             ports += 1
         else:
-            _refuse_streams(value, place)
+            _refuse_streams(value, location)
             arguments.append(Constant(value))
     operator = Lift(function, tuple(arguments), align)
-    return signals[0].add(operator, place, tuple(signals[1:]), name=name)
+    return signals[0].add(operator, location, tuple(signals[1:]), name=name)
 
 
 def lift(
@@ -328,13 +328,13 @@ def lift(
     >>> list(ps.Engine(flow).replay(a=[1, -1], b=[3, -3])["larger"])
     [(0, 3), (1, 0)]
     """
-    place = SourceLocation.of_caller()
-    check_function("lift", function, place)
+    location = SourceLocation.of_caller()
+    check_function("lift", function, location)
     try:
         alignment = Align(align)
     except ValueError:
         raise WrongType(
-            f"lift got align {shown(align)}", where=[place], fix='"latest" (the default) or "zip"'
+            f"lift got align {shown(align)}", where=[location], fix='"latest" (the default) or "zip"'
         ) from None
 
     def lifted(*given: object) -> Signal[U]:
@@ -343,40 +343,40 @@ def lift(
     return lifted
 
 
-def check_function(what: str, function: Any, place: SourceLocation) -> None:
+def check_function(what: str, function: Any, location: SourceLocation) -> None:
     """Raises `WrongType` for what cannot be called."""
     if not callable(function) or isinstance(function, Signal):
         raise WrongType(
             f"{what} needs a function of values, got {shown(cast(Any, function))}",
-            where=[place],
+            where=[location],
             fix="give a function, which is called with values and not with signals",
         )
 
 
-def check_signal(what: str, signal: Any, place: SourceLocation) -> None:
+def check_signal(what: str, signal: Any, location: SourceLocation) -> None:
     """Raises `WrongType` for what is no signal."""
     if not isinstance(signal, Signal):
         raise WrongType(
             f"{what} needs a signal, got {shown(signal)}",
-            where=[place],
+            where=[location],
             fix="flow.signal(...), or .latest() of a stream",
         )
 
 
-def check_count(what: str, count: Any, place: SourceLocation) -> None:
+def check_count(what: str, count: Any, location: SourceLocation) -> None:
     """Raises `WrongType` for what is no whole number of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise WrongType(
             f"{what} needs a count of at least 1, got {shown(count)}",
-            where=[place],
+            where=[location],
             fix="give a whole number",
         )
 
 
-def _refuse_streams(value: object, place: SourceLocation) -> None:
+def _refuse_streams(value: object, location: SourceLocation) -> None:
     if isinstance(value, Output):
         raise WrongType(
             "a stream is no value: it brings any number of rows in a tick",
-            where=[place],
+            where=[location],
             fix="take its last row of each tick, stream.latest()",
         )

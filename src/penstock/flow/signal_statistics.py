@@ -59,15 +59,15 @@ class SignalStatistics(SignalLike):
         >>> list(ps.Engine(flow).replay(a=[1.0, 2.0, 4.0])["mean"])
         [(1, 1.5), (2, 3.0)]
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if isinstance(window, int):
-            check_count("moving", window, place)
+            check_count("moving", window, location)
             least = window if min_periods is None else min_periods
-            check_least(least, place, most=window)
+            check_least(least, location, most=window)
             if at is not None:
                 raise WrongType(
                     "a window by count needs no times",
-                    where=[place],
+                    where=[location],
                     why=f"moving({window}) is about the last {window} values, whenever they came.",
                     fix='leave out at=..., or give a span of time: moving("10s", at=...)',
                 )
@@ -75,13 +75,13 @@ class SignalStatistics(SignalLike):
         if isinstance(window, float):
             raise WrongType(
                 f"a window is a count of values or a span of time, got {window!r}",
-                where=[place],
+                where=[location],
                 fix='moving(10), or moving("10s", at=...)',
             )
-        span = span_of("moving", window, place)
+        span = span_of("moving", window, location)
         least = 1 if min_periods is None else min_periods
-        check_least(least, place)
-        times = time_signal("a window by time", at, place)
+        check_least(least, location)
+        times = time_signal("a window by time", at, location)
         return Windowed(self._itself, TimeWindow(span, least), times, min_periods is None)
 
     def expanding(self, min_periods: int | None = None) -> Windowed:
@@ -115,16 +115,16 @@ class SignalStatistics(SignalLike):
 
         Raises `WrongType` where none or several say how fast, and for what is out of its range.
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         said = {"com": com, "span": span, "halflife": halflife, "alpha": alpha}
-        decay = decay_of(said, adjust, ignore_na, place)
-        check_least(min_periods, place)
+        decay = decay_of(said, adjust, ignore_na, location)
+        check_least(min_periods, location)
         if decay.half_life is not None:
-            return Weighted(self._itself, decay, min_periods, time_signal("an ewm by time", at, place))
+            return Weighted(self._itself, decay, min_periods, time_signal("an ewm by time", at, location))
         if at is not None:
             raise WrongType(
                 "an ewm by count needs no times",
-                where=[place],
+                where=[location],
                 why="Its weights fall with each value, whenever it came.",
                 fix='leave out at=..., or give a span of time: a.ewm(halflife="10s", at=...)',
             )
@@ -134,15 +134,15 @@ class SignalStatistics(SignalLike):
 
     def diff(self, count: int = 1, *, name: str | None = None) -> Signal[Any]:
         """The value less that of `count` firings ago; silent as long as there is none."""
-        place = SourceLocation.of_caller()
-        check_count("diff", count, place)
-        return statistic_of(Diff(count), (self._itself,), None, place, name)
+        location = SourceLocation.of_caller()
+        check_count("diff", count, location)
+        return statistic_of(Diff(count), (self._itself,), None, location, name)
 
     def pct_change(self, count: int = 1, *, name: str | None = None) -> Signal[float]:
         """The change since `count` firings ago as a part of the value then: 0.5 from 2 to 3."""
-        place = SourceLocation.of_caller()
-        check_count("pct_change", count, place)
-        return statistic_of(PctChange(count), (self._itself,), None, place, name)
+        location = SourceLocation.of_caller()
+        check_count("pct_change", count, location)
+        return statistic_of(PctChange(count), (self._itself,), None, location, name)
 
     def rank(
         self,
@@ -175,27 +175,27 @@ class SignalStatistics(SignalLike):
 
     def every(self, count: int, *, name: str | None = None) -> Signal[Any]:
         """The last of each `count` values. By time: `a.sample(ps.timer("1s", at=time))`."""
-        place = SourceLocation.of_caller()
-        check_count("every", count, place)
-        return statistic_of(EveryNth(count), (self._itself,), None, place, name)
+        location = SourceLocation.of_caller()
+        check_count("every", count, location)
+        return statistic_of(EveryNth(count), (self._itself,), None, location, name)
 
     def throttle(self, span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
         """The first value, then each that comes `span` or more after the last one let through.
 
         span: "10s", a timedelta, or a number of seconds.
         """
-        place = SourceLocation.of_caller()
-        paced = Throttle(span_of("throttle", span, place))
-        return statistic_of(paced, (self._itself,), time_signal("throttle", at, place), place, name)
+        location = SourceLocation.of_caller()
+        paced = Throttle(span_of("throttle", span, location))
+        return statistic_of(paced, (self._itself,), time_signal("throttle", at, location), location, name)
 
     def debounce(self, span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
         """The newest value, once `span` has passed without another.
 
         It fires when a time that is late enough comes, with a value or without.
         """
-        place = SourceLocation.of_caller()
-        paced = Debounce(span_of("debounce", span, place))
-        return statistic_of(paced, (self._itself,), time_signal("debounce", at, place), place, name)
+        location = SourceLocation.of_caller()
+        paced = Debounce(span_of("debounce", span, location))
+        return statistic_of(paced, (self._itself,), time_signal("debounce", at, location), location, name)
 
     def ohlc(
         self, each: int | str | timedelta, *, at: Signal[Any] | None = None, name: str | None = None
@@ -205,34 +205,36 @@ class SignalStatistics(SignalLike):
         Of a count: (open, high, low, close), with the last value. Of a span: (start, open, high, low,
         close), when a time in a later multiple of the span comes; a span without values has no bar.
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if isinstance(each, int | float):
-            check_count("ohlc", each, place)
+            check_count("ohlc", each, location)
             if at is not None:
                 raise WrongType(
                     "bars by count need no times",
-                    where=[place],
+                    where=[location],
                     why=f"ohlc({each}) is about each {each} values, whenever they came.",
                     fix='leave out at=..., or give a span of time: ohlc("10s", at=...)',
                 )
-            return statistic_of(BarsByCount(each), (self._itself,), None, place, name)
-        bars = BarsByTime(span_of("ohlc", each, place))
-        return statistic_of(bars, (self._itself,), time_signal("ohlc by time", at, place), place, name)
+            return statistic_of(BarsByCount(each), (self._itself,), None, location, name)
+        bars = BarsByTime(span_of("ohlc", each, location))
+        return statistic_of(bars, (self._itself,), time_signal("ohlc by time", at, location), location, name)
 
 
 def _crossed(
-    signal: Signal[Any], direction: Direction, other: Any, name: str | None, place: SourceLocation
+    signal: Signal[Any], direction: Direction, other: Any, name: str | None, location: SourceLocation
 ) -> Signal[bool]:
     if isinstance(other, SignalLike):
-        other = signal_of("crossed", other, place)
-        return statistic_of(Crossed(direction), (signal, other), None, place, name)
+        other = signal_of("crossed", other, location)
+        return statistic_of(Crossed(direction), (signal, other), None, location, name)
     if isinstance(other, bool) or not isinstance(other, int | float) or other != other:
         raise WrongType(
-            f"a signal crosses a signal or a level, got {shown(other)}", where=[place], fix="a.crossed(100)"
+            f"a signal crosses a signal or a level, got {shown(other)}",
+            where=[location],
+            fix="a.crossed(100)",
         )
     # Whole numbers that no float holds stay what they are.
     level = float(other) if -(2**53) <= other <= 2**53 else other
-    return statistic_of(Crossed(direction, level), (signal,), None, place, name)
+    return statistic_of(Crossed(direction, level), (signal,), None, location, name)
 
 
 def timer(span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
@@ -246,6 +248,6 @@ def timer(span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signa
     >>> list(ps.Engine(flow).replay(seconds=[0.5, 0.9, 1.2, 4.0])["rings"])
     [(2, 1.0), (3, 4.0)]
     """
-    place = SourceLocation.of_caller()
-    times = time_signal("timer", at, place)
-    return statistic_of(Timer(span_of("timer", span, place)), (), times, place, name)
+    location = SourceLocation.of_caller()
+    times = time_signal("timer", at, location)
+    return statistic_of(Timer(span_of("timer", span, location)), (), times, location, name)

@@ -38,47 +38,49 @@ def statistic_of(
     statistic: Statistic,
     values: tuple[Signal[Any], ...],
     at: Signal[Any] | None,
-    place: SourceLocation,
+    location: SourceLocation,
     name: str | None,
 ) -> Signal[Any]:
     """Add a statistic of some signals. Raises `WrongType` for values that are known to be no numbers."""
     if statistic.numbers:
         for signal in values:
-            check_numbers(statistic.kind, signal.schema, place)
+            check_numbers(statistic.kind, signal.schema, location)
     inputs = values if at is None else (*values, at)
     holes = max((holes_of(v.schema) for v in values), key=list(Holes).index, default=Holes.NONE)
     times = Times.EITHER if at is None else times_of(at.schema)
     schema = schema_of_result(statistic.result, inputs[0].schema)
     operator = StatisticSignal(statistic, holes, times)
-    return inputs[0].add(operator, place, inputs[1:], schema=schema, name=name)
+    return inputs[0].add(operator, location, inputs[1:], schema=schema, name=name)
 
 
-def signal_of(what: str, given: Any, place: SourceLocation) -> Signal[Any]:
+def signal_of(what: str, given: Any, location: SourceLocation) -> Signal[Any]:
     """`given`, which is a signal. Raises `WrongType` for what is none."""
     if not isinstance(given, SignalLike):
         raise WrongType(
             f"{what} needs another signal, got {shown(given)}",
-            where=[place],
+            where=[location],
             fix="flow.signal(...), or .latest() of a stream",
         )
     return given  # type: ignore[return-value]
 
 
-def time_signal(what: str, at: Any, place: SourceLocation) -> Signal[Any]:
+def time_signal(what: str, at: Any, location: SourceLocation) -> Signal[Any]:
     """`at`, which is a signal of times. Raises `WrongType` for what is none."""
     if at is None:
         raise WrongType(
             f"{what} needs the times of the values",
-            where=[place],
+            where=[location],
             why="A span of time is measured by a signal of times, which is input like any other.",
             fix="at=..., a signal of datetimes or of numbers of seconds",
         )
     if not isinstance(at, SignalLike):
         raise WrongType(
-            f"at is a signal of times, got {shown(at)}", where=[place], fix='flow.signal("at", datetime), say'
+            f"at is a signal of times, got {shown(at)}",
+            where=[location],
+            fix='flow.signal("at", datetime), say',
         )
     signal: Signal[Any] = at  # type: ignore[assignment]
-    check_times(signal.schema, place)
+    check_times(signal.schema, location)
     return signal
 
 
@@ -100,9 +102,9 @@ class Windowed:
         return f"{self._window} of {self._signal!r}"
 
     def _of(
-        self, statistic: Statistic, place: SourceLocation, name: str | None, *others: Signal[Any]
+        self, statistic: Statistic, location: SourceLocation, name: str | None, *others: Signal[Any]
     ) -> Signal[Any]:
-        return statistic_of(statistic, (self._signal, *others), self._at, place, name)
+        return statistic_of(statistic, (self._signal, *others), self._at, location, name)
 
     def count(self, *, name: str | None = None) -> Signal[int]:
         """How many values are not missing."""
@@ -119,13 +121,13 @@ class Windowed:
 
     def var(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """The variance, with the count less `ddof` as the divisor."""
-        place = SourceLocation.of_caller()
-        return self._of(Var(self._window, ddof_of(ddof, place)), place, name)
+        location = SourceLocation.of_caller()
+        return self._of(Var(self._window, ddof_of(ddof, location)), location, name)
 
     def std(self, ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """The standard deviation, with the count less `ddof` as the divisor."""
-        place = SourceLocation.of_caller()
-        return self._of(Std(self._window, ddof_of(ddof, place)), place, name)
+        location = SourceLocation.of_caller()
+        return self._of(Std(self._window, ddof_of(ddof, location)), location, name)
 
     def min(self, *, name: str | None = None) -> Signal[Any]:
         """The least value."""
@@ -158,13 +160,15 @@ class Windowed:
 
         interpolation: what it is where it falls between two values.
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if not isinstance(q, int | float) or not 0 <= q <= 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
-                f"a quantile is a number from 0 to 1, got {shown(q)}", where=[place], fix="0.5 is the median"
+                f"a quantile is a number from 0 to 1, got {shown(q)}",
+                where=[location],
+                fix="0.5 is the median",
             )
-        how = choice_of(Interpolation, interpolation, "interpolation", place)
-        return self._of(Quantile(self._window, float(q), how), place, name)
+        how = choice_of(Interpolation, interpolation, "interpolation", location)
+        return self._of(Quantile(self._window, float(q), how), location, name)
 
     def rank(
         self,
@@ -177,19 +181,19 @@ class Windowed:
 
         method: the place of values that are equal. pct: as a part of the count.
         """
-        place = SourceLocation.of_caller()
-        return self._of(Rank(self._window, choice_of(Ties, method, "method", place), pct), place, name)
+        location = SourceLocation.of_caller()
+        return self._of(Rank(self._window, choice_of(Ties, method, "method", location), pct), location, name)
 
     def cov(self, other: Signal[Any], ddof: int = 1, *, name: str | None = None) -> Signal[float]:
         """The covariance with another signal; both have the current value when one of them fires."""
-        place = SourceLocation.of_caller()
-        statistic = Cov(self._window, ddof_of(ddof, place))
-        return self._of(statistic, place, name, signal_of("cov", other, place))
+        location = SourceLocation.of_caller()
+        statistic = Cov(self._window, ddof_of(ddof, location))
+        return self._of(statistic, location, name, signal_of("cov", other, location))
 
     def corr(self, other: Signal[Any], *, name: str | None = None) -> Signal[float]:
         """Pearson's correlation with another signal; NaN where one of them does not vary."""
-        place = SourceLocation.of_caller()
-        return self._of(Corr(self._window), place, name, signal_of("corr", other, place))
+        location = SourceLocation.of_caller()
+        return self._of(Corr(self._window), location, name, signal_of("corr", other, location))
 
     def regression(
         self, by: Signal[Any] | Literal["index", "time"] = "index", *, name: str | None = None
@@ -199,13 +203,15 @@ class Windowed:
         by: what explains the values: another signal; their position in the window, 0 at the oldest
             value; or the seconds since the oldest (in a window by time).
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if isinstance(by, SignalLike):
-            return self._of(Regression(self._window, Against.SIGNAL), place, name, signal_of("by", by, place))
+            return self._of(
+                Regression(self._window, Against.SIGNAL), location, name, signal_of("by", by, location)
+            )
         if by == "time" and self._at is None:
             raise WrongType(
                 'regression(by="time") needs the times of the values',
-                where=[place],
+                where=[location],
                 why=f"The window is {self._window}.",
                 fix='give it a window by time: moving("10s", at=...), or by=... a signal',
             )
@@ -213,10 +219,10 @@ class Windowed:
         if against is None:
             raise WrongType(
                 f"a regression is by a signal, by index or by time; got {shown(by)}",
-                where=[place],
+                where=[location],
                 fix='by=other, by="index" or by="time"',
             )
-        return self._of(Regression(self._window, against), place, name)
+        return self._of(Regression(self._window, against), location, name)
 
 
 class Weighted:

@@ -30,7 +30,7 @@ def span_of(
     type: DataType,
     unit: Unit | None,
     what: str,
-    place: SourceLocation,
+    location: SourceLocation,
     *,
     may_be_zero: bool = False,
 ) -> Span:
@@ -40,22 +40,22 @@ def span_of(
     what: names the span in errors, which are `WrongType`.
     """
     if type == TIMESTAMP:
-        span: Span = time_span(given, what, place)
+        span: Span = time_span(given, what, location)
     elif isinstance(given, str | timedelta):
-        span = _in_units(duration(given), type, unit, what, place)
+        span = _in_units(duration(given), type, unit, what, location)
     else:
-        span = _number(given, type, what, place)
+        span = _number(given, type, what, location)
     least = timedelta() if isinstance(span, timedelta) else 0
     if span < least or (not may_be_zero and span == least):  # type: ignore[operator]
         raise WrongType(
             f"{what} is {shown_span(span)}",
-            where=[place],
+            where=[location],
             fix="give 0 or more" if may_be_zero else "give more than 0",
         )
     return span
 
 
-def time_span(given: object, what: str, place: SourceLocation) -> timedelta:
+def time_span(given: object, what: str, location: SourceLocation) -> timedelta:
     """A span of time: text, a `timedelta`, or a number of seconds. Raises `WrongType` for none."""
     if isinstance(given, str | timedelta):
         return duration(given)
@@ -63,52 +63,52 @@ def time_span(given: object, what: str, place: SourceLocation) -> timedelta:
         try:
             return timedelta(seconds=given)
         except OverflowError:
-            raise too_long(what, shown(given), place) from None
+            raise too_long(what, shown(given), location) from None
     raise WrongType(
         f"{what} needs a span of time, got {shown(given)}",
-        where=[place],
+        where=[location],
         fix='write "10s", "5 min", "1h 30m", a timedelta, or a number of seconds',
     )
 
 
 def _in_units(
-    span: timedelta, type: DataType, unit: Unit | None, what: str, place: SourceLocation
+    span: timedelta, type: DataType, unit: Unit | None, what: str, location: SourceLocation
 ) -> int | float:
     if unit is None:
         raise WrongType(
             f"{what} is {short(span)}, and the column holds numbers",
-            where=[place],
+            where=[location],
             why="Nothing says what a 1 in it stands for.",
             fix='say unit="ms", or "s", "us", ...; or give a number as the column has them',
         )
     if unit not in UNITS:
-        raise WrongType(f"there is no unit {shown(unit)}", where=[place], fix=f"one of {', '.join(UNITS)}")
+        raise WrongType(f"there is no unit {shown(unit)}", where=[location], fix=f"one of {', '.join(UNITS)}")
     if type == FLOAT64:
         return span / UNITS[unit]
     count, rest = divmod(span, UNITS[unit])
     if rest:
         raise WrongType(
             f"{what} is {short(span)}, which is no whole number of {unit}",
-            where=[place],
+            where=[location],
             why=f"The column holds whole numbers of {unit}.",
             fix=f"round it, or let the column count a smaller unit than {unit}",
         )
     return count
 
 
-def _number(given: object, type: DataType, what: str, place: SourceLocation) -> int | float:
+def _number(given: object, type: DataType, what: str, location: SourceLocation) -> int | float:
     whole = type != FLOAT64
     if isinstance(given, bool) or not isinstance(given, int if whole else int | float) or given - given != 0:
         raise WrongType(
             f"{what} is {'a whole number' if whole else 'a number'}, got {shown(given)}",
-            where=[place],
+            where=[location],
             why=f"The column is {type}: spans are in its own unit.",
             fix='write 10, say, or unit="s" and text such as "10s"',
         )
     if abs(given) > (_MAX_INT64 if whole else sys.float_info.max):
         raise WrongType(
             f"{what} is too large: {shown(given)}",
-            where=[place],
+            where=[location],
             why=f"The column is {type}: a span is in its own unit, and fits {INT64 if whole else FLOAT64}.",
             fix='write 10, say, or unit="s" and text such as "10s"',
         )

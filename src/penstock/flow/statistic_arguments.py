@@ -47,24 +47,24 @@ def holes_of(schema: Schema) -> Holes:
     return Holes.NAN
 
 
-def check_numbers(kind: str, schema: Schema, place: SourceLocation) -> None:
+def check_numbers(kind: str, schema: Schema, location: SourceLocation) -> None:
     """Raises `WrongType` for values that are known to be no `int`, `float` or `bool`."""
     known = type_of(schema)
     if known not in (INT32, INT64, FLOAT64) and not isinstance(known, AnyType | BoolType):
         raise WrongType(
             f"{kind} needs numbers, got {known or schema}",
-            where=[place],
+            where=[location],
             fix="take a number from each value: ps.lift(float)(signal), or signal[0]",
         )
 
 
-def check_times(schema: Schema, place: SourceLocation) -> None:
+def check_times(schema: Schema, location: SourceLocation) -> None:
     """Raises `WrongType` for values that are known to be no times."""
     known = type_of(schema)
     if times_of(schema) is Times.EITHER and not isinstance(known, AnyType):
         raise WrongType(
             f"a signal of times has datetimes or numbers of seconds, got {known or schema}",
-            where=[place],
+            where=[location],
             fix="take the time from each value: ps.lift(lambda row: row.time)(signal)",
         )
 
@@ -87,51 +87,51 @@ def schema_of_result(result: Result, given: Schema) -> Schema:
 # -- numbers and words ---------------------------------------------------------------------------------
 
 
-def check_count(what: str, count: object, place: SourceLocation) -> None:
+def check_count(what: str, count: object, location: SourceLocation) -> None:
     """Raises `WrongType` for what is no whole number of at least 1."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise WrongType(
-            f"{what} needs a count of at least 1, got {shown(count)}", where=[place], fix="give 1 or more"
+            f"{what} needs a count of at least 1, got {shown(count)}", where=[location], fix="give 1 or more"
         )
 
 
-def check_least(least: object, place: SourceLocation, most: int | None = None) -> None:
+def check_least(least: object, location: SourceLocation, most: int | None = None) -> None:
     """Raises `WrongType` for a `min_periods` that is no count, or that a window of `most` never has."""
     if not isinstance(least, int) or isinstance(least, bool) or least < 0:
         raise WrongType(
-            f"min_periods is a count of values, got {shown(least)}", where=[place], fix="give 0 or more"
+            f"min_periods is a count of values, got {shown(least)}", where=[location], fix="give 0 or more"
         )
     if most is not None and least > most:
         raise WrongType(
             f"a window of {most} never has {least} values",
-            where=[place],
+            where=[location],
             why="The statistic would stay silent for ever.",
             fix=f"min_periods={most} or less",
         )
 
 
-def span_of(what: str, span: object, place: SourceLocation) -> timedelta:
+def span_of(what: str, span: object, location: SourceLocation) -> timedelta:
     """A span of time. Raises `WrongType` for none, and for one that is not above 0."""
-    found = time_span(span, what, place)
+    found = time_span(span, what, location)
     if found <= timedelta():
-        raise WrongType(f"{what} got a span of {short(found)}", where=[place], fix="give more than 0")
+        raise WrongType(f"{what} got a span of {short(found)}", where=[location], fix="give more than 0")
     return found
 
 
-def ddof_of(ddof: object, place: SourceLocation) -> int:
+def ddof_of(ddof: object, location: SourceLocation) -> int:
     """What is taken from the count. Raises `WrongType` for no count."""
     if not isinstance(ddof, int) or isinstance(ddof, bool) or ddof < 0:
-        raise WrongType(f"ddof is a count, got {shown(ddof)}", where=[place], fix="give 1, or 0")
+        raise WrongType(f"ddof is a count, got {shown(ddof)}", where=[location], fix="give 1, or 0")
     return ddof
 
 
-def choice_of(choices: type[C], given: object, what: str, place: SourceLocation) -> C:
+def choice_of(choices: type[C], given: object, what: str, location: SourceLocation) -> C:
     """A member of `choices` by its value. Raises `WrongType` for none."""
     try:
         return choices(given)
     except ValueError:
         known = ", ".join(repr(c.value) for c in choices)
-        raise WrongType(f"{what} got {shown(given)}", where=[place], fix=f"one of {known}") from None
+        raise WrongType(f"{what} got {shown(given)}", where=[location], fix=f"one of {known}") from None
 
 
 # -- decay ---------------------------------------------------------------------------------------------
@@ -144,13 +144,13 @@ _RANGES = {
 }
 
 
-def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, place: SourceLocation) -> Decay:
+def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, location: SourceLocation) -> Decay:
     """How weights fall, by the one parameter that says it. Raises `WrongType` for none or several."""
     said = {how: value for how, value in said.items() if value is not None}
     if len(said) != 1:
         raise WrongType(
             f"ewm needs one of com, span, halflife, alpha; got {' and '.join(said) or 'none'}",
-            where=[place],
+            where=[location],
             why="Each of them says how fast weights fall.",
             fix="a.ewm(span=10)",
         )
@@ -159,19 +159,19 @@ def decay_of(said: dict[str, Any], adjust: bool, ignore_na: bool, place: SourceL
         if not adjust or ignore_na:
             raise WrongType(
                 f"an ewm by time has no {'ignore_na' if ignore_na else 'adjust=False'}",
-                where=[place],
+                where=[location],
                 why="Its weights fall with time, whatever comes.",
                 fix="leave it out, or give a half life in values",
             )
-        return Decay(half_life=span_of("halflife", value, place))
-    return Decay(alpha=_alpha(how, value, place), adjust=adjust, ignore_na=ignore_na)
+        return Decay(half_life=span_of("halflife", value, location))
+    return Decay(alpha=_alpha(how, value, location), adjust=adjust, ignore_na=ignore_na)
 
 
-def _alpha(how: str, value: object, place: SourceLocation) -> float:
+def _alpha(how: str, value: object, location: SourceLocation) -> float:
     least, said = _RANGES[how]
     fits = isinstance(value, int | float) and not isinstance(value, bool) and least <= value < float("inf")
     if not fits or (value == 0 and how != "com") or (how == "alpha" and value > 1):  # type: ignore[operator]
-        raise WrongType(f"{how} is {said}, got {shown(value)}", where=[place], fix="a.ewm(span=10)")
+        raise WrongType(f"{how} is {said}, got {shown(value)}", where=[location], fix="a.ewm(span=10)")
     number = float(value)  # type: ignore[arg-type]
     match how:
         case "com":

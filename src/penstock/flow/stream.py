@@ -83,9 +83,9 @@ class Stream(
 
         The row type of the result is `returns`, or the function's return annotation.
         """
-        place = SourceLocation.of_caller()
-        schema = result_schema("map", function, returns, place, many=False)
-        return self._add(Map(function), schema, name, place)
+        location = SourceLocation.of_caller()
+        schema = result_schema("map", function, returns, location, many=False)
+        return self._add(Map(function), schema, name, location)
 
     def flat_map(
         self,
@@ -98,27 +98,27 @@ class Stream(
 
         The row type is `returns`, or the item type of the function's return annotation.
         """
-        place = SourceLocation.of_caller()
-        schema = result_schema("flat_map", function, returns, place, many=True)
-        return self._add(FlatMap(function), schema, name, place)
+        location = SourceLocation.of_caller()
+        schema = result_schema("flat_map", function, returns, location, many=True)
+        return self._add(FlatMap(function), schema, name, location)
 
     def filter(
         self, predicate: Expr | Callable[[T_co], bool], *, name: str | None = None
     ) -> Stream[T_co, B, G, O]:
         """The rows of which `predicate` is true (see `operators.filter`)."""
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if isinstance(predicate, Expr):
             found = check(predicate, self._schema).type
             if found != BOOL:
                 raise WrongType(
                     f"filter needs true or false, got {found}: {predicate}",
-                    where=[place],
+                    where=[location],
                     fix="compare it with something: ==, !=, <, <=, >, >=, .is_in(...), .is_null()",
                 )
         elif not callable(predicate):
             raise WrongType(
                 f"filter needs an expression or a function, got {shown(predicate)}",
-                where=[place],
+                where=[location],
                 why="`is`, `is not` and `not` are decided by Python, before there are rows."
                 if isinstance(predicate, bool)
                 else "",
@@ -126,7 +126,7 @@ class Stream(
                 if isinstance(predicate, bool)
                 else "filter(ps.col.price > 10)",
             )
-        return self._add(Filter(predicate), self._schema, name, place)
+        return self._add(Filter(predicate), self._schema, name, location)
 
     @overload
     def select(
@@ -144,11 +144,11 @@ class Stream(
         class is made. `name` is the operator's if it is text, and a column if it is
         an expression.
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         into, name = own_keywords(named)
-        chosen = (*named_columns(columns, place), *computed_columns(named, place))
-        schema = self._computed(chosen, into, place)
-        return self._add(Select(chosen), schema, name, place)
+        chosen = (*named_columns(columns, location), *computed_columns(named, location))
+        schema = self._computed(chosen, into, location)
+        return self._add(Select(chosen), schema, name, location)
 
     @overload
     def with_columns(
@@ -161,12 +161,12 @@ class Stream(
 
         `into` and `name` are as in `select`.
         """
-        place = SourceLocation.of_caller()
-        check_named("with_columns takes expressions", unnamed, "double=ps.col.price * 2", place)
+        location = SourceLocation.of_caller()
+        check_named("with_columns takes expressions", unnamed, "double=ps.col.price * 2", location)
         into, name = own_keywords(named)
-        operator = with_columns(self._schema, dict(computed_columns(named, place)))
-        schema = self._computed(operator.columns, into, place)
-        return self._add(operator, schema, name, place)
+        operator = with_columns(self._schema, dict(computed_columns(named, location)))
+        schema = self._computed(operator.columns, into, location)
+        return self._add(operator, schema, name, location)
 
     # -- several streams -----------------------------------------------------------------
 
@@ -174,17 +174,17 @@ class Stream(
         self, *others: Stream[T_co, B2, G2, Any], name: str | None = None
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
         """All rows of all streams, duplicates kept (see `operators.union`)."""
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         inputs = (self, *others)
         for other in others:
-            check_stream(other, "union", place)
-            self.check_row_type("union", other, place)
+            check_stream(other, "union", location)
+            self.check_row_type("union", other, location)
         fields = tuple(
             Field(f.name, f.type, any(s._schema.fields[i].nullable for s in inputs))
             for i, f in enumerate(self._schema.fields)
         )
         schema = Schema(fields, self._schema.row_class, self._schema.scalar)
-        stream = self._flow.add(Union(len(inputs)), schema, inputs, name, place)
+        stream = self._flow.add(Union(len(inputs)), schema, inputs, name, location)
         return cast("Stream[T_co, B | B2, G | G2, NoOrder]", stream)
 
     @overload
@@ -292,25 +292,25 @@ class Stream(
         """
         from penstock.flow.forgetting import add_inner_join
 
-        place = SourceLocation.of_caller()
-        check_stream(other, "join", place)
-        check_reason(nondet, place)
-        given = lifetimes(lifetime, 2, "join", place)
+        location = SourceLocation.of_caller()
+        check_stream(other, "join", location)
+        check_reason(nondet, location)
+        given = lifetimes(lifetime, 2, "join", location)
         if how in OUTER_JOINS:
             return add_outer_join(
-                OUTER_JOINS[how], self, other, on, (given, nondet), suffix, into, name, place
+                OUTER_JOINS[how], self, other, on, (given, nondet), suffix, into, name, location
             )
         try:
             kind = How(how)
         except ValueError:
             options = ", ".join(map(repr, (*(h.value for h in How), *OUTER_JOINS)))
-            raise WrongType(f"there is no join {how!r}", where=[place], fix=f"one of {options}") from None
-        operator, schema = plan_join(self._schema, other._schema, on, kind, suffix, place)
+            raise WrongType(f"there is no join {how!r}", where=[location], fix=f"one of {options}") from None
+        operator, schema = plan_join(self._schema, other._schema, on, kind, suffix, location)
         operator = replace(operator, lifetimes=given, nondet=nondet)
         if into is not None:
-            schema = as_class(schema, into, place)
-        forgetting = add_inner_join(self, other, operator, schema, name, place)
-        return forgetting or add_join(self, other, operator, schema, name, place)
+            schema = as_class(schema, into, location)
+        forgetting = add_inner_join(self, other, operator, schema, name, location)
+        return forgetting or add_join(self, other, operator, schema, name, location)
 
     def difference(
         self,
@@ -326,13 +326,13 @@ class Stream(
                   far that its own rows of `neg` do not exclude, and costs as much.
         nondet:   as in `join`.
         """
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        check_stream(neg, "difference", place)
-        self.check_row_type("difference", neg, place)
-        given = lifetimes(lifetime, 2, "difference", place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        check_stream(neg, "difference", location)
+        self.check_row_type("difference", neg, location)
+        given = lifetimes(lifetime, 2, "difference", location)
         operator = Difference(all_columns(self._schema), all_columns(neg._schema), given, nondet)
-        return add_difference(self, neg, operator, name, place)
+        return add_difference(self, neg, operator, name, location)
 
     # -- groups --------------------------------------------------------------------------
 
@@ -356,11 +356,11 @@ class Stream(
         """
         from penstock.flow.windows import Windows
 
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if any(isinstance(given, Windows) for given in (*keys, *named.values())):
-            return self._windows(keys, named, place)
-        check_no_emit(named, place)
-        chosen = (*named_columns(keys, place), *computed_columns(named, place))
+            return self._windows(keys, named, location)
+        check_no_emit(named, location)
+        chosen = (*named_columns(keys, location), *computed_columns(named, location))
         for _, expr in chosen:
             check(expr, self._schema)
         return Grouped(self, chosen)
@@ -374,11 +374,11 @@ class Stream(
         """
         from penstock.flow.forgetting import add_distinct
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (given,) = lifetimes(lifetime, 1, "distinct", place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (given,) = lifetimes(lifetime, 1, "distinct", location)
         operator = Distinct(all_columns(self._schema), given, nondet)
-        return cast("Stream[T_co, B, G, NoOrder]", add_distinct(self, operator, name, place))
+        return cast("Stream[T_co, B, G, NoOrder]", add_distinct(self, operator, name, location))
 
     def top_k(
         self,
@@ -394,13 +394,13 @@ class Stream(
 
         lifetime: "tick" answers each tick for itself. nondet: as in `join`.
         """
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (given,) = lifetimes(lifetime, 1, "top_k", place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (given,) = lifetimes(lifetime, 1, "top_k", location)
         if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
                 f"top_k needs a count of at least 1, got {shown(count)}",
-                where=[place],
+                where=[location],
                 fix="a whole number: top_k(3, by=...)",
             )
         listed = list(by) if isinstance(by, list | tuple) else [cast("Expr | Ordering", by)]
@@ -408,10 +408,10 @@ class Stream(
         groups = list(per) if isinstance(per, list | tuple) else [cast("Expr | str", per)]
         columns = tuple(Column(p) if isinstance(p, str) else p for p in groups)
         for expr in (*(o.expr for o in orderings), *columns):
-            check_expression("top_k", expr, place)
+            check_expression("top_k", expr, location)
             check(expr, self._schema)
         operator = TopK(count, orderings, columns, given, nondet)
-        return cast("Stream[T_co, B, Changes, NoOrder]", self._add(operator, self._schema, name, place))
+        return cast("Stream[T_co, B, Changes, NoOrder]", self._add(operator, self._schema, name, location))
 
 
 Table: TypeAlias = Stream[T_co, Unbounded, Changes, NoOrder]

@@ -43,15 +43,15 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
     # -- construction ----------------------------------------------------------------------
 
     def _add(
-        self, operator: Operator, schema: Schema, name: str | None, place: SourceLocation
+        self, operator: Operator, schema: Schema, name: str | None, location: SourceLocation
     ) -> Stream[Any, B, G, O]:
-        return self._flow.add(operator, schema, (self,), name, place)
+        return self._flow.add(operator, schema, (self,), name, location)
 
     def beside(self, node: int) -> Stream[Any, Any, Any, Any]:
         """The stream of another node of the same flow."""
         return type(self)(self._flow, node, self._flow.node(node).schema)  # pyright: ignore[reportReturnType]
 
-    def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, place: SourceLocation) -> Schema:
+    def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, location: SourceLocation) -> Schema:
         fields: list[Field] = []
         for name, expr in columns:
             typed = check(expr, self._schema)
@@ -61,34 +61,36 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
         if twice:
             raise WrongType(
                 f"column {twice[0]!r} is selected twice",
-                where=[place],
+                where=[location],
                 fix="give one of them another name, by keyword: its_name=...",
                 column=twice[0],
             )
         if not fields:
             raise WrongType(
                 "a select needs at least one column",
-                where=[place],
+                where=[location],
                 why="Rows without columns could not be told apart.",
                 fix='select("price", double=ps.col.price * 2)',
             )
         schema = derived_schema(tuple(fields))
-        return schema if into is None else as_class(schema, into, place)
+        return schema if into is None else as_class(schema, into, location)
 
-    def check_row_type(self, what: str, other: StreamBase[Any, Any, Any, Any], place: SourceLocation) -> None:
+    def check_row_type(
+        self, what: str, other: StreamBase[Any, Any, Any, Any], location: SourceLocation
+    ) -> None:
         """Raises `WrongType` where `other` has not the columns of this stream, for an operator `what`."""
         mine = [(f.name, f.type) for f in self._schema.fields]
         theirs = [(f.name, f.type) for f in other._schema.fields]
         if mine != theirs:
             raise WrongType(
                 f"{what} needs streams of one row type",
-                where=[place],
+                where=[location],
                 why=f"One has {self._schema},\nthe other {other._schema}.",
                 fix="select() the same names in the same order, and cast() where types differ",
             )
 
 
-def check_stream(given: object, what: str, place: SourceLocation) -> None:
+def check_stream(given: object, what: str, location: SourceLocation) -> None:
     """Raises `WrongType` for what is no stream."""
     from penstock.flow.window_groups import WindowGroups
 
@@ -97,13 +99,13 @@ def check_stream(given: object, what: str, place: SourceLocation) -> None:
     if isinstance(given, Output):
         raise WrongType(
             f"{what} needs a stream, got the signal {given.flow.node(given.node_id).name!r}",
-            where=[place],
+            where=[location],
             why="A signal is one value, which changes; a stream is rows.",
             fix="take a row for each of its values: signal.stream()",
         )
     grouped = isinstance(given, Grouped | WindowGroups)
     raise WrongType(
         f"{what} needs a stream, got {'a group without aggregates' if grouped else shown(given)}",
-        where=[place],
+        where=[location],
         fix="follow group_by(...) with .agg(...)" if grouped else "rows enter a flow by flow.source(...)",
     )

@@ -78,16 +78,16 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.fold import Fold
         from penstock.flow.operators.fold_tick import FoldTick
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, "fold", place)
-        check_function("fold", function, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, "fold", location)
+        check_function("fold", function, location)
         schema = accumulated_schema(function, returns, init)
-        check_init("fold", init, schema, place)
+        check_init("fold", init, schema, location)
         claims = Claims(commutative, idempotent, monotone)
         if life is Lifetime.TICK:
-            return self._add(FoldTick(init, function, schema, claims, None, nondet), schema, name, place)
-        return self._add(Fold(init, function, schema, claims), schema, name, place)
+            return self._add(FoldTick(init, function, schema, claims, None, nondet), schema, name, location)
+        return self._add(Fold(init, function, schema, claims), schema, name, location)
 
     def reduce(
         self,
@@ -103,13 +103,13 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """One row of all rows: `function(so far, row)` from the first row on (see `operators.reduce`)."""
         from penstock.flow.operators.reduce import Reduce
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, "reduce", place)
-        check_function("reduce", function, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, "reduce", location)
+        check_function("reduce", function, location)
         claims = Claims(commutative, idempotent, monotone)
         column = self._schema.names[0] if self._schema.scalar else None
-        return self._add(Reduce(function, column, claims, life, nondet), self._schema, name, place)
+        return self._add(Reduce(function, column, claims, life, nondet), self._schema, name, location)
 
     def fold_keyed(
         self,
@@ -135,18 +135,18 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.fold_keyed import FoldKeyed
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, "fold_keyed", place)
-        check_function("fold_keyed", function, place)
-        keys = key_columns("fold_keyed", by, self._schema, place)
-        item = None if value is None else item_column("fold_keyed", value, self._schema, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, "fold_keyed", location)
+        check_function("fold_keyed", function, location)
+        keys = key_columns("fold_keyed", by, self._schema, location)
+        item = None if value is None else item_column("fold_keyed", value, self._schema, location)
         accumulated = one_column(accumulated_schema(function, returns, init), into)
-        check_init("fold_keyed", init, accumulated, place)
-        schema = with_columns_before(keys, accumulated.fields, self._schema, place)
+        check_init("fold_keyed", init, accumulated, location)
+        schema = with_columns_before(keys, accumulated.fields, self._schema, location)
         claims = Claims(commutative, idempotent, monotone)
         operator = FoldKeyed(keys, into, init, function, item, claims, life, nondet)
-        return self._add(operator, schema, name, place)
+        return self._add(operator, schema, name, location)
 
     def reduce_keyed(
         self,
@@ -170,19 +170,19 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.reduce_keyed import ReduceKeyed
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, "reduce_keyed", place)
-        check_function("reduce_keyed", function, place)
-        keys = key_columns("reduce_keyed", by, self._schema, place)
-        item = item_column("reduce_keyed", value, self._schema, place, keys)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, "reduce_keyed", location)
+        check_function("reduce_keyed", function, location)
+        keys = key_columns("reduce_keyed", by, self._schema, location)
+        item = item_column("reduce_keyed", value, self._schema, location, keys)
         typed = check(item, self._schema)
         column = into or getattr(item, "name", "value")
         field = Field(column, typed.type, typed.nullable)
-        schema = with_columns_before(keys, (field,), self._schema, place)
+        schema = with_columns_before(keys, (field,), self._schema, location)
         claims = Claims(commutative, idempotent, monotone)
         operator = ReduceKeyed(keys, column, function, item, claims, life, nondet)
-        return self._add(operator, schema, name, place)
+        return self._add(operator, schema, name, location)
 
     def scan(
         self,
@@ -209,15 +209,15 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.scan import Scan
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, "scan", place)
-        check_function("scan", function, place)
-        keys = key_columns("scan", per, self._schema, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, "scan", location)
+        check_function("scan", function, location)
+        keys = key_columns("scan", per, self._schema, location)
         schema = scanned_schema(function, returns)
         carried = carried_schema(function, carries, init)
         operator = Scan(init, function, carried, tuple(expr for _, expr in keys), life, nondet)
-        return self._add(operator, schema, name, place)
+        return self._add(operator, schema, name, location)
 
     # -- order -------------------------------------------------------------------------
 
@@ -285,13 +285,15 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         lifetime: LifetimeName,
         nondet: str | None,
         name: str | None,
-        place: SourceLocation,
+        location: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
         from penstock.flow.operators.sort import Sort
 
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, "sort", place)
-        return self._add(Sort(orderings(by, self._schema, place), life, nondet), self._schema, name, place)
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, "sort", location)
+        return self._add(
+            Sort(orderings(by, self._schema, location), life, nondet), self._schema, name, location
+        )
 
     def unique(
         self, *, lifetime: LifetimeName = "static", nondet: str | None = None, name: str | None = None
@@ -299,10 +301,10 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """Each row once, where it first stood (see `operators.unique`)."""
         from penstock.flow.operators.unique import Unique
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, "unique", place)
-        return self._add(Unique(all_columns(self._schema), life, nondet), self._schema, name, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, "unique", location)
+        return self._add(Unique(all_columns(self._schema), life, nondet), self._schema, name, location)
 
     def enumerate(
         self,
@@ -320,14 +322,14 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.enumerate import Enumerate
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, "enumerate", place)
-        check_numbering(start, index, place)
-        keys = key_columns("enumerate", per, self._schema, place)
-        schema = with_columns_before((), (Field(index, INT64), *self._schema.fields), self._schema, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, "enumerate", location)
+        check_numbering(start, index, location)
+        keys = key_columns("enumerate", per, self._schema, location)
+        schema = with_columns_before((), (Field(index, INT64), *self._schema.fields), self._schema, location)
         operator = Enumerate(start, tuple(expr for _, expr in keys), life, nondet)
-        return self._add(operator, schema, name, place)
+        return self._add(operator, schema, name, location)
 
     # -- lattices ----------------------------------------------------------------------
 
@@ -351,8 +353,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.lattice_fold import LatticeFold
 
-        place = SourceLocation.of_caller()
-        return self._lattice_fold(LatticeFold, lattice, value, per, into, lifetime, nondet, name, place)
+        location = SourceLocation.of_caller()
+        return self._lattice_fold(LatticeFold, lattice, value, per, into, lifetime, nondet, name, location)
 
     def lattice_reduce(
         self,
@@ -368,8 +370,8 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """As `lattice_fold`, with no row while no item has come (see `operators.lattice_reduce`)."""
         from penstock.flow.operators.lattice_reduce import LatticeReduce
 
-        place = SourceLocation.of_caller()
-        return self._lattice_fold(LatticeReduce, lattice, value, per, into, lifetime, nondet, name, place)
+        location = SourceLocation.of_caller()
+        return self._lattice_fold(LatticeReduce, lattice, value, per, into, lifetime, nondet, name, location)
 
     def _lattice_fold(
         self,
@@ -381,23 +383,23 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         lifetime: LifetimeName,
         nondet: str | None,
         name: str | None,
-        place: SourceLocation,
+        location: SourceLocation,
     ) -> Stream[Any, Any, Any, Any]:
         from penstock.flow.operators.fold_keyed import FoldKeyed
         from penstock.flow.operators.fold_tick import FoldTick
 
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, kind.kind, place)
-        check_lattice(kind.kind, lattice, place)
-        keys = key_columns(kind.kind, per, self._schema, place)
-        item = item_column(kind.kind, value, self._schema, place, keys)
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, kind.kind, location)
+        check_lattice(kind.kind, lattice, location)
+        keys = key_columns(kind.kind, per, self._schema, location)
+        item = item_column(kind.kind, value, self._schema, location, keys)
         typed = check(item, self._schema)
         column = into or ("value" if not keys else getattr(item, "name", "value"))
         merged = lattice.column(Field(column, typed.type, typed.nullable))
         if keys or not kind.runs_first_tick:
             # Where there is a row, an item has come, and the value is no longer the bottom.
             merged = Field(column, merged.type, typed.nullable or isinstance(merged.type, AnyType))
-        schema = with_columns_before(keys, (merged,), self._schema, place)
+        schema = with_columns_before(keys, (merged,), self._schema, location)
         if not keys and into is None:
             schema = Schema((merged,), scalar=True)
         operator: Operator = kind(lattice, keys, column, item, nondet)
@@ -407,7 +409,7 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
                 operator = FoldTick(*absorbing, schema, MERGES, item, nondet)
             else:
                 operator = FoldKeyed(keys, column, *absorbing, item, MERGES, life, nondet)
-        return self._add(operator, schema, name, place)
+        return self._add(operator, schema, name, location)
 
     def state(
         self,
@@ -425,16 +427,16 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.state import State
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        (life,) = lifetimes(lifetime, 1, "state", place)
-        check_lattice("state", lattice, place)
-        keys = key_columns("state", per, self._schema, place)
-        item = item_column("state", value, self._schema, place, keys)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        (life,) = lifetimes(lifetime, 1, "state", location)
+        check_lattice("state", lattice, location)
+        keys = key_columns("state", per, self._schema, location)
+        item = item_column("state", value, self._schema, location, keys)
         typed = check(item, self._schema)
         lattice.column(Field("item", typed.type, typed.nullable))
         operator = State(lattice, item, tuple(expr for _, expr in keys), life, nondet)
-        return self._add(operator, self._schema, name, place)
+        return self._add(operator, self._schema, name, location)
 
     def at_least(
         self, threshold_value: object, *, column: Column | str | None = None, name: str | None = None
@@ -449,6 +451,6 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.thresholds import threshold
 
-        place = SourceLocation.of_caller()
-        operator, schema = threshold(self, threshold_value, column, place)
-        return cast("Stream[Any, B, Append, NoOrder]", self._add(operator, schema, name, place))
+        location = SourceLocation.of_caller()
+        operator, schema = threshold(self, threshold_value, column, location)
+        return cast("Stream[Any, B, Append, NoOrder]", self._add(operator, schema, name, location))

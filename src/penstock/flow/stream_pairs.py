@@ -50,9 +50,9 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """All rows of both, in each tick all of this before any of the other (see `operators.chain`)."""
         from penstock.flow.operators.chain import Chain
 
-        place = SourceLocation.of_caller()
-        schema = self._one_row_type("chain", (other,), place)
-        stream = self._flow.add(Chain(), schema, (self, other), name, place)
+        location = SourceLocation.of_caller()
+        schema = self._one_row_type("chain", (other,), location)
+        stream = self._flow.add(Chain(), schema, (self, other), name, location)
         return cast("Stream[T_co, B | B2, G | G2, NoOrder]", stream)
 
     def chain_first_n(
@@ -68,25 +68,25 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.chain_first_n import ChainFirstN
 
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
                 f"chain_first_n needs a number of rows, got {shown(count)}",
-                where=[place],
+                where=[location],
                 fix="a whole number: chain_first_n(3, others)",
             )
-        check_reason(nondet, place)
-        schema = self._one_row_type("chain_first_n", others, place)
+        check_reason(nondet, location)
+        schema = self._one_row_type("chain_first_n", others, location)
         operator = ChainFirstN(count, 1 + len(others), nondet)
-        stream = self._flow.add(operator, schema, (self, *others), name, place)
+        stream = self._flow.add(operator, schema, (self, *others), name, location)
         return cast("Stream[T_co, B | B2, Append, Ordered]", stream)
 
     def _one_row_type(
-        self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], place: SourceLocation
+        self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], location: SourceLocation
     ) -> Schema:
         for other in others:
-            check_stream(other, what, place)
-            self.check_row_type(what, other, place)
+            check_stream(other, what, location)
+            self.check_row_type(what, other, location)
         fields = tuple(
             Field(f.name, f.type, any(s.schema.fields[i].nullable for s in (self, *others)))
             for i, f in enumerate(self._schema.fields)
@@ -111,12 +111,12 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.zip import Zip
 
-        place = SourceLocation.of_caller()
-        check_stream(other, "zip", place)
-        check_reason(nondet, place)
-        schema, kept = self._beside("zip", other, suffix, into, place)
-        left, right = lifetimes(lifetime, 2, "zip", place)
-        stream = self._flow.add(Zip(kept, (left, right), nondet), schema, (self, other), name, place)
+        location = SourceLocation.of_caller()
+        check_stream(other, "zip", location)
+        check_reason(nondet, location)
+        schema, kept = self._beside("zip", other, suffix, into, location)
+        left, right = lifetimes(lifetime, 2, "zip", location)
+        stream = self._flow.add(Zip(kept, (left, right), nondet), schema, (self, other), name, location)
         return cast("Stream[Any, B | B2, Append, Ordered]", stream)
 
     def zip_longest(
@@ -134,11 +134,11 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.zip_longest import ZipLongest
 
-        place = SourceLocation.of_caller()
-        check_stream(other, "zip_longest", place)
-        check_reason(nondet, place)
-        schema, kept = self._beside("zip_longest", other, suffix, into, place, may_lack=True)
-        stream = self._flow.add(ZipLongest(kept, nondet), schema, (self, other), name, place)
+        location = SourceLocation.of_caller()
+        check_stream(other, "zip_longest", location)
+        check_reason(nondet, location)
+        schema, kept = self._beside("zip_longest", other, suffix, into, location, may_lack=True)
+        stream = self._flow.add(ZipLongest(kept, nondet), schema, (self, other), name, location)
         return cast("Stream[Any, B | B2, Append, Ordered]", stream)
 
     def _beside(
@@ -147,15 +147,15 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         other: StreamBase[Any, Any, Any, Any],
         suffix: str | None,
         into: Any,
-        place: SourceLocation,
+        location: SourceLocation,
         *,
         may_lack: bool = False,
     ) -> tuple[Schema, tuple[int, ...]]:
         """The columns of both, and the positions of the other's among its own."""
         kept = tuple(range(len(other.schema.fields)))
         lack = (may_lack, may_lack)
-        schema = paired_schema(what, self._schema, other.schema, kept, suffix, place, may_lack=lack)
-        return (schema if into is None else as_class(schema, into, place)), kept
+        schema = paired_schema(what, self._schema, other.schema, kept, suffix, location, may_lack=lack)
+        return (schema if into is None else as_class(schema, into, location)), kept
 
     # -- products --------------------------------------------------------------------------
 
@@ -225,25 +225,25 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         as_sets: bool = False,
     ) -> Stream[Any, Any, Any, Any]:
         """A join, or the product where `on` is None; `as_sets`: of each side's rows once."""
-        place = SourceLocation.of_caller()
-        check_stream(other, what, place)
-        check_reason(nondet, place)
-        given = lifetimes(lifetime, 2, what, place)
+        location = SourceLocation.of_caller()
+        check_stream(other, what, location)
+        check_reason(nondet, location)
+        given = lifetimes(lifetime, 2, what, location)
         if on is None:
-            operator, schema = plan_product(self._schema, other.schema, suffix, place)
+            operator, schema = plan_product(self._schema, other.schema, suffix, location)
         else:
-            operator, schema = plan_join(self._schema, other.schema, on, how, suffix, place)
+            operator, schema = plan_join(self._schema, other.schema, on, how, suffix, location)
         operator = replace(operator, lifetimes=given, nondet=nondet)
-        schema = schema if into is None else as_class(schema, into, place)
-        sides = self._sets(other, given, nondet, place) if as_sets else (self, other)
-        return add_join(*sides, operator, schema, name, place)
+        schema = schema if into is None else as_class(schema, into, location)
+        sides = self._sets(other, given, nondet, location) if as_sets else (self, other)
+        return add_join(*sides, operator, schema, name, location)
 
     def _sets(
         self,
         other: StreamBase[Any, Any, Any, Any],
         given: tuple[Lifetime, ...],
         nondet: str | None,
-        place: SourceLocation,
+        location: SourceLocation,
     ) -> tuple[StreamBase[Any, Any, Any, Any], StreamBase[Any, Any, Any, Any]]:
         """Both streams with each row once, within what their lifetimes keep."""
         left, right = (
@@ -252,7 +252,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
                 side.schema,
                 (side,),
                 None,
-                place,
+                location,
             )
             for side, lifetime in zip((self, other), given, strict=True)
         )
@@ -278,20 +278,22 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.cross_singleton import CrossSingleton
 
-        place = SourceLocation.of_caller()
-        check_stream(single, "cross_singleton", place)
-        check_reason(nondet, place)
-        given = lifetimes(lifetime, 2, "cross_singleton", place)
-        schema, kept = self._beside("cross_singleton", single, suffix, into, place)
+        location = SourceLocation.of_caller()
+        check_stream(single, "cross_singleton", location)
+        check_reason(nondet, location)
+        given = lifetimes(lifetime, 2, "cross_singleton", location)
+        schema, kept = self._beside("cross_singleton", single, suffix, into, location)
         if given[1] is Lifetime.STATIC:
-            one = self._flow.add(TopK(1, (), ()), single.schema, (single,), None, place)
-            operator, _ = plan_product(self._schema, single.schema, "_", place)
+            one = self._flow.add(TopK(1, (), ()), single.schema, (single,), None, location)
+            operator, _ = plan_product(self._schema, single.schema, "_", location)
             operator = replace(operator, lifetimes=given, nondet=nondet)
-            return cast("Any", add_join(self, one, operator, schema, name, place))
+            return cast("Any", add_join(self, one, operator, schema, name, location))
         rows: StreamBase[Any, Any, Any, Any] = self
         if given[0] is Lifetime.STATIC:
-            rows = self._flow.add(EveryTick(nondet), self._schema, (self,), None, place)
-        return cast("Any", self._flow.add(CrossSingleton(kept, nondet), schema, (rows, single), name, place))
+            rows = self._flow.add(EveryTick(nondet), self._schema, (self,), None, location)
+        return cast(
+            "Any", self._flow.add(CrossSingleton(kept, nondet), schema, (rows, single), name, location)
+        )
 
     # -- by absence and presence -----------------------------------------------------------
 

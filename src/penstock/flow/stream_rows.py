@@ -43,9 +43,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.filter_map import FilterMap
 
-        place = SourceLocation.of_caller()
-        schema = result_schema("filter_map", function, returns, place, many=False, maybe=True)
-        return self._add(FilterMap(function), schema, name, place)
+        location = SourceLocation.of_caller()
+        schema = result_schema("filter_map", function, returns, location, many=False, maybe=True)
+        return self._add(FilterMap(function), schema, name, location)
 
     def flatten(self, column: Column | str | None = None, *, name: str | None = None) -> Stream[Any, B, G, O]:
         """A row for each item of a list (see `operators.flatten`).
@@ -57,26 +57,26 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.flatten import Flatten
 
-        place = SourceLocation.of_caller()
-        at = self._list_column(column, place)
+        location = SourceLocation.of_caller()
+        at = self._list_column(column, location)
         field = self._schema.fields[at]
         if isinstance(field.type, ListType):
             field = Field(field.name, field.type.element, field.type.nullable)
         fields = (*self._schema.fields[:at], field, *self._schema.fields[at + 1 :])
         schema = Schema(fields, None, scalar=self._schema.scalar)
-        return self._add(Flatten(at), schema, name, place)
+        return self._add(Flatten(at), schema, name, location)
 
-    def _list_column(self, column: Column | str | None, place: SourceLocation) -> int:
+    def _list_column(self, column: Column | str | None, location: SourceLocation) -> int:
         if column is None and len(self._schema.fields) > 1:
             raise WrongType(
                 "flatten needs to be told which column to flatten",
-                where=[place],
+                where=[location],
                 why=f"The rows have {', '.join(self._schema.names)}.",
                 fix='flatten("items")',
             )
         if not isinstance(column, Column | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
-                f"flatten needs a column, got {shown(column)}", where=[place], fix='flatten("items")'
+                f"flatten needs a column, got {shown(column)}", where=[location], fix='flatten("items")'
             )
         named = self._schema.names[0] if column is None else column
         expr = named if isinstance(named, Column) else Column(named)
@@ -84,7 +84,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         if not isinstance(found, ListType | AnyType):
             raise WrongType(
                 f"flatten needs a list, and {expr} is {found}",
-                where=[place],
+                where=[location],
                 fix="flat_map() makes rows of any value",
                 column=expr.name,
             )
@@ -98,18 +98,20 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """The same rows; the function is called for each that passes (see `operators.inspect`)."""
         from penstock.flow.operators.inspect import Inspect
 
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if isinstance(function, Expr) or not callable(function):
             raise WrongType(
-                f"inspect needs a function, got {shown(function)}", where=[place], fix="inspect(print)"
+                f"inspect needs a function, got {shown(function)}", where=[location], fix="inspect(print)"
             )
-        return self._add(Inspect(function), self._schema, name, place)
+        return self._add(Inspect(function), self._schema, name, location)
 
     def tee(self, count: int) -> tuple[Stream[T_co, B, G, O], ...]:
         """This stream `count` times. Any stream may be read any number of times; this only gives names."""
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise WrongType(f"tee needs a number of streams, got {shown(count)}", where=[place], fix="tee(2)")
+            raise WrongType(
+                f"tee needs a number of streams, got {shown(count)}", where=[location], fix="tee(2)"
+            )
         return (cast("Stream[T_co, B, G, O]", self),) * count
 
     @overload
@@ -137,12 +139,12 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.ports import split
 
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         if isinstance(ports, int) and not isinstance(ports, bool):
-            streams = split("partition", self, by, range(ports), name, place)
+            streams = split("partition", self, by, range(ports), name, location)
             return cast("tuple[Stream[T_co, B, G, O], ...]", tuple(streams.values()))
         tags = cast("Sequence[str]", ports)
-        return cast("dict[str, Stream[T_co, B, G, O]]", split("partition", self, by, tags, name, place))
+        return cast("dict[str, Stream[T_co, B, G, O]]", split("partition", self, by, tags, name, location))
 
     def demux(
         self, by: Expr | Callable[[T_co], Tag], tags: Iterable[Tag], *, name: str | None = None
@@ -156,8 +158,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.ports import split
 
-        place = SourceLocation.of_caller()
-        return cast("dict[Tag, Stream[T_co, B, G, O]]", split("demux", self, by, tags, name, place))
+        location = SourceLocation.of_caller()
+        return cast("dict[Tag, Stream[T_co, B, G, O]]", split("demux", self, by, tags, name, location))
 
     def unzip(self) -> tuple[Stream[Any, B, G, O], Stream[Any, B, G, O]]:
         """The first parts of pairs, and the second parts, as streams of values.
@@ -165,22 +167,22 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         Pairs are rows of two columns, or values of two items in a stream of any value.
         Raises `WrongType` for rows that are no pairs; a value that is none stops the tick: `BadRow`.
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         fields = self._schema.fields
         if self._schema.scalar and isinstance(fields[0].type, AnyType):
             parts = (Map(_first), Map(_second))
-            return cast("Any", tuple(self._add(part, self._schema, None, place) for part in parts))
+            return cast("Any", tuple(self._add(part, self._schema, None, location) for part in parts))
         if len(fields) != 2:
             raise WrongType(
                 f"unzip needs pairs, and rows have {len(fields)} column{'' if len(fields) == 1 else 's'}",
-                where=[place],
+                where=[location],
                 fix="select() the two columns before",
             )
         halves = [Schema((Field("value", f.type, f.nullable),), None, scalar=True) for f in fields]
         return cast(
             "Any",
             tuple(
-                self._add(Select((("value", Column(f.name)),)), half, None, place)
+                self._add(Select((("value", Column(f.name)),)), half, None, location)
                 for f, half in zip(fields, halves, strict=True)
             ),
         )
@@ -195,9 +197,9 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.assume_ordered import AssumeOrdered
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        stream = self._add(AssumeOrdered(nondet), self._schema, name, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        stream = self._add(AssumeOrdered(nondet), self._schema, name, location)
         return cast("Stream[T_co, B, G, Ordered]", stream)
 
 

@@ -31,9 +31,9 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         nondet: why it is right that answers depend on the cut into ticks; required
         where the delay stands in a cycle through a blocking input.
         """
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        stream = self._add(DeferTick(nondet), self._schema, name, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        stream = self._add(DeferTick(nondet), self._schema, name, location)
         return cast("Stream[T_co, Unbounded, G, O]", stream)
 
     def defer_tick_lazy(
@@ -46,9 +46,9 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        stream = self._add(DeferTickLazy(nondet), self._schema, name, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        stream = self._add(DeferTickLazy(nondet), self._schema, name, location)
         return cast("Stream[T_co, Unbounded, G, O]", stream)
 
     def defer_signal(
@@ -60,10 +60,10 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.defer_signal import DeferSignal
 
-        place = SourceLocation.of_caller()
-        check_stream(signal, "defer_signal", place)
-        check_reason(nondet, place)
-        stream = self._flow.add(DeferSignal(nondet), self._schema, (self, signal), name, place)
+        location = SourceLocation.of_caller()
+        check_stream(signal, "defer_signal", location)
+        check_reason(nondet, location)
+        stream = self._flow.add(DeferSignal(nondet), self._schema, (self, signal), name, location)
         return cast("Stream[T_co, Unbounded, G, O]", stream)
 
     def persist(self) -> Stream[T_co, B, G, O]:
@@ -80,9 +80,9 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
 
         nondet: as in `defer_tick_lazy`.
         """
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        stream = self._add(EveryTick(nondet), self._schema, name, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        stream = self._add(EveryTick(nondet), self._schema, name, location)
         return cast("Stream[T_co, Unbounded, Append, O]", stream)
 
     def multiset_delta(
@@ -94,17 +94,17 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.operators.multiset_delta import MultisetDelta
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        stream = self._add(MultisetDelta(nondet), self._schema, name, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        stream = self._add(MultisetDelta(nondet), self._schema, name, location)
         return cast("Stream[T_co, B, Append, O]", stream)
 
     def null(self, *, name: str | None = None) -> Stream[T_co, Bounded, Append, Ordered]:
         """An end for rows that nobody needs: what leads here runs (see `operators.null`)."""
         from penstock.flow.operators.null import Null
 
-        place = SourceLocation.of_caller()
-        stream = self._add(Null(swallows=True), self._schema, name, place)
+        location = SourceLocation.of_caller()
+        stream = self._add(Null(swallows=True), self._schema, name, location)
         return cast("Stream[T_co, Bounded, Append, Ordered]", stream)
 
     def latest(self, *, nondet: str | None = None, name: str | None = None) -> Signal[T_co]:
@@ -116,7 +116,7 @@ class StreamTicks(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.signals.last_row import LastRow
         from penstock.flow.signal import Signal
 
-        place = SourceLocation.of_caller()
-        check_reason(nondet, place)
-        stream = self._add(LastRow(nondet), self._schema, name, place)
+        location = SourceLocation.of_caller()
+        check_reason(nondet, location)
+        stream = self._add(LastRow(nondet), self._schema, name, location)
         return Signal(self._flow, stream.node_id, self._schema)

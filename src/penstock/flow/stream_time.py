@@ -59,19 +59,19 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.on_time import OnTime
         from penstock.flow.watermark_policy import WatermarkPolicy
 
-        place = SourceLocation.of_caller()
-        field = self._time_column(column, place)
+        location = SourceLocation.of_caller()
+        field = self._time_column(column, location)
         clock = WatermarkPolicy(
             field.name,
-            span_of(lateness, field.type, unit, "the lateness", place, may_be_zero=True),
-            None if every is None else span_of(every, field.type, unit, "the step", place),
+            span_of(lateness, field.type, unit, "the lateness", location, may_be_zero=True),
+            None if every is None else span_of(every, field.type, unit, "the step", location),
         )
         # Rows without a time are late, so those on time have one.
         fields = tuple(Field(f.name, f.type, f.nullable and f != field) for f in self._schema.fields)
         schema = Schema(fields, self._schema.row_class, self._schema.scalar)
-        on_time = self._add(OnTime(clock), schema, name, place)
+        on_time = self._add(OnTime(clock), schema, name, location)
         if late is not None:
-            self._flow.sink(late, self._add(LateRows(clock), self._schema, None, place))
+            self._flow.sink(late, self._add(LateRows(clock), self._schema, None, location))
         return cast("Stream[T_co, B, Append, Ordered]", on_time)
 
     def late(self, *, name: str | None = None) -> Stream[T_co, B, Append, Ordered]:
@@ -82,17 +82,17 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.late_rows import LateRows
         from penstock.flow.operators.on_time import OnTime
 
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         node = self._flow.node(self._id)
         if not isinstance(node.operator, OnTime):
             raise BadFlow(
                 "late() is asked of a stream without a watermark of its own",
-                where=[node.place, place],
+                where=[node.location, location],
                 why="It is the other half of what watermark() parts.",
                 fix="keep what watermark() gives, and ask that for late()",
             )
         all_rows = self.beside(node.inputs[0])
-        late = self._flow.add(LateRows(node.operator.clock), all_rows.schema, (all_rows,), name, place)
+        late = self._flow.add(LateRows(node.operator.clock), all_rows.schema, (all_rows,), name, location)
         return cast("Stream[T_co, B, Append, Ordered]", late)
 
     def first_within(
@@ -114,30 +114,30 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         """
         from penstock.flow.forgetting import add_first_within
 
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         given = [by] if isinstance(by, Expr | str) else list(by)
         keys = tuple(Column(key) if isinstance(key, str) else key for key in given)
         for key in keys:
-            check_expression("first_within", key, place)
+            check_expression("first_within", key, location)
             check(key, self._schema)
         stream = cast("Stream[T_co, B, Append, Ordered]", self)
-        return add_first_within(stream, within, keys, time, unit, name, place)
+        return add_first_within(stream, within, keys, time, unit, name, location)
 
     # -- construction ----------------------------------------------------------------------
 
-    def _time_column(self, column: object, place: SourceLocation) -> Field:
+    def _time_column(self, column: object, location: SourceLocation) -> Field:
         name = column if isinstance(column, str) else column.name if isinstance(column, Column) else None
         if name is None:
             raise WrongType(
                 f"a watermark is put on a column, got {shown(column)}",
-                where=[place],
+                where=[location],
                 fix="ps.col.at; compute the column before, by with_columns(at=...)",
             )
         type_ = check(Column(name), self._schema).type
         if type_ not in TIME_TYPES:
             raise WrongType(
                 f"a watermark needs a time, and {name!r} is {type_}",
-                where=[place],
+                where=[location],
                 why="Times are timestamps, and numbers that count time.",
                 fix="cast() it to a timestamp, or let .to_timestamp() read it from text",
             )
@@ -146,7 +146,7 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         return self._schema.fields[at]
 
     def _windows(
-        self, keys: tuple[Any, ...], named: dict[str, Any], place: SourceLocation
+        self, keys: tuple[Any, ...], named: dict[str, Any], location: SourceLocation
     ) -> WindowGroups[B, Any, Any]:
         from penstock.flow.window_groups import WindowGroups
         from penstock.flow.windows import Windows
@@ -155,14 +155,14 @@ class StreamTime(StreamBase[T_co, B, G, O]):
         if not isinstance(windows, Windows) or any(isinstance(n, Windows) for n in (*keys, *named.values())):
             raise WrongType(
                 "windows are given to group_by otherwise than by window=",
-                where=[place],
+                where=[location],
                 why="A group is of one window, and its columns are window_start and window_end.",
                 fix='group_by("who", window=ps.tumbling(ps.col.at, "10s"))',
             )
         emit = "close"
         if not isinstance(named.get("emit"), Expr | None):
             emit = named.pop("emit")
-        chosen = (*named_columns(keys, place), *computed_columns(named, place))
+        chosen = (*named_columns(keys, location), *computed_columns(named, location))
         for _, expr in chosen:
             check(expr, self._schema)
-        return WindowGroups(cast("Stream[T_co, B, G, O]", self), chosen, windows, emit, place)
+        return WindowGroups(cast("Stream[T_co, B, G, O]", self), chosen, windows, emit, location)

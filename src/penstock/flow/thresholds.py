@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def threshold(
-    stream: StreamBase[Any, Any, Any, Any], value: object, column: Column | str | None, place: SourceLocation
+    stream: StreamBase[Any, Any, Any, Any],
+    value: object,
+    column: Column | str | None,
+    location: SourceLocation,
 ) -> tuple[AtLeast, Schema]:
     """The operator, and the schema of what it sends: the keys, then the threshold.
 
@@ -30,29 +33,29 @@ def threshold(
     growing = tuple(growth.columns) if growth is not None else ()
     if not isinstance(column, Column | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise WrongType(
-            f"at_least needs a column, got {shown(column)}", where=[place], fix='at_least(100, column="n")'
+            f"at_least needs a column, got {shown(column)}", where=[location], fix='at_least(100, column="n")'
         )
     named = column.name if isinstance(column, Column) else column
     name = named if named is not None else growing[0] if len(growing) == 1 else None
     if name is None and growing:
         raise WrongType(
             "at_least does not know which column is meant",
-            where=[place],
+            where=[location],
             why=f"Several only grow: {', '.join(growing)}.",
             fix=f"say it: at_least(..., column={growing[0]!r})",
         )
     if name is not None and schema.position(name) is None:
         raise WrongType(
             f"at_least has no column {name!r}",
-            where=[place],
+            where=[location],
             why=f"The rows have {schema}.",
             fix=f"one that only grows: {', '.join(growing)}" if growing else "a column that only grows",
             column=name,
         )
     if growth is None or name is None or name not in growth.columns:
-        raise _refused(origin(nodes, stream.node_id), nodes[stream.node_id].name, place, name)
+        raise _refused(origin(nodes, stream.node_id), nodes[stream.node_id].name, location, name)
     fields = {f.name: f for f in schema.fields}
-    checked = _checked(value, fields[name], place)
+    checked = _checked(value, fields[name], location)
     row = (*(fields[key] for key in growth.keys), Field(name, fields[name].type))
     keys = tuple(Column(key) for key in growth.keys)
     result = derived_schema(row)
@@ -61,14 +64,14 @@ def threshold(
     return AtLeast(checked, name, keys, growth.columns[name]), result
 
 
-def _checked(value: object, field: Field, place: SourceLocation) -> object:
+def _checked(value: object, field: Field, location: SourceLocation) -> object:
     """The threshold as it stands in rows. Raises `WrongType` where it is of another type than the column."""
     try:
         ((checked,),) = from_user(Schema((Field(field.name, field.type),), scalar=True), what="it")([value])
     except BadRow as error:
         raise WrongType(
             f"at_least of {field.name!r} needs a threshold of type {field.type}, got {shown(value)}",
-            where=[place],
+            where=[location],
             why=error.why,
             fix="a value that the column may have",
             column=field.name,
@@ -76,16 +79,18 @@ def _checked(value: object, field: Field, place: SourceLocation) -> object:
     return checked
 
 
-def _refused(maker: Node, node: str, place: SourceLocation, column: str | None) -> NeedNotMet:
+def _refused(maker: Node, node: str, location: SourceLocation, column: str | None) -> NeedNotMet:
     what = "at_least needs a value that only grows"
     if column is not None:
         what = f"at_least needs {column!r} to only grow, and it may fall"
     note = "nothing that is made here only grows" if column is None else f"{column!r} is made here"
     end = "what passed the threshold is never taken back"
-    same = maker.place == place
+    same = maker.location == location
     return NeedNotMet(
         what,
-        where=[Step(place, f"{note}; {end}")] if same else [Step(maker.place, note), Step(place, end)],
+        where=[Step(location, f"{note}; {end}")]
+        if same
+        else [Step(maker.location, note), Step(location, end)],
         why="Of a value that falls again, it would have been wrong to say that it had come so far.",
         fix="read count(), max() or count_distinct() of rows that are only added, lattice_fold(...),\n"
         "or a fold that claims monotone=True; of a value that may fall, filter(...) the table",

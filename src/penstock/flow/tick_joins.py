@@ -41,12 +41,17 @@ _OF_A_TICK = (Lifetime.TICK, Lifetime.TICK)
 
 
 def add_join(
-    left: AnyStream, right: AnyStream, operator: Join, schema: Schema, name: str | None, place: SourceLocation
+    left: AnyStream,
+    right: AnyStream,
+    operator: Join,
+    schema: Schema,
+    name: str | None,
+    location: SourceLocation,
 ) -> Stream[Any, Any, Any, Any]:
     """Add a join with the lifetimes that `operator` has. Raises what `Flow.add` raises."""
     if operator.lifetimes == _KEEPS_LEFT and operator.how is not How.INNER:
         if operator.how is How.SEMI and operator.residual is None:
-            right = _keys_of_tick(right, operator, place)
+            right = _keys_of_tick(right, operator, location)
             operator = replace(
                 operator,
                 how=How.INNER,
@@ -54,32 +59,32 @@ def add_join(
                 pair_names=pair_names(left.schema, right.schema),
             )
         else:
-            left = _shown_again(left, operator.nondet, place)
+            left = _shown_again(left, operator.nondet, location)
             operator = replace(operator, lifetimes=_OF_A_TICK)
-    return left.flow.add(operator, schema, (left, right), name, place)
+    return left.flow.add(operator, schema, (left, right), name, location)
 
 
 def add_difference(
-    pos: AnyStream, neg: AnyStream, operator: Difference, name: str | None, place: SourceLocation
+    pos: AnyStream, neg: AnyStream, operator: Difference, name: str | None, location: SourceLocation
 ) -> Stream[Any, Any, Any, Any]:
     """Add a difference with the lifetimes that `operator` has. Raises what `Flow.add` raises."""
     if operator.lifetimes == _KEEPS_LEFT:
-        pos = _shown_again(pos, operator.nondet, place)
+        pos = _shown_again(pos, operator.nondet, location)
         operator = replace(operator, lifetimes=_OF_A_TICK)
-    return pos.flow.add(operator, pos.schema, (pos, neg), name, place)
+    return pos.flow.add(operator, pos.schema, (pos, neg), name, location)
 
 
-def _shown_again(stream: AnyStream, nondet: str | None, place: SourceLocation) -> AnyStream:
-    return stream.flow.add(EveryTick(nondet), stream.schema, (stream,), None, place)
+def _shown_again(stream: AnyStream, nondet: str | None, location: SourceLocation) -> AnyStream:
+    return stream.flow.add(EveryTick(nondet), stream.schema, (stream,), None, location)
 
 
-def _keys_of_tick(right: AnyStream, operator: Join, place: SourceLocation) -> AnyStream:
+def _keys_of_tick(right: AnyStream, operator: Join, location: SourceLocation) -> AnyStream:
     """The keys of the right rows of a tick, each once."""
     named = tuple((f"key {at}", key) for at, key in enumerate(operator.right_keys))
     typed = [check(key, right.schema) for _, key in named]
     fields = tuple(Field(name, t.type, t.nullable) for (name, _), t in zip(named, typed, strict=True))
     schema = derived_schema(fields)
-    keys = right.flow.add(Select(named), schema, (right,), None, place)
+    keys = right.flow.add(Select(named), schema, (right,), None, location)
     columns = tuple(Column(name) for name, _ in named)
     distinct = Distinct(columns, Lifetime.TICK, operator.nondet)
-    return right.flow.add(distinct, schema, (keys,), None, place)
+    return right.flow.add(distinct, schema, (keys,), None, location)

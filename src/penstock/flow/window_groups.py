@@ -40,15 +40,15 @@ class WindowGroups(Generic[B, G, O]):
         keys: tuple[tuple[str, Expr], ...],
         windows: Windows,
         emit: object,
-        place: SourceLocation,
+        location: SourceLocation,
     ) -> None:
         """Raises `WrongType` for what is no time, `BadFlow` for one without a watermark."""
         self._stream = stream
         self._keys = keys
-        self._emit = _emit(emit, place)
+        self._emit = _emit(emit, location)
         self._time = windows.time
-        self._shape = _shape(stream, windows, place)
-        self._watermark = watermark_of(stream, windows.time, "windows", place)
+        self._shape = _shape(stream, windows, location)
+        self._watermark = watermark_of(stream, windows.time, "windows", location)
 
     @overload
     def agg(
@@ -61,42 +61,42 @@ class WindowGroups(Generic[B, G, O]):
 
         See `operators.window`. `into` and `name` are as in `Stream.select`.
         """
-        place = SourceLocation.of_caller()
-        check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", place)
+        location = SourceLocation.of_caller()
+        check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
         into, name = own_keywords(named)
         schema = self._stream.schema
         type_ = check(self._time, schema).type
         borders = (Field(START, type_), Field(END, type_))
-        result = answer_schema(schema, self._keys, borders, named, into, place)
+        result = answer_schema(schema, self._keys, borders, named, into, location)
         operator = Window(self._keys, self._time, self._shape, tuple(named.items()), self._emit)
-        return self._stream.flow.add(operator, result, (self._stream, self._watermark), name, place)
+        return self._stream.flow.add(operator, result, (self._stream, self._watermark), name, location)
 
 
-def _shape(stream: Stream[Any, Any, Any, Any], windows: Windows, place: SourceLocation) -> Shape:
+def _shape(stream: Stream[Any, Any, Any, Any], windows: Windows, location: SourceLocation) -> Shape:
     time = check(windows.time, stream.schema)
     if time.type not in TIME_TYPES:
         raise WrongType(
             f"windows need a time, got {time.type}: {windows.time}",
-            where=[place],
+            where=[location],
             why="Times are timestamps, and numbers that count time.",
             fix="cast() it to a timestamp, or let .to_timestamp() read it from text",
         )
     if time.nullable:
         raise WrongType(
             f"the time of windows may be null: {windows.time}",
-            where=[place],
+            where=[location],
             why="A row without a time is in no window.",
             fix="use the column that the watermark is on, where rows without a time are late",
         )
-    return windows.shape(time.type, place)
+    return windows.shape(time.type, location)
 
 
-def _emit(given: object, place: SourceLocation) -> Emit:
+def _emit(given: object, location: SourceLocation) -> Emit:
     try:
         return Emit(given)
     except ValueError:
         raise WrongType(
             f"windows cannot emit {shown(given)}",
-            where=[place],
+            where=[location],
             fix='"close": each window once, when it closes; "updates": with every change until then',
         ) from None

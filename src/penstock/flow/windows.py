@@ -61,22 +61,22 @@ class Windows:
     given: dict[str, GivenSpan]
     unit: Unit | None
 
-    def shape(self, type: DataType, place: SourceLocation) -> Shape:
+    def shape(self, type: DataType, location: SourceLocation) -> Shape:
         """The windows over a time of `type`. Raises `WrongType` for spans that do not fit it."""
         if "gap" in self.given:
-            return Sessions(span_of(self.given["gap"], type, self.unit, "the gap of sessions", place))
-        size = span_of(self.given["size"], type, self.unit, "the size of windows", place)
+            return Sessions(span_of(self.given["gap"], type, self.unit, "the gap of sessions", location))
+        size = span_of(self.given["size"], type, self.unit, "the size of windows", location)
         every, offset = size, None
         if "every" in self.given:
-            every = span_of(self.given["every"], type, self.unit, "the step between windows", place)
+            every = span_of(self.given["every"], type, self.unit, "the step between windows", location)
         if "offset" in self.given:
             offset = span_of(
-                self.given["offset"], type, self.unit, "the offset of windows", place, may_be_zero=True
+                self.given["offset"], type, self.unit, "the offset of windows", location, may_be_zero=True
             )
         if every > size:  # type: ignore[operator]
             raise WrongType(
                 f"windows of {shown_span(size)} begin every {shown_span(every)}",
-                where=[place],
+                where=[location],
                 why="A row between two of them would be in none, and be lost without a word.",
                 fix="let every be no more than size, and filter() the rows that shall not count",
             )

@@ -126,7 +126,7 @@ class Node:
     name:   unique in the flow; the user's, or the kind with a number.
     inputs: ids of the nodes read, in port order.
     schema: of the output.
-    place:  the user's line that added it.
+    location:  the user's line that added it.
     """
 
     id: int
@@ -134,7 +134,7 @@ class Node:
     operator: Operator
     inputs: tuple[int, ...]
     schema: Schema
-    place: SourceLocation
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,7 @@ class _Ahead:
     def _cancelled(self) -> CallCancelled:
         return CallCancelled(
             "the next row of an asynchronous source was cancelled",
-            where=[self._module.place],
+            where=[self._module.location],
             why="Not by the run: the source cancels itself, or waits for a task that was cancelled.",
             fix="catch CancelledError in the source, where another task is awaited",
         )

@@ -45,7 +45,7 @@ class Named(Protocol):
     """What an error tells of a module: its name, and the user's line that wrote it."""
 
     name: str
-    place: SourceLocation
+    location: SourceLocation
 
 
 def not_an_answer(
@@ -54,7 +54,7 @@ def not_an_answer(
     """The error of a module whose answer cannot be put right."""
     return ProtocolBroken(
         f"{module.name!r} answered {what}",
-        where=[module.place],
+        where=[module.location],
         why="A request is answered by a value, by done or by an error.",
         fix=fix,
         module=module.name,
@@ -66,7 +66,7 @@ def not_a_request(module: Named | None, what: object, fix: str) -> WrongValue:
     """The error of a module that requests what is no request."""
     return WrongValue(
         f"{'a module' if module is None else repr(module.name)} made the request {what!r}",
-        where=[SourceLocation.of_caller() if module is None else module.place],
+        where=[SourceLocation.of_caller() if module is None else module.location],
         why="A request asks for a value, aborts the stream, or fails it with an exception.",
         fix=fix,
     )

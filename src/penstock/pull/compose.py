@@ -29,20 +29,20 @@ def pull(*pieces: Piece) -> Source | Transformer | Sink | Duplex | Pipeline:
 
     Raises `NotComposable`, which says which piece stands where, for another order and for what is no piece.
     """
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     if not pieces:
         raise NotComposable(
-            "pull() of nothing", where=[place], fix="give at least one source, transformer or sink"
+            "pull() of nothing", where=[location], fix="give at least one source, transformer or sink"
         )
     for at, piece in enumerate(pieces, 1):
         if not isinstance(piece, Source | Transformer | Sink | Duplex):  # pyright: ignore[reportUnnecessaryIsInstance]
-            _no_piece(piece, at, place)
+            _no_piece(piece, at, location)
     for at in range(1, len(pieces)):
         before, piece = pieces[at - 1], pieces[at]
         if isinstance(before, Sink):
-            _misplaced(before, at, "A sink ends a pipeline, and something follows it.", place)
+            _misplaced(before, at, "A sink ends a pipeline, and something follows it.", location)
         if isinstance(piece, Source):
-            _misplaced(piece, at + 1, "A source begins a pipeline, and something stands before it.", place)
+            _misplaced(piece, at + 1, "A source begins a pipeline, and something stands before it.", location)
     if len(pieces) > 1 and isinstance(pieces[0], Duplex) and pieces[0] is pieces[-1]:
         return reduce(_join, (*pieces[1:-1], pieces[0].sink), pieces[0].source)  # type: ignore[return-value]
     return reduce(_join, pieces)  # type: ignore[return-value]
@@ -66,7 +66,7 @@ def _(right: Transformer, left: Any) -> Any:
     if isinstance(left, Transformer):
         return Transformer(left.then + right.then, beside)
     assert isinstance(left, Duplex)
-    return Duplex(join(right, left.source), left.sink, left.name, left.place)
+    return Duplex(join(right, left.source), left.sink, left.name, left.location)
 
 
 @join.register
@@ -90,8 +90,8 @@ def _(right: Duplex, left: Any) -> Any:
     if isinstance(left, Duplex):
         along = Pipeline((Segment(left.source, right.sink),))
         source = Source(right.source.part, right.source.then, (*right.source.beside, along))
-        return Duplex(source, left.sink, f"{left.name}+{right.name}", right.place)
-    return Duplex(right.source, into, right.name, right.place)
+        return Duplex(source, left.sink, f"{left.name}+{right.name}", right.location)
+    return Duplex(right.source, into, right.name, right.location)
 
 
 def describe(piece: object) -> str:
@@ -103,17 +103,17 @@ def describe(piece: object) -> str:
     return f"the duplex {piece.name!r}" if isinstance(piece, Duplex) else type(piece).__name__
 
 
-def _misplaced(piece: Piece, at: int, why: str, place: SourceLocation) -> NoReturn:
+def _misplaced(piece: Piece, at: int, why: str, location: SourceLocation) -> NoReturn:
     raise NotComposable(
         f"{describe(piece)} cannot stand at position {at}",
-        where=[place],
+        where=[location],
         why=why,
         fix="pull(source, transformers..., sink); a source within a stream of sources: flatten(), cat()",
         position=at,
     )
 
 
-def _no_piece(piece: object, at: int, place: SourceLocation) -> NoReturn:
+def _no_piece(piece: object, at: int, location: SourceLocation) -> NoReturn:
     if isinstance(piece, Pipeline):
         why, fix = "It is complete: it has its source and its sink.", "run() it, or compose its parts"
     elif callable(piece):
@@ -124,7 +124,7 @@ def _no_piece(piece: object, at: int, place: SourceLocation) -> NoReturn:
         fix = "values([...]) or iterate(...) make a source of what can be iterated"
     raise NotComposable(
         f"position {at} of pull() is {type(piece).__name__}, which is no piece of a pipeline",
-        where=[place],
+        where=[location],
         why=why,
         fix=fix,
         position=at,

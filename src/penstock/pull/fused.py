@@ -26,7 +26,7 @@ class OpensKernel(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def place(self) -> SourceLocation: ...
+    def location(self) -> SourceLocation: ...
     @property
     def kernel(self) -> Callable[[], Kernel]: ...
 
@@ -34,7 +34,7 @@ class OpensKernel(Protocol):
 def open_kernels(run: Run, edge: Edge, parts: Sequence[OpensKernel]) -> Edge:
     """One module of all the parts, reading from `edge`; the edge to read from."""
     # A failing function is most often in the last line of the user's; the names say which kernels it may be.
-    module = Module(run, "+".join(part.name for part in parts), parts[-1].place)
+    module = Module(run, "+".join(part.name for part in parts), parts[-1].location)
     module.connect(edge)
     read = opened(module, lambda: _Fused(edge, [part.kernel() for part in parts]).read)
     return Edge(module, read, batches=True, depth=edge.depth)

@@ -29,7 +29,7 @@ def goodbye(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     """
     only(Duplex, "goodbye", [duplex])
     owner = object()
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
 
     def open_saying(module: Module, edge: Edge) -> Read:
         return _Saying(edge, module.shared(owner, _Ears), message).read
@@ -37,14 +37,14 @@ def goodbye(duplex: Duplex, message: Any = "GOODBYE") -> Duplex:
     def open_hearing(module: Module, edge: Edge) -> Read:
         return _Hearing(edge, module.shared(owner, _Ears), message).read
 
-    saying = TransformerPart("goodbye", place, open_saying, linear=True)
-    hearing = TransformerPart("goodbye", place, open_hearing, linear=True)
+    saying = TransformerPart("goodbye", location, open_saying, linear=True)
+    hearing = TransformerPart("goodbye", location, open_hearing, linear=True)
     source, sink = duplex.source, duplex.sink
     return Duplex(
         Source(source.part, (*source.then, saying), source.beside),
         Sink(sink.part, (hearing, *sink.before), sink.beside, sink.behind),
         duplex.name,
-        duplex.place,
+        duplex.location,
     )
 
 

@@ -26,16 +26,16 @@ class Opens(Protocol):
 class Module:
     """What a module's functions get of the pipeline they run in.
 
-    name, place: what it is called, and the user's line that wrote it.
+    name, location: what it is called, and the user's line that wrote it.
     run:         the run it belongs to.
     inputs:      edges that it reads from and that have not closed. outputs: edges that read from it.
     advice:      where it waits for others for ever: why it does, and what to do.
     """
 
-    def __init__(self, run: Run, name: str, place: SourceLocation) -> None:
+    def __init__(self, run: Run, name: str, location: SourceLocation) -> None:
         self.run = run
         self.name = name
-        self.place = place
+        self.location = location
         self.inputs: dict[Edge, None] = {}
         self.outputs: list[Edge] = []
         self.failure: Exception | None = None
@@ -93,7 +93,7 @@ class Module:
     def drop(self, returned: object) -> None:
         """Do nothing with what one of its functions returned. Raises `NotAwaited` for a coroutine."""
         if is_unawaited(returned):
-            Synchronous(f"a function of {self.name!r}", SPAWN, self.place)(returned)
+            Synchronous(f"a function of {self.name!r}", SPAWN, self.location)(returned)
 
     def from_thread(self) -> Callable[..., None]:
         """A function `resume(call, *args)` for another thread to use, once; see `Runtime.expect`."""

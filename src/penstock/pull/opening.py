@@ -21,7 +21,7 @@ def opened(module: Module, open: Callable[..., Read | BatchRead], *of: Any) -> R
         module.drop(found)
         raise NotAModule(
             f"{module.name!r} was opened and has no read: its function returned {type(found).__name__}",
-            where=[module.place],
+            where=[module.location],
             why="A source or a transformer is what answers read(abort, answer).",
             fix="return the function read(abort, answer)",
         )

@@ -31,11 +31,11 @@ def pair(*, width: int = 0, name: str = "pair") -> Duplex:
     [1, 2]
     """
     whole("pair", "width", width, least=0)
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     owner = object()
 
     def joint(module: Module) -> _Joint:
-        return module.shared(owner, lambda: _Joint(name, place))
+        return module.shared(owner, lambda: _Joint(name, location))
 
     def open_source(module: Module) -> BatchRead:
         return joint(module).read_by(module)
@@ -44,10 +44,10 @@ def pair(*, width: int = 0, name: str = "pair") -> Duplex:
         joint(module).connect(module, edge)
 
     return Duplex(
-        Source(SourcePart(name, place, open_source, batches=True, width=width)),
-        Sink(SinkPart(name, place, open_sink)),
+        Source(SourcePart(name, location, open_source, batches=True, width=width)),
+        Sink(SinkPart(name, location, open_sink)),
         name,
-        place,
+        location,
     )
 
 
@@ -62,19 +62,19 @@ def duplex_pair(*, width: int = 0) -> tuple[Duplex, Duplex]:
     (None, ['A', 'B'])
     """
     there, back = pair(width=width, name="duplex_pair"), pair(width=width, name="duplex_pair")
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     return (
-        Duplex(back.source, there.sink, "duplex_pair", place),
-        Duplex(there.source, back.sink, "duplex_pair", place),
+        Duplex(back.source, there.sink, "duplex_pair", location),
+        Duplex(there.source, back.sink, "duplex_pair", location),
     )
 
 
 class _Joint:
     """The edge that the sink reads from, when it is there; until then, what the source was asked waits."""
 
-    def __init__(self, name: str, place: SourceLocation) -> None:
+    def __init__(self, name: str, location: SourceLocation) -> None:
         self._name = name
-        self._place = place
+        self._location = location
         self._reader: Module | None = None
         self._sink: Module | None = None
         self._edge: Edge | None = None
@@ -111,7 +111,7 @@ class _Joint:
     def _refuse(self, half: str) -> None:
         raise AlreadyUsed(
             f"the {half} of {self._name}() stands twice in a run",
-            where=[self._place],
+            where=[self._location],
             why="What its sink reads comes out of its source, once.",
             fix="make a pair for each place; tee() gives the values to several",
         )

@@ -30,7 +30,7 @@ class Primitive:
     """A primitive module: its name, and the user's line that wrote it."""
 
     name: str
-    place: SourceLocation
+    location: SourceLocation
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -125,7 +125,7 @@ class Source:
         """Open new modules of it in a run; the edge to read from."""
         for pipeline in self.beside:
             pipeline.open_in(run)
-        module = Module(run, self.part.name, self.part.place)
+        module = Module(run, self.part.name, self.part.location)
         read = opened(module, self.part.open, module)
         behind = max((edge.depth for edge in module.inputs), default=0)
         edge = Edge(
@@ -191,7 +191,7 @@ class Sink:
         for pipeline in self.beside:
             pipeline.open_in(run)
         edge = open_through(run, edge, self.before)
-        module = Module(run, self.part.name, self.part.place)
+        module = Module(run, self.part.name, self.part.location)
         module.connect(edge)
         run.sink(module)
         run.runtime.enter(module.guard, self.part.open, module, edge)
@@ -205,7 +205,7 @@ class Duplex:
     source: Source
     sink: Sink
     name: str = "duplex"
-    place: SourceLocation = field(default_factory=SourceLocation.of_caller)
+    location: SourceLocation = field(default_factory=SourceLocation.of_caller)
 
 
 Piece = Source | Transformer | Sink | Duplex
@@ -230,7 +230,7 @@ def open_through(run: Run, edge: Edge, parts: Sequence[Through]) -> Edge:
 
 
 def open_transformer(run: Run, edge: Edge, part: TransformerPart) -> Edge:
-    module = Module(run, part.name, part.place)
+    module = Module(run, part.name, part.location)
     module.connect(edge)
     return Edge(
         module,

@@ -47,7 +47,7 @@ def breach(recorder: Recorder, module: Named, rule: str, index: int) -> Protocol
     violation = next((v for v in found if v.rule.endswith(rule)), found[0] if found else None)
     return ProtocolBroken(
         f"{module.name!r} broke rule {violation.rule if violation else rule}",
-        where=[module.place],
+        where=[module.location],
         why=str(violation) if violation else f"at request {index}",
         fix="answer each request once, in order, and nothing but the end after an end",
         module=module.name,
@@ -147,6 +147,6 @@ def probe_around(transformer: Transformer, recorder: Recorder) -> Transformer:
     def above(edge: Edge) -> None:
         edge.seen_above = _Above(recorder, edge, "D", "TO")
 
-    place = SourceLocation.of_caller()
-    marks = MarkPart("probe", place, below), MarkPart("probe", place, above)
+    location = SourceLocation.of_caller()
+    marks = MarkPart("probe", location, below), MarkPart("probe", location, above)
     return Transformer((marks[0], *transformer.then, marks[1]), transformer.beside)

@@ -21,7 +21,7 @@ def not_confirmed(stopping: Mapping[Edge | EdgeModule, EdgeModule]) -> EndNotCon
     culprits = [module for module in stopping.values() if not any(i in stopping for i in module.inputs)]
     return EndNotConfirmed(
         f"{_names(culprits)} was told to stop and has not confirmed",
-        where=[module.place for module in culprits],
+        where=[module.location for module in culprits],
         why="A module answers an abort when it has closed, and everything upstream of it.",
         fix="let the module answer every abort and error; a longer time: confirm_within=SECONDS",
         modules=tuple(module.name for module in culprits),
@@ -45,7 +45,7 @@ def never_answered(edges: Iterable[Edge]) -> NeverAnswered:
     if unread:
         return NeverAnswered(
             f"the pipeline is not finished, and nobody reads {', '.join(map(_output, unread))}",
-            where=[edge.upper.place for edge in unread],
+            where=[edge.upper.location for edge in unread],
             why="Where several read from one, each waits for the others.",
             fix="read all of them in the same run: together(pipeline, pipeline)",
             modules=tuple(edge.upper.name for edge in unread),
@@ -57,7 +57,7 @@ def never_answered(edges: Iterable[Edge]) -> NeverAnswered:
     names = _names(culprits) or "the sink"
     return NeverAnswered(
         f"the pipeline is not finished, and nothing will come from {names} by itself",
-        where=[module.place for module in culprits],
+        where=[module.location for module in culprits],
         why=why,
         fix=fix,
         modules=tuple(module.name for module in culprits),

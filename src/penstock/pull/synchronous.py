@@ -24,14 +24,14 @@ _WHY = "It is called and not awaited: the body of a coroutine function would nev
 class Synchronous:
     """A check of what a function of the user's returns. Called with a result, it gives the result back.
 
-    called: what returned it. fix: the way out. place: where the function was given.
+    called: what returned it. fix: the way out. location: where the function was given.
 
     Raises `NotAwaited` for a coroutine and for an asynchronous generator.
     """
 
     called: str
     fix: str
-    place: SourceLocation
+    location: SourceLocation
 
     def __call__(self, result: T) -> T:
         if is_unawaited(result):
@@ -39,7 +39,7 @@ class Synchronous:
             if isinstance(result, CoroutineType):
                 result.close()  # else Python warns of it besides
             what = "an asynchronous generator" if generator else "a coroutine"
-            raise NotAwaited(f"{self.called} returned {what}", where=[self.place], why=_WHY, fix=self.fix)
+            raise NotAwaited(f"{self.called} returned {what}", where=[self.location], why=_WHY, fix=self.fix)
         return result
 
     def calling(self, function: Callable[..., T]) -> Callable[..., T]:

@@ -64,7 +64,7 @@ def check_runs_on_spark(
         if refused is not None:
             raise NotOnSpark(
                 f"{node.operator.kind} does not run on Spark",
-                where=[node.place],
+                where=[node.location],
                 why=refused.why,
                 fix=refused.fix,
                 operator=node.name,

@@ -128,7 +128,7 @@ class Site:
 
     @property
     def step(self) -> Step:
-        return Step(self.node.place, f"operator {self.node.name!r}")
+        return Step(self.node.location, f"operator {self.node.name!r}")
 
 
 @singledispatch

@@ -134,7 +134,7 @@ def test_a_request_above_the_limit_of_messages_is_not_sent() -> None:
             await client.insert("sales", [Sale("a" * 1000, 1)])  # here
         assert caught.value.facts["size"] > caught.value.facts["limit"] == 1000
         (step,) = caught.value.where
-        assert step.place.text.endswith("# here")
+        assert step.location.text.endswith("# here")
         with pytest.raises(MessageTooLarge, match=r"a peek of [0-9,]+ bytes is too large"):
             await client.peek("sales", keys=["a" * 500, "b" * 500])
         await client.insert("sales", [Sale("a" * 500, 1)])

@@ -151,5 +151,5 @@ def test_errors_name_the_line_that_asked(served: Served) -> None:
     with Client(served.address) as client, pytest.raises(UnknownColumn) as error:
         client.peek("sales", order_by="nope")
     (step,) = error.value.where
-    assert step.place.file == __file__
-    assert 'order_by="nope"' in step.place.text
+    assert step.location.file == __file__
+    assert 'order_by="nope"' in step.location.text

@@ -120,9 +120,9 @@ def test_names_and_lines_come_along_for_people() -> None:
     again = decode(encode(averages()))
     assert again.name == "averages"
     dear = next(node for node in again.nodes if node.name == "dear")
-    assert dear.place.file == "<test_round_trip.py>"
-    assert dear.place.text == ""  # whoever made the plan named the file: it is not read here
-    assert dear.place.line > 0
+    assert dear.location.file == "<test_round_trip.py>"
+    assert dear.location.text == ""  # whoever made the plan named the file: it is not read here
+    assert dear.location.line > 0
 
 
 def test_a_plan_without_its_places_is_the_same_flow() -> None:

@@ -127,7 +127,7 @@ def test_what_depends_on_more_than_the_rows_at_a_time_is_refused(what: str) -> N
         servable(flow)
     assert word in refused.value.why
     assert refused.value.fix
-    assert [step.place.file for step in refused.value.where] == [__file__]
+    assert [step.location.file for step in refused.value.where] == [__file__]
     assert refused.value.facts["operator"]
 
 

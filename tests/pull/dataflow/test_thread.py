@@ -53,7 +53,7 @@ def test_a_thread_that_waits_for_ever_is_named() -> None:
     with pytest.raises(NeverAnswered, match="'silent'") as stuck:
         run.result()
     assert stuck.value.facts["modules"] == ("silent",)
-    assert stuck.value.where[0].place.file == __file__
+    assert stuck.value.where[0].location.file == __file__
 
 
 def test_a_thread_that_does_not_confirm_is_named() -> None:
@@ -70,7 +70,7 @@ def test_a_thread_awaits_nothing_but_variables() -> None:
 
     with pytest.raises(ForeignAwait, match="'thread'") as error:
         pull(Source.of("foreign", thread), collect()).run()
-    assert error.value.where[0].place.text == "await _Foreign()"
+    assert error.value.where[0].location.text == "await _Foreign()"
 
 
 def test_a_thread_awaits_a_task_as_a_variable() -> None:

@@ -322,7 +322,7 @@ def test_an_error_of_the_only_input_comes_after_its_values() -> None:
 def test_what_is_of_the_wrong_kind_is_named_where_it_is_written(build: Any, thing: Any) -> None:
     with pytest.raises(NotComposable) as raised:
         build(thing)
-    assert raised.value.where[0].place.file == __file__
+    assert raised.value.where[0].location.file == __file__
 
 
 def test_pieces_of_pieces() -> None:

@@ -111,7 +111,7 @@ def test_a_file_that_is_not_there_is_named_with_the_line(tmp_path: Path) -> None
     with pytest.raises(UnreadableSource, match="cannot open") as raised:
         pull(from_file(tmp_path / "none"), collect()).run()
     assert "FileNotFoundError" in raised.value.why
-    assert "from_file(" in raised.value.where[0].place.text
+    assert "from_file(" in raised.value.where[0].location.text
 
 
 def test_a_folder_cannot_be_read(tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_file_that_cannot_be_opened_fails_upstream_before_it_is_asked(tmp_path
     with pytest.raises(UnwritableFile, match="cannot open") as raised:
         pull(values([b"a"], on_stop=heard.append), to_file(tmp_path / "none" / "x")).run()
     assert heard == [raised.value]
-    assert "to_file(" in raised.value.where[0].place.text
+    assert "to_file(" in raised.value.where[0].location.text
 
 
 def test_a_full_disk_fails_upstream() -> None:

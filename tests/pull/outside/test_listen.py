@@ -139,7 +139,7 @@ async def test_a_half_of_a_connection_is_used_once() -> None:
     assert await pull(connection.source, collect()) == [b"a"]
     with pytest.raises(AlreadyUsed, match="the source of the connection from") as raised:
         await pull(connection.source, collect())
-    assert "listen(" in raised.value.where[0].place.text
+    assert "listen(" in raised.value.where[0].location.text
     assert await client == []
     await server.stop()
 
@@ -172,7 +172,7 @@ async def test_errors_of_a_connection_name_the_line_that_listens() -> None:
     connection = await server.accepted(1)
     with pytest.raises(WrongValue) as raised:
         await pull(values(["text"]), connection.sink)
-    assert "listen(" in raised.value.where[0].place.text
+    assert "listen(" in raised.value.where[0].location.text
     client.close()
     await server.stop()
 
@@ -206,7 +206,7 @@ async def test_an_address_that_is_taken_is_named() -> None:
     host, port = await server.begin()
     with pytest.raises(ConnectionFailed, match="cannot listen") as raised:
         await pull(listen(host, port), collect())
-    assert "listen(host, port)" in raised.value.where[0].place.text
+    assert "listen(host, port)" in raised.value.where[0].location.text
     await server.stop()
 
 

@@ -213,7 +213,7 @@ def test_a_program_that_is_not_there_is_named_with_the_line() -> None:
     with pytest.raises(ProcessFailed, match="'nonesuch' cannot be started") as raised:
         pull(values([b"a"], on_stop=heard.append), process(["nonesuch"]), collect()).run()
     assert heard == [raised.value]
-    assert "process(['nonesuch'])" in raised.value.where[0].place.text.replace('"', "'")
+    assert "process(['nonesuch'])" in raised.value.where[0].location.text.replace('"', "'")
 
 
 def test_a_failure_upstream_is_not_hidden_by_the_end_that_it_brings_to_the_program() -> None:

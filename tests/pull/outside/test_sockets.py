@@ -325,7 +325,7 @@ async def test_nobody_listens() -> None:
     with pytest.raises(ConnectionFailed, match="cannot reach") as raised:
         await pull(values([b"a"], on_stop=heard.append), connect(*gone), collect())
     assert heard == [raised.value]
-    assert "connect(*gone)" in raised.value.where[0].place.text
+    assert "connect(*gone)" in raised.value.where[0].location.text
 
 
 @in_loop
@@ -341,7 +341,7 @@ async def test_a_peer_that_breaks_off_fails_both_halves_with_the_same_error() ->
         with pytest.raises(ConnectionLost, match="broke") as raised:
             await run
     assert (raised.value, getattr(raised.value, "__notes__", [])) == (source.requests[2], [])
-    assert "connect(" in raised.value.where[0].place.text
+    assert "connect(" in raised.value.where[0].location.text
 
 
 @in_loop

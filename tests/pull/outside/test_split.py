@@ -81,7 +81,7 @@ def test_the_pieces_before_one_that_is_too_long_are_answered(cut: int) -> None:
     with pytest.raises(LineTooLong) as raised:
         run.result()
     assert (run.partial, raised.value.facts["line"]) == ([b"a", b"bb", b"ccc"], 4)
-    assert "split(longest=3)" in raised.value.where[0].place.text
+    assert "split(longest=3)" in raised.value.where[0].location.text
 
 
 @pytest.mark.parametrize("separator", [b"\n", b"--"])
@@ -133,7 +133,7 @@ def test_a_value_that_is_no_bytes_is_named(transformer: Transformer) -> None:
 def test_what_is_no_text_cannot_be_joined() -> None:
     with pytest.raises(WrongValue, match="given int, and takes text") as raised:
         pull(values(["a", 3]), join_lines(), collect()).run()
-    assert "join_lines()" in raised.value.where[0].place.text
+    assert "join_lines()" in raised.value.where[0].location.text
     with pytest.raises(WrongValue, match="ascii cannot write"):
         pull(values(["é"]), join_lines("ascii"), collect()).run()
 

@@ -61,7 +61,7 @@ async def test_a_stream_that_breaks_is_named() -> None:
     reader.set_exception(ConnectionResetError("by peer"))
     with pytest.raises(ConnectionLost, match=r"from_stream\(\) broke") as raised:
         await pull(from_stream(reader), collect())
-    assert "from_stream(reader)" in raised.value.where[0].place.text
+    assert "from_stream(reader)" in raised.value.where[0].location.text
 
 
 @in_loop

@@ -190,7 +190,7 @@ def test_a_call_that_somebody_else_cancels_is_an_error_with_the_line() -> None:
 
     with pytest.raises(CallCancelled) as raised:
         pull(values([1]), for_each(cancels_itself)).run()
-    assert "for_each(cancels_itself)" in raised.value.where[0].place.text
+    assert "for_each(cancels_itself)" in raised.value.where[0].location.text
 
 
 def test_functions_that_need_no_loop_get_none_and_no_stack() -> None:

@@ -135,7 +135,7 @@ def test_reduce_begins_with_the_first_value_or_with_the_initial_one() -> None:
 def test_reduce_of_nothing_is_an_error_that_says_where() -> None:
     with pytest.raises(NoValue) as raised:
         pull(values([]), reduce(max)).run()
-    assert "reduce(max)" in raised.value.where[0].place.text
+    assert "reduce(max)" in raised.value.where[0].location.text
 
 
 def test_reduce_holds_what_it_came_to_before_a_failure() -> None:

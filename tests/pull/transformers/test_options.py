@@ -62,5 +62,5 @@ def test_an_option_of_the_wrong_size_is_refused(make: Callable[[], Transformer],
     with pytest.raises(BadOption) as error:
         make()
     assert f"{option}=" in str(error.value)
-    assert error.value.where[0].place.file == __file__
+    assert error.value.where[0].location.file == __file__
     assert error.value.fix

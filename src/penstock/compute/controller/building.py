@@ -56,17 +56,17 @@ def shape_of(plan: Plan, *, allow_callables: bool) -> PlanSchema:
     if len(sinks) != 1:
         raise NotServable(
             f"flow {flow.name!r} cannot be a view: it has {len(sinks)} sinks",
-            where=[graph.nodes[node].place for node in graph.sinks.values()],
+            where=[graph.nodes[node].location for node in graph.sinks.values()],
             why="A view is the rows of one sink.",
             fix="make a flow for each of them; they can read each other's views",
             operator="",
         )
-    places = {name: graph.nodes[node].place for name, node in graph.sources.items()}
+    places = {name: graph.nodes[node].location for name, node in graph.sources.items()}
     return PlanSchema(sources_of(flow), sinks[0], places)
 
 
 def found_source(
-    catalog: Catalog, source: FlowSource, place: SourceLocation
+    catalog: Catalog, source: FlowSource, location: SourceLocation
 ) -> CollectionEntry | ViewEntry | None:
     """What a source reads; None: nothing has its name. Raises `AlreadyThere` where that does not fit."""
     found = catalog.find(source.name)
@@ -75,7 +75,7 @@ def found_source(
     if found.schema != source.schema:
         raise AlreadyThere(
             f"source {source.name!r} has other columns than what is there under its name",
-            where=[place],
+            where=[location],
             why=f"The source has {source.schema},\nwhat is there has {found.schema}.",
             fix="give the source these columns, or another name",
             name=source.name,
@@ -83,7 +83,7 @@ def found_source(
     if source.append and not found.append_only:
         raise AlreadyThere(
             f"source {source.name!r} takes rows that are only ever added, and reads some that may go",
-            where=[place],
+            where=[location],
             why=f"Rows of what is there as {source.name!r} may be taken back.",
             fix=f"flow.table({source.name!r}, ...)",
             name=source.name,

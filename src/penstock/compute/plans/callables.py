@@ -19,7 +19,7 @@ def refuse_callables(graph: FlowGraph, nodes: Sequence[tuple[Node, str]]) -> Cal
     listed = [called(graph, node) for node, _ in nodes[:_SHOWN]] + ["..."] * (len(nodes) > _SHOWN)
     return CallableRefused(
         f"flow {graph.name!r} holds Python functions, which a plan does not carry: in {', '.join(listed)}",
-        where=[Step(node.place, what) for node, what in nodes[:_SHOWN]],
+        where=[Step(node.location, what) for node, what in nodes[:_SHOWN]],
         why="A plan is data that anybody may read; a function is code that would be run by the reader.",
         fix="say it by expressions: filter(ps.col.price > 10), select(double=ps.col.price * 2);\n"
         "or allow functions on both sides, allow_callables=True or --allow-callables",

@@ -138,7 +138,7 @@ class _Building:
         streams = () if loops else tuple(self._streams[source] for source in node.inputs)
         with self._position.at("columns"):
             schema = self._reader.schema(node.schema)
-        claimed = Claimed(streams, schema, self._places.place(at), self._position)
+        claimed = Claimed(streams, schema, self._places.location(at), self._position)
         _check_ports(operator, claimed)
         agree(output_of(operator, claimed), claimed)
         self._streams.append(self._added(at, operator, claimed))
@@ -153,13 +153,13 @@ class _Building:
         flow, name = self._flow, self._places.name(at)
         match operator:
             case Source() | SignalSource():
-                return flow.add_source(operator, claimed.place)
+                return flow.add_source(operator, claimed.location)
             case Sink():
-                return flow.add_sink(operator.name, claimed.streams[0], claimed.schema, claimed.place)
+                return flow.add_sink(operator.name, claimed.streams[0], claimed.schema, claimed.location)
             case Feedback() | BagFeedback():
-                return flow.add_feedback(operator, claimed.schema, name, claimed.place)
+                return flow.add_feedback(operator, claimed.schema, name, claimed.location)
             case _:
-                return flow.add(operator, claimed.schema, claimed.streams, name, claimed.place)
+                return flow.add(operator, claimed.schema, claimed.streams, name, claimed.location)
 
     def _close(self, at: int, node: pb.Node) -> None:
         feedback = self._flow.node(at)
@@ -167,10 +167,10 @@ class _Building:
             return
         (closing,) = node.inputs
         stream = self._streams[closing]
-        claimed = Claimed((stream,), feedback.schema, feedback.place, self._position)
+        claimed = Claimed((stream,), feedback.schema, feedback.location, self._position)
         claimed.need(not claimed.reads_signal, "a feedback is closed by a signal")
         check_closing(feedback.schema, stream.schema, claimed)
-        self._flow.close_feedback(at, closing, feedback.place)
+        self._flow.close_feedback(at, closing, feedback.location)
 
 
 def _number_of_ports(operator: Operator) -> int:

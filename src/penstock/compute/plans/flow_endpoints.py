@@ -52,7 +52,7 @@ def identity_flow(schema: Schema, append: bool = False) -> Flow:
 
     append: whether rows are only ever added.
     """
-    flow, place = Flow("subscription"), SourceLocation("<subscription>", 1)
-    rows = flow.add_source(Source(INPUT, schema, False, append), place)
-    flow.add_sink(OUTPUT, rows, schema, place)
+    flow, location = Flow("subscription"), SourceLocation("<subscription>", 1)
+    rows = flow.add_source(Source(INPUT, schema, False, append), location)
+    flow.add_sink(OUTPUT, rows, schema, location)
     return flow

@@ -20,7 +20,7 @@ def body_of(nodes: tuple[Node, ...], writer: Writer, *, given_ticks: bool) -> pb
 def node_of(node: Node, writer: Writer) -> pb.Node:
     """One of the operators. Raises `BadPlan` for one that no plan can have."""
     if type(node.operator) not in RECORD_NAMES:
-        raise BadPlan(f"{node.operator.kind} is no operator that a plan can have", where=[node.place])
+        raise BadPlan(f"{node.operator.kind} is no operator that a plan can have", where=[node.location])
     with writer.position.at(node.name):
         operator = writer.record(node.operator)
         return pb.Node(operator=operator, inputs=node.inputs, schema=writer.schema(node.schema))

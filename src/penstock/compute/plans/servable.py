@@ -114,7 +114,7 @@ def why_not(operator: Operator) -> Unservable | None:
 def _refused(graph: FlowGraph, node: Node, reason: Unservable) -> NotServable:
     return NotServable(
         f"flow {graph.name!r} cannot be served because of {called(graph, node)}",
-        where=[Step(node.place, node.operator.kind)],
+        where=[Step(node.location, node.operator.kind)],
         why=reason.why,
         fix=reason.fix,
         operator=node.name,

@@ -21,13 +21,13 @@ _LONGEST_NAME = 200
 
 def places_of(flow: str, nodes: Sequence[Node]) -> bytes:
     """Where operators were written, and what the user called them. Of files, only the names travel."""
-    named = [_text(file_name(node.place.file)) for node in nodes]
+    named = [_text(file_name(node.location.file)) for node in nodes]
     files = {file: at for at, file in enumerate(dict.fromkeys(named))}
     places = [
         pb.Place(
             file=files[file],
-            line=max(node.place.line, 0),
-            function=_text(node.place.function),
+            line=max(node.location.line, 0),
+            function=_text(node.location.function),
             name=_text(_given_name(node)),
         )
         for node, file in zip(nodes, named, strict=True)
@@ -74,7 +74,7 @@ class Places:
         """The name of the flow."""
         return _printable(self._places.flow) or "plan"
 
-    def place(self, node: int) -> SourceLocation:
+    def location(self, node: int) -> SourceLocation:
         """Where an operator was written."""
         if node >= self._count:
             return SourceLocation("<plan>", node)

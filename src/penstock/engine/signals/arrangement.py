@@ -124,7 +124,7 @@ class Arrangement:
             inherited = frozenset[int]().union(*(self._primitives(n) for n in node.inputs))
             self._still[node.id] = inherited if follows_from_inputs(node) else frozenset({node.id})
             return
-        block = self._place(node)
+        block = self._location(node)
         block.part.nodes.append(node.id)
         self.runs_in[node.id] = block
         if not follows_from_inputs(node):
@@ -165,7 +165,7 @@ class Arrangement:
             return frozenset({node})
         return self._still[node] if node in self._still else self.fires_in[node].primitives
 
-    def _place(self, node: Node) -> Block:
+    def _location(self, node: Node) -> Block:
         read = frozenset[int]().union(*(self._primitives(n) for n in node.inputs))
         if len(node.inputs) > 1 and follows_from_inputs(node) and not self._apart:
             blocks = [self._block_of[p] for p in sorted(read) if p not in self._still]

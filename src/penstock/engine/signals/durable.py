@@ -80,7 +80,7 @@ class Durable:
         node = self._machine.nodes[node_id]
         return WrongType(
             f"{node.name!r} holds a {error}, which cannot be stored",
-            where=[node.place],
+            where=[node.location],
             why="State is plain data, so that another process can read it, and another version of the code.",
             fix="use numbers, text, bytes, dates, decimals, rows of the flow's sources,\n"
             "and lists, tuples and dicts of them",

@@ -25,7 +25,7 @@ def explained(error: Exception, module: Module, nodes: Mapping[int, Node], tick:
         return error
     node = nodes[purpose.node]
     values = _values(frame, purpose.row)
-    where = [Step(node.place, f"operator {node.name!r}")]
+    where = [Step(node.location, f"operator {node.name!r}")]
     if isinstance(error, PenstockError):
         facts = {**error.facts, "operator": node.name, "tick": tick}
         return type(error)(error.what, where=(*error.where, *where), why=error.why, fix=error.fix, **facts)

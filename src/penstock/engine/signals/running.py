@@ -122,9 +122,9 @@ class RunsSignals:
         `UserFunctionFailed` where an operator fails on the current values: nothing is added then.
         """
         self._check_alive()
-        place = SourceLocation.of_caller()
-        check_signal("subscribe", signal, place)
-        check_function("subscribe", callback, place)
+        location = SourceLocation.of_caller()
+        check_signal("subscribe", signal, location)
+        check_function("subscribe", callback, location)
         if self._subscriptions is None:
             signal_parts = list(self._machine.signal_parts.values())
             if len(signal_parts) != 1:
@@ -135,11 +135,11 @@ class RunsSignals:
                         if signal_parts
                         else "none of its sinks reads a signal"
                     ),
-                    where=[place],
+                    where=[location],
                     fix="give the values that are looked at a sink of their own",
                 )
             self._subscriptions = Subscriptions(self._flow, signal_parts[0].machine)
-        return self._subscriptions.add(signal, callback, place)
+        return self._subscriptions.add(signal, callback, location)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Take a subscription back, and the operators that were there only for it. Twice is once."""

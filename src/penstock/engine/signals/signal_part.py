@@ -82,7 +82,10 @@ class SignalPart:
             if reader is not None:
                 raise BadInput(
                     f"a tick brings {rows} rows to latest(), and all but the last would be missed",
-                    where=[Step(latest.place, "a value per tick"), Step(reader.place, "reads every value")],
+                    where=[
+                        Step(latest.location, "a value per tick"),
+                        Step(reader.location, "reads every value"),
+                    ],
                     fix="let each tick bring one row: feed() with tick_rows=1; "
                     'or say why the last is enough: latest(nondet="...")',
                     operator=reader.name,

@@ -53,7 +53,7 @@ class Subscriptions:
     def __bool__(self) -> bool:
         return bool(self._active)
 
-    def add(self, signal: Signal[Any], callback: Callback, place: SourceLocation) -> Subscription:
+    def add(self, signal: Signal[Any], callback: Callback, location: SourceLocation) -> Subscription:
         """Let `callback` hear of `signal`: of its current value now, if it has one, and of each new one.
 
         Operators that the machine has not yet begin as if what they read had fired just now.
@@ -61,10 +61,10 @@ class Subscriptions:
         Raises `BadInput` for a signal of another flow, and for one that the engine cannot get;
         `UserFunctionFailed` where an operator that was added fails: then nothing was added.
         """
-        added = self._missing(signal, place)
+        added = self._missing(signal, location)
         self._made += 1
         name = f"subscription_{self._made}"
-        ending = Node(_ENDINGS + self._made, name, Sink(name), (signal.node_id,), signal.schema, place)
+        ending = Node(_ENDINGS + self._made, name, Sink(name), (signal.node_id,), signal.schema, location)
         added[ending.id] = ending
         older = {i for node in added.values() for i in node.inputs if i not in added}
         self._machine.grow(added, (), (ending.id,))
@@ -83,12 +83,12 @@ class Subscriptions:
         self.tell(self._machine.taken())
         return subscription
 
-    def _missing(self, signal: Signal[Any], place: SourceLocation) -> dict[int, Node]:
+    def _missing(self, signal: Signal[Any], location: SourceLocation) -> dict[int, Node]:
         """What leads to a signal and is not in the machine, each after what it reads."""
         if signal.flow is not self._flow:
             raise BadInput(
                 f"the signal is of flow {signal.flow.name!r}, and the engine runs {self._flow.name!r}",
-                where=[place],
+                where=[location],
                 fix="build the expression of signals of the flow that runs",
             )
         found: dict[int, Node] = {}
@@ -100,15 +100,15 @@ class Subscriptions:
             if isinstance(node.operator, SignalSource | LastRow) or not isinstance(
                 node.operator, SignalOperator
             ):
-                raise self._not_there(node, place)
+                raise self._not_there(node, location)
             found[node.id] = node
             waiting.extend(node.inputs)
         return dict(sorted(found.items()))
 
-    def _not_there(self, node: Node, place: SourceLocation) -> BadInput:
+    def _not_there(self, node: Node, location: SourceLocation) -> BadInput:
         return BadInput(
             f"the engine has no {node.operator.kind} {node.name!r} and cannot get one while it runs",
-            where=[Step(node.place, "it is read"), Step(place, "subscribed here")],
+            where=[Step(node.location, "it is read"), Step(location, "subscribed here")],
             why="What is added to a running engine are operators on signals that it has.",
             fix="make sources, and what turns streams into signals, before the engine",
         )

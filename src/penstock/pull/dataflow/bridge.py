@@ -47,7 +47,9 @@ def as_callback(piece: Piece) -> callback.Source | callback.Transformer | callba
         return callback.Sink.of(piece.name, partial(_open_sink, piece))
     if not piece.before:
         return piece.bridged
-    return join(piece.bridged, as_callback(Transformer(piece.name, piece.place, piece.before, piece.width)))
+    return join(
+        piece.bridged, as_callback(Transformer(piece.name, piece.location, piece.before, piece.width))
+    )
 
 
 @overload
@@ -64,30 +66,30 @@ def as_dataflow(piece: callback.Source | callback.Transformer | callback.Sink) -
     >>> pull(as_dataflow(values([1, 2])), collect()).run()
     [1, 2]
     """
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     if isinstance(piece, callback.Source):
         name = piece.part.name
-        return Source(name, place, lambda run: _serving(run, piece.open_in(run), name, place))
+        return Source(name, location, lambda run: _serving(run, piece.open_in(run), name, location))
     if isinstance(piece, callback.Sink):
 
         def open(run: Run, upstream: Edge, _told: Told | None) -> callback_module.Module:
             return piece.open_in(run, _source_of(upstream).open_in(run))
 
-        return Sink(piece.part.name, place, open, bridged=piece)
+        return Sink(piece.part.name, location, open, bridged=piece)
     name = piece.then[0].name if piece.then else "nothing"
 
     def step(run: Run, upstream: Edge) -> Edge:
-        return _serving(run, join(piece, _source_of(upstream)).open_in(run), name, place)
+        return _serving(run, join(piece, _source_of(upstream)).open_in(run), name, location)
 
-    return Transformer(name, place, (step,))
+    return Transformer(name, location, (step,))
 
 
 # --- callback above, variables below -------------------------------------------------------
 
 
-def _serving(run: Run, edge: callback_edge.Edge, name: str, place: SourceLocation) -> Edge:
+def _serving(run: Run, edge: callback_edge.Edge, name: str, location: SourceLocation) -> Edge:
     """An edge of this form whose requests are asked of an edge of the callback form."""
-    module = Module(run, name, place)
+    module = Module(run, name, location)
     module.connect(edge)
     lower = Edge(module, depth=edge.depth)
     module.thread(_serve(lower.requests, edge))
@@ -121,7 +123,7 @@ def _source_of(edge: Edge) -> callback.Source:
 
 
 def _open_transformer(piece: Transformer, module: callback_module.Module, edge: callback_edge.Edge) -> Read:
-    above = _serving(module.run, edge, piece.name, module.place)
+    above = _serving(module.run, edge, piece.name, module.location)
     return _reader(module, open_steps(module.run, above, piece.then))
 
 
@@ -151,5 +153,5 @@ def _open_sink(piece: Sink, module: callback_module.Module, edge: callback_edge.
         else:
             inner.fail(error)
 
-    inner = piece.open_in(module.run, _serving(module.run, edge, piece.name, module.place), told)
+    inner = piece.open_in(module.run, _serving(module.run, edge, piece.name, module.location), told)
     module.closing(close)

@@ -22,19 +22,19 @@ def pull(*pieces: Piece) -> Source | Transformer | Sink | Pipeline:
     What is complete is a `Pipeline`, run as any other. Raises `NotComposable` for another order,
     and for pieces of the callback form: `as_dataflow` makes them pieces of this one.
     """
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     if not pieces:
         raise NotComposable(
-            "pull() of nothing", where=[place], fix="give at least one source, transformer or sink"
+            "pull() of nothing", where=[location], fix="give at least one source, transformer or sink"
         )
     made: Source | Transformer | Sink | Pipeline | None = None
     for at, piece in enumerate(pieces, 1):
         if not isinstance(piece, Source | Transformer | Sink):  # pyright: ignore[reportUnnecessaryIsInstance]
-            _no_piece(piece, at, place)
+            _no_piece(piece, at, location)
         if isinstance(made, Sink | Pipeline):
-            _misplaced(pieces[at - 2], at - 1, "A sink ends a pipeline, and something follows it.", place)
+            _misplaced(pieces[at - 2], at - 1, "A sink ends a pipeline, and something follows it.", location)
         if made is not None and isinstance(piece, Source):
-            _misplaced(piece, at, "A source begins a pipeline, and something stands before it.", place)
+            _misplaced(piece, at, "A source begins a pipeline, and something stands before it.", location)
         made = piece if made is None else _join(made, piece)
     assert made is not None
     return made
@@ -44,26 +44,26 @@ def _join(left: Source | Transformer, right: Piece) -> Source | Transformer | Si
     if isinstance(right, Sink):
         if isinstance(left, Transformer):
             before, width = left.then + right.before, left.width + right.width
-            return Sink(right.name, right.place, right.open, before, width, right.bridged)
+            return Sink(right.name, right.location, right.open, before, width, right.bridged)
         # A run opens a source and has a sink read from it, whatever their form.
         return Pipeline((Segment(cast("callback.Source", left), cast("callback.Sink", right)),))
     assert isinstance(right, Transformer)
     if isinstance(left, Source):
-        return Source(left.name, left.place, left.open, left.then + right.then)
-    return Transformer(left.name, left.place, left.then + right.then, left.width + right.width)
+        return Source(left.name, left.location, left.open, left.then + right.then)
+    return Transformer(left.name, left.location, left.then + right.then, left.width + right.width)
 
 
-def _misplaced(piece: Piece, at: int, why: str, place: SourceLocation) -> NoReturn:
+def _misplaced(piece: Piece, at: int, why: str, location: SourceLocation) -> NoReturn:
     raise NotComposable(
         f"the {type(piece).__name__.lower()} {piece.name!r} cannot stand at position {at}",
-        where=[place],
+        where=[location],
         why=why,
         fix="pull(source, transformers..., sink); a source within a stream of sources: flatten(), cat()",
         position=at,
     )
 
 
-def _no_piece(piece: object, at: int, place: SourceLocation) -> NoReturn:
+def _no_piece(piece: object, at: int, location: SourceLocation) -> NoReturn:
     if isinstance(piece, callback.Source | callback.Transformer | callback.Sink):
         what = f"position {at} of pull() is a {type(piece).__name__.lower()} of the callback form"
         fix = "as_dataflow(piece) makes it a piece of this form"
@@ -72,7 +72,7 @@ def _no_piece(piece: object, at: int, place: SourceLocation) -> NoReturn:
         fix = "values([...]) makes a source of what can be iterated; Source.of a dataflow thread"
     raise NotComposable(
         what,
-        where=[place],
+        where=[location],
         why="Here pieces are sources, transformers and sinks of dataflow threads.",
         fix=fix,
         position=at,

@@ -51,7 +51,7 @@ class Module(module.Module):
         if not isinstance(coroutine, Coroutine):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise NotAModule(
                 f"{self.name!r} was given {type(coroutine).__name__} for a dataflow thread",
-                where=[self.place],
+                where=[self.location],
                 why="A dataflow thread is a coroutine: what a coroutine function returns.",
                 fix="async def; or return what one returns, such as working(module, requests, work)",
             )

@@ -28,7 +28,7 @@ class Source:
     """A module that is read from; or one followed by transformers. open: opens a new one in a run."""
 
     name: str
-    place: SourceLocation
+    location: SourceLocation
     open: Callable[[Run], Edge]
     then: tuple[Step, ...] = ()
 
@@ -39,16 +39,16 @@ class Source:
         width: how many requests it works on at once while others wait; 0 where it answers at once, or by
                sources that it reads as soon as it is opened.
         """
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
 
         def open(run: Run) -> Edge:
-            module = Module(run, name, place)
+            module = Module(run, name, location)
             edge = Edge(module, depth=width)
             module.begin(thread, module, edge.requests)
             edge.deepen(max((each.depth for each in module.reading), default=0))
             return edge
 
-        return cls(name, place, open)
+        return cls(name, location, open)
 
     def open_in(self, run: Run) -> Edge:
         """Open new modules of it in a run; the edge to read from."""
@@ -60,7 +60,7 @@ class Transformer:
     """A module that reads and is read from; or several, one after the other. width: that of all together."""
 
     name: str
-    place: SourceLocation
+    location: SourceLocation
     then: tuple[Step, ...]
     width: int = 0
 
@@ -69,16 +69,16 @@ class Transformer:
         cls, name: str, thread: Callable[[Module, Requests, Edge], Running], *, width: int = 0
     ) -> Transformer:
         """A transformer that is a thread, which reads `requests` and writes to the edge upstream of it."""
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
 
         def open(run: Run, upstream: Edge) -> Edge:
-            module = Module(run, name, place)
+            module = Module(run, name, location)
             module.connect(upstream)
             edge = Edge(module, depth=width + upstream.depth)
             module.begin(thread, module, edge.requests, upstream)
             return edge
 
-        return cls(name, place, (open,), width)
+        return cls(name, location, (open,), width)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -91,7 +91,7 @@ class Sink:
     """
 
     name: str
-    place: SourceLocation
+    location: SourceLocation
     open: Callable[[Run, Edge, Told | None], CallbackModule]
     before: tuple[Step, ...] = ()
     width: int = 0
@@ -100,10 +100,10 @@ class Sink:
     @classmethod
     def of(cls, name: str, thread: Callable[[Module, Edge], Running]) -> Sink:
         """A sink that is a thread. It ends with `module.done(result)` or `module.fail(error, partial)`."""
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
 
         def open(run: Run, upstream: Edge, told: Told | None) -> Module:
-            module = Module(run, name, place)
+            module = Module(run, name, location)
             module.connect(upstream)
             if told is None:
                 run.sink(module)
@@ -112,7 +112,7 @@ class Sink:
             run.runtime.enter(module.begin, thread, module, upstream)
             return module
 
-        return cls(name, place, open)
+        return cls(name, location, open)
 
     def open_in(self, run: Run, edge: Edge, told: Told | None = None) -> CallbackModule:
         """Open new modules of it in a run, reading from an edge; its own.

@@ -69,13 +69,13 @@ class Thread:
         running = cast("CoroutineType[Any, Any, Any]", self._coroutine)
         name, frame = running.cr_code.co_name, running.cr_frame
         assert frame is not None, "it is suspended"
-        place = SourceLocation(frame.f_code.co_filename, frame.f_lineno, name)
+        location = SourceLocation(frame.f_code.co_filename, frame.f_lineno, name)
         self._stopped = True
         self._coroutine.close()
         self._failed(
             ForeignAwait(
                 f"the dataflow thread {name!r} awaits something else than a variable",
-                where=[place],
+                where=[location],
                 why="No event loop runs a dataflow thread: variables that are bound let it go on.",
                 fix="await module.task(coroutine), which is a variable of the coroutine's result",
             )

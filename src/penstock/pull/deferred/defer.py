@@ -37,18 +37,18 @@ def defer(kind: Any = Source, *, width: int = 0) -> Any:
     >>> run.result()
     [7, 8]
     """
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     if kind is Source:
-        return DeferredSource(place, width)
+        return DeferredSource(location, width)
     if kind is Transformer:
-        return DeferredTransformer(place, width)
+        return DeferredTransformer(location, width)
     if kind is Sink:
-        return DeferredSink(place)
+        return DeferredSink(location)
     if kind is Duplex:
-        return DeferredDuplex(place, width)
+        return DeferredDuplex(location, width)
     raise NotComposable(
         f"defer() of {_called(kind)}, which is no kind of piece",
-        where=[place],
+        where=[location],
         fix="defer(Source), defer(Transformer), defer(Sink) or defer(Duplex)",
     )
 

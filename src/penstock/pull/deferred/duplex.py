@@ -15,9 +15,9 @@ class DeferredDuplex(Duplex):
     __slots__ = ("_later",)
     _later: Later[Duplex]
 
-    def __init__(self, place: SourceLocation, width: int) -> None:
-        super().__init__(DeferredSource(place, width), DeferredSink(place), "defer", place)
-        object.__setattr__(self, "_later", Later(Duplex, place))
+    def __init__(self, location: SourceLocation, width: int) -> None:
+        super().__init__(DeferredSource(location, width), DeferredSink(location), "defer", location)
+        object.__setattr__(self, "_later", Later(Duplex, location))
 
     def resolve(self, duplex: Duplex) -> None:
         """This is the duplex."""

@@ -18,9 +18,9 @@ P = TypeVar("P", Source, Transformer, Sink, Duplex)
 class Later(Generic[P]):
     """A piece of one kind, to be told once. Runs are connected then, later ones at their start."""
 
-    def __init__(self, kind: type[P], place: SourceLocation) -> None:
+    def __init__(self, kind: type[P], location: SourceLocation) -> None:
         self._kind = kind
-        self._place = place
+        self._location = location
         self._piece: P | None = None
         self._waiting: dict[_Waiting[P], None] = {}
 
@@ -43,7 +43,7 @@ class Later(Generic[P]):
             entry.module.enter(entry.connect, piece)
 
     def _check(self, piece: P) -> None:
-        where = [SourceLocation.of_caller(), self._place]
+        where = [SourceLocation.of_caller(), self._location]
         kind = self._kind.__name__
         if not isinstance(piece, self._kind):  # pyright: ignore[reportUnnecessaryIsInstance]
             found = describe(piece) if isinstance(piece, Piece) else f"a value of type {type(piece).__name__}"

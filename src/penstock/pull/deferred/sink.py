@@ -16,13 +16,13 @@ class DeferredSink(Sink):
     __slots__ = ("_later",)
     _later: Later[Sink]
 
-    def __init__(self, place: SourceLocation) -> None:
-        later = Later(Sink, place)
+    def __init__(self, location: SourceLocation) -> None:
+        later = Later(Sink, location)
 
         def open(module: Module, edge: Edge) -> None:
             later.when(module, lambda piece: _become(module, edge, piece))
 
-        super().__init__(SinkPart("defer", place, open))
+        super().__init__(SinkPart("defer", location, open))
         object.__setattr__(self, "_later", later)
 
     def resolve(self, sink: Sink) -> None:
@@ -48,7 +48,7 @@ def _become(module: Module, edge: Edge, sink: Sink) -> None:
     module.inputs.pop(edge, None)
     end = open_through(module.run, edge, sink.before)
     module.connect(end)
-    module.name, module.place = sink.part.name, sink.part.place
+    module.name, module.location = sink.part.name, sink.part.location
     sink.part.open(module, end)
     if sink.behind is not None:
         last = sink.behind.open_in(module.run)[-1]

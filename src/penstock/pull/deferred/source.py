@@ -18,15 +18,15 @@ class DeferredSource(Source):
     __slots__ = ("_later",)
     _later: Later[Source]
 
-    def __init__(self, place: SourceLocation, width: int) -> None:
-        later = Later(Source, place)
+    def __init__(self, location: SourceLocation, width: int) -> None:
+        later = Later(Source, location)
 
         def open(module: Module) -> BatchRead:
             requests = Requests()
             later.when(module, lambda source: requests.connect(module.open(source)))
             return requests.read
 
-        super().__init__(SourcePart("defer", place, open, batches=True, width=width))
+        super().__init__(SourcePart("defer", location, open, batches=True, width=width))
         object.__setattr__(self, "_later", later)
 
     def resolve(self, source: Source) -> None:

@@ -18,15 +18,15 @@ class DeferredTransformer(Transformer):
     __slots__ = ("_later",)
     _later: Later[Transformer]
 
-    def __init__(self, place: SourceLocation, width: int) -> None:
-        later = Later(Transformer, place)
+    def __init__(self, location: SourceLocation, width: int) -> None:
+        later = Later(Transformer, location)
 
         def open(module: Module, edge: Edge) -> BatchRead:
             requests = Requests()
             later.when(module, lambda piece: requests.connect(_opened(module, edge, piece)))
             return requests.read
 
-        super().__init__((TransformerPart("defer", place, open, batches=True, width=width),))
+        super().__init__((TransformerPart("defer", location, open, batches=True, width=width),))
         object.__setattr__(self, "_later", later)
 
     def resolve(self, transformer: Transformer) -> None:

@@ -25,9 +25,9 @@ def many(sources: Iterable[Source] = (), *, open_ended: bool = False) -> Many:
     >>> pull(letters, collect()).run()
     ['a', 'b', 'd', 'c', 'e']
     """
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     door = _Door(only(Source, "many", sources), open_ended)
-    return Many(SourcePart("many", place, door.open, batches=True), door)
+    return Many(SourcePart("many", location, door.open, batches=True), door)
 
 
 class Many(Source):

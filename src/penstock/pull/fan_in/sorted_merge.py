@@ -38,12 +38,12 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
     >>> pull(sorted_merge(values([1, 4, 6]), values([2, 4]), values([3])), collect()).run()
     [1, 2, 3, 4, 4, 6]
     """
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     only(Source, "sorted_merge", sources)
     if equal not in ("both", "left", "right"):
         raise BadOption(
             f"sorted_merge() cannot work with equal={equal!r}",
-            where=[place],
+            where=[location],
             why="Of values with equal keys all go on, or those of one source.",
             fix='equal="both", equal="left" or equal="right"',
             piece="sorted_merge",
@@ -51,7 +51,7 @@ def sorted_merge(*sources: Source, key: Key | None = None, equal: Equal = "both"
         )
     key_of = _same if key is None else synchronous("sorted_merge", key, fix=AWAIT_BEFORE).calling(key)
     return Source.of(
-        "sorted_merge", lambda module: _Sorted(module, sources, key_of, equal, place).read, batches=True
+        "sorted_merge", lambda module: _Sorted(module, sources, key_of, equal, location).read, batches=True
     )
 
 
@@ -84,11 +84,11 @@ class _Sorted:
     """
 
     def __init__(
-        self, module: Module, sources: tuple[Source, ...], key: Key, equal: Equal, place: SourceLocation
+        self, module: Module, sources: tuple[Source, ...], key: Key, equal: Equal, location: SourceLocation
     ) -> None:
         self._key = key
         self._one_source_only = equal != "both"
-        self._place = place
+        self._location = location
         sign = -1 if equal == "right" else 1
         self._inputs = [_Input(module.open(source), sign * at) for at, source in enumerate(sources)]
         self._hungry = list(self._inputs)
@@ -179,7 +179,7 @@ class _Sorted:
     def _refuse(self, each: _Input, key: Any) -> None:
         raise NotSorted(
             f"source {abs(each.rank) + 1} of sorted_merge() is not sorted: {key!r} comes after {each.last!r}",
-            where=[self._place],
+            where=[self._location],
             why="The least of the next values of all sources goes on: that is right only if each is sorted.",
             fix="sort the source, upwards and by the same key; or merge() in any order",
             source=abs(each.rank),

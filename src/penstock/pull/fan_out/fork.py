@@ -36,7 +36,7 @@ def fork(
     >>> together(pull(odd, collect()), pull(even, collect())).run()
     ([1, 3], [0, 2, 4])
     """
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     only(Source, "fork", [source])
     if ahead is not None:
         whole("fork", "ahead", ahead, least=0)
@@ -45,7 +45,7 @@ def fork(
     if len(numbers) != len(keys) or not keys:
         raise BadOption(
             f"fork() cannot work with keys={keys!r}",
-            where=[place],
+            where=[location],
             why="There is one branch for each key.",
             fix="give one or more keys, each of them once",
             piece="fork",
@@ -57,7 +57,7 @@ def fork(
         if key not in numbers:
             raise UnknownPort(
                 f"fork() has no branch for {key!r}",
-                where=[place],
+                where=[location],
                 why=f"classify({value!r}) is {key!r}; its keys are {', '.join(map(repr, keys))}.",
                 fix="give this key, too; or classify it as one that is there",
                 key=key,
@@ -65,4 +65,4 @@ def fork(
             )
         return (numbers[key],)
 
-    return branches("fork", place, source, len(keys), choose=choose, ahead=ahead)
+    return branches("fork", location, source, len(keys), choose=choose, ahead=ahead)

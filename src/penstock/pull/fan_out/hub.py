@@ -125,13 +125,19 @@ class Hub:
 
 
 def branches(
-    name: str, place: SourceLocation, source: Source, count: int, *, choose: Choose | None, ahead: int | None
+    name: str,
+    location: SourceLocation,
+    source: Source,
+    count: int,
+    *,
+    choose: Choose | None,
+    ahead: int | None,
 ) -> tuple[Source, ...]:
     """So many sources that read the one together, in one run."""
     owner = object()
 
     def open_hub(run: Run) -> Hub:
-        module = Module(run, name, place)
+        module = Module(run, name, location)
         module.advice = (
             f"It asks for a value when every branch has asked, or has room for one more: ahead={ahead}.",
             "let every branch ask; or give a larger ahead=, or None, where one is read before another",
@@ -143,7 +149,7 @@ def branches(
         if edge.lower is not None:
             raise AlreadyUsed(
                 f"branch {number + 1} of {name}() is read twice in a run",
-                where=[place],
+                where=[location],
                 why="Each branch gives its values once.",
                 fix=f"make one more branch; or {name}() of the branch",
             )
@@ -155,6 +161,8 @@ def branches(
         return read
 
     return tuple(
-        Source(SourcePart(f"{name} {number + 1}/{count}", place, partial(open_branch, number), batches=True))
+        Source(
+            SourcePart(f"{name} {number + 1}/{count}", location, partial(open_branch, number), batches=True)
+        )
         for number in range(count)
     )

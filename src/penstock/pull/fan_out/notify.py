@@ -36,9 +36,9 @@ def notify(*, bound: int | None = 1024) -> Notify:
 class Notify:
     """See `notify`. To be used in the thread of the pipelines that listen."""
 
-    def __init__(self, bound: int | None, place: SourceLocation) -> None:
+    def __init__(self, bound: int | None, location: SourceLocation) -> None:
         self._bound = bound
-        self._place = place
+        self._location = location
         self._listeners: dict[_Listener, None] = {}
         self._end: End | None = None
 
@@ -88,7 +88,7 @@ class Notify:
             return None
         return QueueFull(
             f"a listener of notify() is more than {self._bound} values behind, which is the bound",
-            where=[self._place],
+            where=[self._location],
             why="They are pushed faster than it asks for them, and no listener holds up the others.",
             fix="a larger bound=; or drop values in front of what is slow",
             bound=self._bound,

@@ -63,9 +63,9 @@ class Borrower:
 
     def start(self) -> None:
         """Open its modules. It reads as soon as these do."""
-        place = self._lending.module.place
-        lent = Source(SourcePart("lent", place, self._open))
-        returned = Sink(SinkPart("returned", place, self._receive))
+        location = self._lending.module.location
+        lent = Source(SourcePart("lent", location, self._open))
+        returned = Sink(SinkPart("returned", location, self._receive))
         pipeline = pull(lent, self._piece, returned)
         self.run.when_finished(lambda run: self._lending.closed(self, run.error))
         try:
@@ -112,7 +112,7 @@ class Borrower:
         """The error of a borrower that gives a result for which it has no value."""
         return ProtocolBroken(
             "a borrower gave more results than it was lent values",
-            where=[self._lending.module.place],
+            where=[self._lending.module.location],
             why="The results of a borrower belong to its values one by one, in order.",
             fix="lend to transformers that make one value of each value",
             module=self._lending.module.name,

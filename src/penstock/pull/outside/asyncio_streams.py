@@ -29,8 +29,8 @@ def from_stream(reader: asyncio.StreamReader, *, chunk: int = CHUNK) -> Source:
     event loop of the stream.
     """
     whole("from_stream", "chunk", chunk, least=1)
-    place = SourceLocation.of_caller()
-    return Source.of("from_stream", reading(lambda _module: _From(reader, chunk, place)), linear=True)
+    location = SourceLocation.of_caller()
+    return Source.of("from_stream", reading(lambda _module: _From(reader, chunk, location)), linear=True)
 
 
 def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
@@ -43,23 +43,23 @@ def to_stream(writer: asyncio.StreamWriter, *, close: bool = True) -> Sink:
     close: False leaves the stream open in all cases: its end is for its owner to say. That it broke is then
            noticed only by writing.
     """
-    place = SourceLocation.of_caller()
-    return Sink.of("to_stream", writing(lambda _module: _To(writer, close, place)))
+    location = SourceLocation.of_caller()
+    return Sink.of("to_stream", writing(lambda _module: _To(writer, close, location)))
 
 
 class _From:
     """The `Inlet` of `from_stream`."""
 
-    def __init__(self, reader: asyncio.StreamReader, chunk: int, place: SourceLocation) -> None:
+    def __init__(self, reader: asyncio.StreamReader, chunk: int, location: SourceLocation) -> None:
         self._reader = reader
         self._chunk = chunk
-        self._place = place
+        self._location = location
 
     async def read(self) -> bytes:
         try:
             return await self._reader.read(self._chunk)
         except OSError as error:
-            raise _broken("from_stream", self._place, error) from error
+            raise _broken("from_stream", self._location, error) from error
 
     async def close(self, cause: End) -> None:
         pass
@@ -71,10 +71,10 @@ class _From:
 class _To:
     """The `ByteWriter` of `to_stream`."""
 
-    def __init__(self, writer: asyncio.StreamWriter, close: bool, place: SourceLocation) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, close: bool, location: SourceLocation) -> None:
         self._writer = writer
         self._close = close
-        self._place = place
+        self._location = location
         self._ended = False
         self._lost: asyncio.Task[Exception | None] | None = None
 
@@ -92,7 +92,7 @@ class _To:
         try:
             await self._writer.drain()
         except OSError as error:
-            raise _broken("to_stream", self._place, error) from error
+            raise _broken("to_stream", self._location, error) from error
 
     async def finish(self) -> None:
         await self._flush()
@@ -101,7 +101,7 @@ class _To:
             await self._gone()
             error = self._lost.result()
             if error is not None:
-                raise _broken("to_stream", self._place, error) from error
+                raise _broken("to_stream", self._location, error) from error
         self._ended = True
 
     async def gone(self) -> None:
@@ -111,7 +111,7 @@ class _To:
             await asyncio.get_running_loop().create_future()  # not to be known
         else:
             await self._gone()
-            raise _broken("to_stream", self._place, self._lost.result())
+            raise _broken("to_stream", self._location, self._lost.result())
 
     async def _gone(self) -> None:
         import asyncio
@@ -133,10 +133,10 @@ class _To:
         self.stop(True)
 
 
-def _broken(name: str, place: SourceLocation, error: Exception | None) -> ConnectionLost:
+def _broken(name: str, location: SourceLocation, error: Exception | None) -> ConnectionLost:
     return ConnectionLost(
         f"the stream of {name}() broke",
-        where=[place],
+        where=[location],
         why=f"{type(error).__name__}: {error}"
         if error
         else "The other side closed it before this one had ended.",

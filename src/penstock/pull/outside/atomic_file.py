@@ -108,7 +108,7 @@ class Target:
         name = self._module.name
         return UnwritableFile(
             f"{name}() cannot {verb} {self._path}",
-            where=[self._module.place],
+            where=[self._module.location],
             why=f"{type(error).__name__}: {getattr(error, 'strerror', None) or error}",
             fix="give a path in a folder that is there and may be written, on a disk with room",
             sink=name,

@@ -53,7 +53,7 @@ class Child:
     def __init__(
         self,
         args: Sequence[str],
-        place: SourceLocation,
+        location: SourceLocation,
         *,
         codes: Collection[int],
         grace: float,
@@ -65,7 +65,7 @@ class Child:
         """What the process failed with, or what it was stopped with."""
         self.stopped = False
         self._args = args
-        self._place = place
+        self._location = location
         self._codes = codes
         self._grace = grace
         self._chunk = chunk
@@ -89,7 +89,7 @@ class Child:
         if half in self._taken:
             raise AlreadyUsed(
                 f"the {half} of process {self._args[0]!r} is used a second time in a run",
-                where=[self._place],
+                where=[self._location],
                 why="A run starts the program once, and it is one stream of bytes each way.",
                 fix="call process() for each place, within the function that makes the streams",
             )
@@ -152,7 +152,7 @@ class Child:
     def _failed(self, how: str, why: str, code: int | None = None) -> ProcessFailed:
         return ProcessFailed(
             f"process {self._args[0]!r} {how}",
-            where=[self._place],
+            where=[self._location],
             why=why,
             fix="run it by hand to see; codes=... says which exit codes are no failure",
             args_of=tuple(self._args),

@@ -78,7 +78,7 @@ class Divider(Generic[T]):
         self._count += good
         return pieces[:good], LineTooLong(
             f"{self._module.name}(): line {self._count + 1} is longer than {longest:,} {unit}",
-            where=[self._module.place],
+            where=[self._module.location],
             why="A line is held until its end has come; without a bound it could fill the memory.",
             fix="say longest=... where lines are that long, or read chunks of bytes instead",
             line=self._count + 1,

@@ -47,6 +47,6 @@ def to_lines(path: FilePath, encoding: str = "utf-8", *, append: bool = False, a
 
     def open(module: Module, edge: Edge) -> None:
         target = Target(module, file, append=append, atomic=atomic, zipped=file.endswith(".gz"))
-        writing(module, edge, target, encoder("to_lines", module.place, encoding, "\n"), per_value=True)
+        writing(module, edge, target, encoder("to_lines", module.location, encoding, "\n"), per_value=True)
 
     return Sink.of("to_lines", open)

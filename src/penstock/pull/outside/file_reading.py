@@ -82,7 +82,7 @@ class _Reading:
             name = self._module.name
             raise UnreadableSource(
                 f"{name}() cannot {'open' if self._file is None else 'read'} {self._path}",
-                where=[self._module.place],
+                where=[self._module.location],
                 why=f"{type(error).__name__}: {getattr(error, 'strerror', None) or error}",
                 fix="give the path of a file that is there, whole, and may be read",
                 source=name,

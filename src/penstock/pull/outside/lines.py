@@ -78,7 +78,7 @@ class _Decoding:
         bad = error.object[error.start : error.end]
         return UndecodableText(
             f"{self._module.name}(): line {self._count + 1} is no {self._encoding}",
-            where=[self._module.place],
+            where=[self._module.location],
             why=f"Bytes {bad!r}: {error.reason}.",
             fix="say the encoding in which it was written; 'latin-1' reads any bytes",
             line=self._count + 1,
@@ -94,10 +94,10 @@ def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
     [b'a\n', b'b\n']
     """
     check_encoding("join_lines", encoding)
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
 
     def kernel() -> Kernel:
-        encode = encoder("join_lines", place, encoding, end)
+        encode = encoder("join_lines", location, encoding, end)
 
         def run(values: Iterable[Any]) -> Iterator[bytes]:
             return (encode(value) for value in values)
@@ -107,7 +107,7 @@ def join_lines(encoding: str = "utf-8", *, end: str = "\n") -> Transformer:
     return Transformer.of_kernel("join_lines", kernel)
 
 
-def encoder(name: str, place: SourceLocation, encoding: str, end: str) -> Callable[[Any], bytes]:
+def encoder(name: str, location: SourceLocation, encoding: str, end: str) -> Callable[[Any], bytes]:
     """A function from lines to bytes. Raises `WrongValue` for what is no text, or none of the encoding.
 
     Encodings that begin with a mark do so once.
@@ -118,7 +118,7 @@ def encoder(name: str, place: SourceLocation, encoding: str, end: str) -> Callab
         if not isinstance(line, str):
             raise WrongValue(
                 f"{name}() was given {type(line).__name__}, and takes text",
-                where=[place],
+                where=[location],
                 why=f"The value is {line!r:.60}.",
                 fix="make text of the values first: map(str), or map(json.dumps)",
                 value_type=type(line).__name__,
@@ -128,7 +128,7 @@ def encoder(name: str, place: SourceLocation, encoding: str, end: str) -> Callab
         except UnicodeEncodeError as error:
             raise WrongValue(
                 f"{name}(): {encoding} cannot write {error.object[error.start : error.end]!r}",
-                where=[place],
+                where=[location],
                 why=f"The line is {line!r:.60}: {error.reason}.",
                 fix="use 'utf-8', which can write all text",
                 value_type="str",

@@ -23,7 +23,7 @@ Streams = tuple["asyncio.StreamReader", "asyncio.StreamWriter"]
 class Link:
     """What the source and the sink of a connection share.
 
-    name:    what it is called in errors. place: the user's line.
+    name:    what it is called in errors. location: the user's line.
     connect: makes the connection; called once, when a half needs it. Raises an error of ours.
     discard: called where it is stopped before it was made.
 
@@ -33,12 +33,12 @@ class Link:
     def __init__(
         self,
         name: str,
-        place: SourceLocation,
+        location: SourceLocation,
         connect: Callable[[], Awaitable[Streams]],
         discard: Callable[[], object] = lambda: None,
     ) -> None:
         self.name = name
-        self.place = place
+        self.location = location
         self.failure: Exception | None = None
         """What it was stopped with, or lost."""
         self.stopped = False
@@ -56,7 +56,7 @@ class Link:
         if half in self._taken:
             raise AlreadyUsed(
                 f"the {half} of the connection {self.name} is used a second time",
-                where=[self.place],
+                where=[self.location],
                 why="A connection that was accepted is one stream of bytes each way.",
                 fix="use each half in one pipeline, once; tee() gives its values to several",
             )
@@ -145,7 +145,7 @@ class Link:
         if self.failure is None:
             self.failure = ConnectionLost(
                 f"the connection {self.name} broke",
-                where=[self.place],
+                where=[self.location],
                 why=_reason(error, stopped=self.stopped),
                 fix="connect again where that is right; what was on its way is lost",
                 name=self.name,

@@ -25,7 +25,7 @@ class Listener:
         self,
         host: str,
         port: int,
-        place: SourceLocation,
+        location: SourceLocation,
         accepted: Callable[[Link], Any],
         *,
         ssl: SSLContext | None,
@@ -35,7 +35,7 @@ class Listener:
     ) -> None:
         self._host = host
         self._port = port
-        self._place = place
+        self._location = location
         self._accepted = accepted
         self._ssl = ssl
         self._pending = pending
@@ -69,7 +69,7 @@ class Listener:
         except (OSError, UnicodeError) as error:
             raise ConnectionFailed(
                 f"listen() cannot listen on {self._host}:{self._port}",
-                where=[self._place],
+                where=[self._location],
                 why=f"{type(error).__name__}: {error}",
                 fix="give an address of this machine and a free port; 0 finds one",
                 name=f"{self._host}:{self._port}",
@@ -88,13 +88,13 @@ class Listener:
                     raise
                 raise ConnectionFailed(
                     f"the connection {name} could not be begun",
-                    where=[self._place],
+                    where=[self._location],
                     why=f"{type(error).__name__}: {error}",
                     fix="with ssl, the other side must use TLS too, and know the certificate",
                     name=name,
                 ) from error
 
-        link = Link(name, self._place, begin)
+        link = Link(name, self._location, begin)
         unused = link.discard = weakref.finalize(link, connection.close)
         return link
 

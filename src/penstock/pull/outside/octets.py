@@ -19,7 +19,7 @@ def octets(module: Module, value: object) -> Octets:
         return value
     raise WrongValue(
         f"{module.name}() was given {type(value).__name__}, and takes bytes",
-        where=[module.place],
+        where=[module.location],
         why=f"The value is {value!r:.60}.",
         fix="join_lines() makes bytes of lines of text; map(str.encode) of any text",
         value_type=type(value).__name__,

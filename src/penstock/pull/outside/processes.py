@@ -54,11 +54,11 @@ def process(
     """
     positive("process", "grace", grace)
     whole("process", "chunk", chunk, least=1)
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     if isinstance(args, str | bytes) or not args:
         raise BadOption(
             f"process() cannot start {args!r}",
-            where=[place],
+            where=[location],
             why="No shell divides a command into its words.",
             fix="give them one by one: process(['sort', '-n'])",
         )
@@ -70,7 +70,7 @@ def process(
 
         def make() -> Child:
             where, names = None if cwd is None else fspath(cwd), None if env is None else dict(env)
-            return Child(words, place, codes=codes, grace=grace, chunk=chunk, cwd=where, env=names)
+            return Child(words, location, codes=codes, grace=grace, chunk=chunk, cwd=where, env=names)
 
         return module.shared(owner, make)
 
@@ -85,4 +85,4 @@ def process(
         return Input(child(module))
 
     source = Source.of("process", reading(output), linear=True)
-    return Duplex(source, Sink.of("process", writing(input)), "process", place)
+    return Duplex(source, Sink.of("process", writing(input)), "process", location)

@@ -50,7 +50,7 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
     """
     check_port("connect", port)
     whole("connect", "chunk", chunk, least=1)
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     name = address(host, port)
     owner = object()
 
@@ -66,18 +66,18 @@ def connect(host: str, port: int, *, ssl: SSLContext | bool | None = None, chunk
         except (OSError, UnicodeError) as error:  # the latter of a name that is too long
             raise ConnectionFailed(
                 f"connect() cannot reach {name}",
-                where=[place],
+                where=[location],
                 why=f"{type(error).__name__}: {error}",
                 fix="see that the server listens there, and that its certificate is known where ssl is said",
                 name=name,
             ) from error
 
     def link(module: Module) -> Link:
-        return module.shared(owner, lambda: Link(name, place, make))
+        return module.shared(owner, lambda: Link(name, location, make))
 
     source = Source.of("connect", reading(lambda module: SourceHalf(link(module), chunk)), linear=True)
     sink = Sink.of("connect", writing(lambda module: SinkHalf(link(module))))
-    return Duplex(source, sink, "connect", place)
+    return Duplex(source, sink, "connect", location)
 
 
 def listen(
@@ -104,7 +104,7 @@ def listen(
     check_port("listen", port)
     whole("listen", "pending", pending, least=1)
     whole("listen", "chunk", chunk, least=1)
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     if ready is not None:
         ready = synchronous("listen", ready, fix=IN_A_TASK).calling(ready)
 
@@ -116,14 +116,14 @@ def listen(
             return SinkHalf(link)
 
         return Duplex(
-            Source(SourcePart(link.name, place, reading(source), linear=True)),
-            Sink(SinkPart(link.name, place, writing(sink))),
+            Source(SourcePart(link.name, location, reading(source), linear=True)),
+            Sink(SinkPart(link.name, location, writing(sink))),
             link.name,
-            place,
+            location,
         )
 
     def listener(_module: Module) -> Any:
-        return Listener(host, port, place, accepted, ssl=ssl, pending=pending, chunk=chunk, ready=ready)
+        return Listener(host, port, location, accepted, ssl=ssl, pending=pending, chunk=chunk, ready=ready)
 
     return Source.of("listen", reading(listener), linear=True)
 

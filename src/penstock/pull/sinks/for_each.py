@@ -157,7 +157,7 @@ class Call:
     def _cancelled_elsewhere(self) -> CallCancelled:
         return CallCancelled(
             f"a call of {self._module.name!r} was cancelled",
-            where=[self._module.place],
+            where=[self._module.location],
             why="The pipeline had not cancelled it: the function, or what it awaits, was elsewhere.",
             fix="catch asyncio.CancelledError in the function, or stop the pipeline instead",
         )

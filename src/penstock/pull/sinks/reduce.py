@@ -46,7 +46,7 @@ def reduce(function: Callable[[Any, Any], Any], initial: Any = _NOTHING, *, batc
             elif so_far is _NOTHING:
                 raise NoValue(
                     "reduce() of an empty stream",
-                    where=[module.place],
+                    where=[module.location],
                     why="There is no first value to begin with, and no initial one was given.",
                     fix="say what nothing comes to: reduce(function, initial)",
                 )

@@ -107,7 +107,7 @@ def _no_source(found: object, module: Module) -> NotComposable:
     called = describe(found) if isinstance(found, Piece) else f"a value of type {type(found).__name__}"
     return NotComposable(
         f"cat() was given {called}, which is no source",
-        where=[module.place],
+        where=[module.location],
         why="It reads one source after the other.",
         fix="values([...]) or iterate(...) make a source of what can be iterated; flatten() takes both",
     )

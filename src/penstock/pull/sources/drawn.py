@@ -91,7 +91,7 @@ def begin_of(items: Iterable[Any], name: str) -> Callable[[], Iterator[Any]]:
 
 def once_only(items: I, name: str) -> Callable[[], I]:
     """A function that gives `items` the first time, and then raises `AlreadyUsed`."""
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     left = [items]
 
     def begin() -> I:
@@ -99,7 +99,7 @@ def once_only(items: I, name: str) -> Callable[[], I]:
             kind = type(items).__name__
             raise AlreadyUsed(
                 f"{name}() of {kind!r} is read a second time",
-                where=[place],
+                where=[location],
                 why="An iterator gives its values once, and another run has begun to draw them.",
                 fix="give what begins anew each time: a list, or an object whose __iter__ is a generator",
             )

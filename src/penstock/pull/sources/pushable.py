@@ -39,13 +39,13 @@ def pushable(
     >>> pull(letters, collect()).run()
     ['a', 'b']
     """
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     if bound is not None:
         whole("pushable", "bound", bound, least=1)
     if on_close is not None:
         on_close = synchronous("pushable", on_close, fix=IN_A_TASK).calling(on_close)
-    gate = _Gate(Feed(bound), place, on_close, thread_safe)
-    return Pushable(SourcePart("pushable", place, gate.open, batches=True), gate)
+    gate = _Gate(Feed(bound), location, on_close, thread_safe)
+    return Pushable(SourcePart("pushable", location, gate.open, batches=True), gate)
 
 
 class Pushable(Source):
@@ -77,7 +77,7 @@ class Pushable(Source):
         if taken is None:
             raise QueueFull(
                 f"{self._gate.feed.bound} values wait in pushable(), which is its bound",
-                where=[SourceLocation.of_caller(), self.part.place],
+                where=[SourceLocation.of_caller(), self.part.location],
                 why="They are pushed faster than they are asked for.",
                 fix="await handle.pushed(value), or handle.try_push(value) and wait; or a larger bound=",
                 bound=self._gate.feed.bound,
@@ -137,19 +137,19 @@ class _Gate:
     """The state of one pushable: its feed, and the run that reads from it."""
 
     def __init__(
-        self, feed: Feed, place: SourceLocation, on_close: OnClose | None, thread_safe: bool
+        self, feed: Feed, location: SourceLocation, on_close: OnClose | None, thread_safe: bool
     ) -> None:
         self.feed = feed
         self.on_close = on_close
         self.thread_safe = thread_safe
-        self._place = place
+        self._location = location
         self._thread: int | None = None
 
     def open(self, module: Module) -> BatchRead:
         if self._thread is not None:
             raise AlreadyUsed(
                 "pushable() is read by a second run",
-                where=[self._place],
+                where=[self._location],
                 why="What is pushed goes to the run that read from it first.",
                 fix="make a new pushable() for each run",
             )
@@ -163,7 +163,7 @@ class _Gate:
         if not self.thread_safe and self._thread not in (None, threading.get_ident()):
             raise WrongThread(
                 "pushable() is used from a thread other than that of its pipeline",
-                where=[SourceLocation.of_caller(), self._place],
+                where=[SourceLocation.of_caller(), self._location],
                 why="Nothing would wake the pipeline, and two threads would work on it at once.",
                 fix="pushable(thread_safe=True)",
             )
@@ -174,7 +174,7 @@ class _Gate:
         if self._thread == threading.get_ident():
             raise WrongThread(
                 "put() would block the thread that its pipeline works in",
-                where=[SourceLocation.of_caller(), self._place],
+                where=[SourceLocation.of_caller(), self._location],
                 why="Room is made when the pipeline asks for values, which it could not do any more.",
                 fix="await handle.pushed(value)",
             )

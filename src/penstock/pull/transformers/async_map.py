@@ -78,7 +78,7 @@ class _Call:
                 return None
             raise CallCancelled(
                 f"a call of {self._module.name!r} was cancelled",
-                where=[self._module.place],
+                where=[self._module.location],
                 why="Not the pipeline has cancelled it, but the function itself, or what it awaits.",
                 fix="catch asyncio.CancelledError in the function; to stop the pipeline, abort it",
             ) from None

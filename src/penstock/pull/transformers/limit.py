@@ -46,7 +46,7 @@ def limit(inner: Duplex | Transformer, count: int) -> Duplex | Transformer:
     out = Transformer.of("limit", exit, batches=True)
     if isinstance(inner, Transformer):
         return pull(into, inner, out)
-    return Duplex(pull(inner.source, out), pull(into, inner.sink), inner.name, inner.place)
+    return Duplex(pull(inner.source, out), pull(into, inner.sink), inner.name, inner.location)
 
 
 class _Gates:

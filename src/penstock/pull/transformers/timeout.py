@@ -71,8 +71,8 @@ class _Timeout:
         raise NoAnswerInTime(
             f"{self._edge.upper.name!r} has not answered within {self._seconds:g} s",
             where=[
-                Step(self._edge.upper.place, "asked here"),
-                Step(self._module.place, f"and waited for {self._seconds:g} s"),
+                Step(self._edge.upper.location, "asked here"),
+                Step(self._module.location, f"and waited for {self._seconds:g} s"),
             ],
             fix="give it more time, or go on without it: put a catch(...) behind the timeout",
             module=self._edge.upper.name,

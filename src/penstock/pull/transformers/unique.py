@@ -38,7 +38,7 @@ def non_unique(key: Callable[[Any], Any] | None = None) -> Transformer:
 
 
 def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> Callable[[], Kernel]:
-    place = SourceLocation.of_caller()
+    location = SourceLocation.of_caller()
     checked = synchronous(name, key, fix=AWAIT_BEFORE)
 
     def make() -> Kernel:
@@ -51,7 +51,7 @@ def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> 
                     known = found in seen
                     seen.add(found)
                 except TypeError:
-                    _check_hashable(name, found, place)
+                    _check_hashable(name, found, location)
                     raise
                 if not known:
                     checked(found)  # a coroutine is equal to no other
@@ -63,13 +63,13 @@ def _kernels(name: str, key: Callable[[Any], Any] | None, *, repeated: bool) -> 
     return make
 
 
-def _check_hashable(name: str, key: Any, place: SourceLocation) -> None:
+def _check_hashable(name: str, key: Any, location: SourceLocation) -> None:
     try:
         hash(key)
     except TypeError as error:
         raise NotHashable(
             f"{name}() cannot remember the key {key!r}",
-            where=[place],
+            where=[location],
             why=f"Keys are kept in a set, and a {type(key).__name__} is not hashable.",
             fix=f"give a function of the value that is: {name}(key=tuple), {name}(key=repr)",
         ) from error

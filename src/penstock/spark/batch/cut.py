@@ -111,10 +111,10 @@ class _Cutter:
     def _add_source(self, name: str, schema: Schema, facts: Facts, node: Node) -> int:
         number = self._sources[name] = len(self._nodes)
         operator = Entry(name, schema, facts.bounded, facts.append, facts)
-        self._nodes.append(Node(number, name, operator, (), schema, node.place))
+        self._nodes.append(Node(number, name, operator, (), schema, node.location))
         return number
 
     def _leave(self, leaving: Border, number: int) -> None:
         at = self._sinks[leaving.name] = len(self._nodes)
-        place = self._nodes[number].place
-        self._nodes.append(Node(at, leaving.name, Sink(leaving.name), (number,), leaving.schema, place))
+        location = self._nodes[number].location
+        self._nodes.append(Node(at, leaving.name, Sink(leaving.name), (number,), leaving.schema, location))

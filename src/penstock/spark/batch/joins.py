@@ -26,7 +26,7 @@ _SPARK = {How.INNER: "inner", How.LEFT: "left", How.SEMI: "left_semi", How.ANTI:
 @lower.register(Join)
 def _(operator: Join, site: Site) -> DataFrame:
     if operator.how not in _SPARK:
-        raise NotOnSpark(f"no {operator.how.value} join as a batch on Spark", where=[site.node.place])
+        raise NotOnSpark(f"no {operator.how.value} join as a batch on Spark", where=[site.node.location])
     names = operator.pair_names
     width = len(site.schemas[0].fields)
     left = _with_keys(site, 0, names[:width], operator.left_keys, "left key")

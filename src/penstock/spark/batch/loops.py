@@ -85,7 +85,7 @@ def cut_out(graph: FlowGraph, group: Sequence[int]) -> LoopFlow:
             Source(f"in{at}", graph.nodes[i].schema),
             (),
             graph.nodes[i].schema,
-            graph.nodes[i].place,
+            graph.nodes[i].location,
         )
         for at, i in enumerate(entries)
     ]
@@ -96,7 +96,7 @@ def cut_out(graph: FlowGraph, group: Sequence[int]) -> LoopFlow:
     for at, n in enumerate(exits):
         node = graph.nodes[n]
         sinks[f"out{at}"] = len(nodes)
-        nodes.append(Node(len(nodes), f"out{at}", Sink(f"out{at}"), (number[n],), node.schema, node.place))
+        nodes.append(Node(len(nodes), f"out{at}", Sink(f"out{at}"), (number[n],), node.schema, node.location))
     sources = {f"in{at}": at for at in range(len(entries))}
     return LoopFlow(FlowGraph(graph.name, tuple(nodes), sources, sinks, given_ticks=True), entries, exits)
 

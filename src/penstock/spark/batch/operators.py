@@ -37,7 +37,7 @@ def lower(operator: Operator, site: Site) -> DataFrame:
     """The output bag of an operator; its columns are named and ordered as in the node's schema."""
     raise NotOnSpark(
         f"{operator.kind} has no form as a batch on Spark",
-        where=[site.node.place],
+        where=[site.node.location],
         fix='run the flow with mode="stream", or in-process',
         operator=site.node.name,
     )

@@ -37,7 +37,7 @@ def frame_of_source(operator: Source, node: Node, frames: Mapping[str, DataFrame
     frame = frames.get(operator.name)
     if frame is None:
         raise BadInput(
-            f"nothing is given for source {operator.name!r}", where=[node.place], source=operator.name
+            f"nothing is given for source {operator.name!r}", where=[node.location], source=operator.name
         )
     return frame
 

@@ -101,7 +101,7 @@ class Move:
         node = self.before.node
         return NotOnSpark(
             f"the state of {node.name!r} cannot be moved to other shards",
-            where=[node.place],
+            where=[node.location],
             why=why,
             fix="go on with the shards it has, or run the flow anew with an empty checkpoint",
             operator=node.name,

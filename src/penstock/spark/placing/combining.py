@@ -58,7 +58,7 @@ def combined(graph: FlowGraph) -> FlowGraph:
         if divided is None:
             continue
         for operator, schema in divided.before:
-            nodes.append(Node(len(nodes), node.name, operator, (source,), schema, node.place))
+            nodes.append(Node(len(nodes), node.name, operator, (source,), schema, node.location))
             source = nodes[-1].id
         nodes[at] = replace(node, operator=divided.after, inputs=(source, *others))
     return replace(graph, nodes=tuple(nodes))

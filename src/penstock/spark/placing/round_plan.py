@@ -92,7 +92,7 @@ def loop_stages(
             if isinstance(node.operator, BagFeedback | Feedback):
                 source = graph.nodes[node.inputs[0]]
                 at = number[source.id, levels.level[node.id], str(levels.routes[node.id, 0])]
-                places = (source.place, node.place)
+                places = (source.location, node.location)
                 closings.append(Closing(at, source.name, node.name, places))
                 bounds.append(node.operator.max_iterations)
         stages = [levels.level[n] for n in loop]

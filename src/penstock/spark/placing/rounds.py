@@ -74,7 +74,7 @@ def check_loops_run_in_rounds(graph: FlowGraph) -> None:
             )
             raise NotOnSpark(
                 f"the loop of {feedback.name!r} cannot run in rounds over all shards",
-                where=[feedback.place],
+                where=[feedback.location],
                 why=why,
                 fix='run with loops="one shard", or change the loop so that it can be cut by key',
                 operator=feedback.name,

@@ -174,15 +174,15 @@ class _Cutter:
         for e in arriving:
             origin = self.graph.nodes[e.node]
             source = Source(e.name, e.schema, self.facts[e.node].bounded, e.append)
-            nodes.append(Node(len(nodes), f"{origin.name} ({e.name})", source, (), e.schema, origin.place))
+            nodes.append(Node(len(nodes), f"{origin.name} ({e.name})", source, (), e.schema, origin.location))
         for node in own:
             inputs = tuple(ids[self._origin(node, port, exchanges)] for port in range(len(node.inputs)))
-            nodes.append(Node(len(nodes), node.name, node.operator, inputs, node.schema, node.place))
+            nodes.append(Node(len(nodes), node.name, node.operator, inputs, node.schema, node.location))
         for e in leaving:
             origin = self.graph.nodes[e.node]
             inputs = (ids["node", str(e.node)],)
             nodes.append(
-                Node(len(nodes), f"{origin.name} ({e.name})", Sink(e.name), inputs, e.schema, origin.place)
+                Node(len(nodes), f"{origin.name} ({e.name})", Sink(e.name), inputs, e.schema, origin.location)
             )
         origins = (*(None for _ in arriving), *(node.id for node in own), *(None for _ in leaving))
         return _finished(number, self.graph, tuple(nodes), origins, arriving, leaving)

@@ -185,11 +185,11 @@ class Grouping:
 
     @cached_property
     def _program(self) -> Any:
-        place = SourceLocation.of_caller()
+        location = SourceLocation.of_caller()
         source = Source("rows", self.rows, append=self.append)
         nodes = (
-            Node(0, "rows", source, (), self.rows, place),
-            Node(1, "groups", self.operator, (0,), self.sent, place),
-            Node(2, "sink", Sink("groups"), (1,), self.sent, place),
+            Node(0, "rows", source, (), self.rows, location),
+            Node(1, "groups", self.operator, (0,), self.sent, location),
+            Node(2, "sink", Sink("groups"), (1,), self.sent, location),
         )
         return compile_program(FlowGraph("groups", nodes, {"rows": 0}, {"groups": 2}, given_ticks=True))

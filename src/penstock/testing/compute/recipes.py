@@ -210,7 +210,7 @@ def _view(name: str, recipe: Recipe, allow_callables: bool) -> View:
     if len(graph.sinks) != 1:
         raise NotServable(
             f"the recipe of {name!r} is no view: its flow has {len(graph.sinks)} sinks",
-            where=[graph.nodes[node].place for node in graph.sinks.values()],
+            where=[graph.nodes[node].location for node in graph.sinks.values()],
             why="A view is the rows of one sink.",
             fix="give each sink a flow, and each flow a recipe",
             operator="",

@@ -30,7 +30,7 @@ class Claimed:
 
     streams: tuple[Stream[Any, Any, Any, Any], ...]
     schema: Schema
-    place: SourceLocation
+    location: SourceLocation
     position: Position
 
     @property

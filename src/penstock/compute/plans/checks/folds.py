@@ -162,6 +162,6 @@ def _state(operator: State, claimed: Claimed) -> Fields:
 @output_of.register(AtLeast)
 def _at_least(operator: AtLeast, claimed: Claimed) -> Fields:
     # Whether the column only grows can be told from what is upstream alone.
-    made, schema = threshold(claimed.streams[0], operator.threshold, operator.column, claimed.place)
+    made, schema = threshold(claimed.streams[0], operator.threshold, operator.column, claimed.location)
     claimed.need(repr(made) == repr(operator), "what grows, and by which keys, is something else")
     return schema.fields

@@ -89,16 +89,16 @@ def _lift(operator: Lift, claimed: Claimed) -> Fields:
 
 @output_of.register(StatisticSignal)
 def _statistic(operator: StatisticSignal, claimed: Claimed) -> Fields:
-    statistic, place = operator.statistic, claimed.place
+    statistic, location = operator.statistic, claimed.location
     _parameters(statistic, claimed)
     values = claimed.inputs[: statistic.inputs]
     if statistic.numbers:
         for schema in values:
-            check_numbers(statistic.kind, schema, place)
+            check_numbers(statistic.kind, schema, location)
     holes = max(map(holes_of, values), key=list(Holes).index, default=Holes.NONE)
     times = Times.EITHER
     if statistic.reads_time:
-        check_times(claimed.inputs[-1], place)
+        check_times(claimed.inputs[-1], location)
         times = times_of(claimed.inputs[-1])
     claimed.need((operator.holes, operator.times) == (holes, times), "values and times are of other types")
     return schema_of_result(statistic.result, claimed.input).fields

@@ -32,7 +32,7 @@ Fields = tuple[Field, ...]
 
 def _check_span(span: Span, type: DataType, claimed: Claimed, *, may_be_zero: bool = False) -> None:
     """Raises for what is no span of a column of `type`."""
-    same = span_of(span, type, None, "a span", claimed.place, may_be_zero=may_be_zero)
+    same = span_of(span, type, None, "a span", claimed.location, may_be_zero=may_be_zero)
     claimed.need(repr(same) == repr(span), "a span is of another type than its column")
 
 
@@ -40,7 +40,7 @@ def _check_watermark(port: int, time: Expr, stream: int, claimed: Claimed) -> No
     """Raises where what a port reads is not the watermark of a time of the rows at port `stream`."""
     rows = claimed.streams[stream]
     before = len(rows.flow.nodes)
-    watermark = watermark_of(rows, time, "it", claimed.place)
+    watermark = watermark_of(rows, time, "it", claimed.location)
     same = watermark.node_id == claimed.streams[port].node_id
     # It was made just now, where the plan does not have it.
     claimed.need(same and len(rows.flow.nodes) == before, f"input {port} is not the watermark of {time}")
