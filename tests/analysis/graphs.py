@@ -18,8 +18,9 @@ from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.operators.union import Union
-from penstock.graph.facts import Delay, Facts, Port
-from penstock.graph.node import Edge, FlowGraph, Node, Operator
+from penstock.graph.check_context import CheckContext
+from penstock.graph.facts import WHOLE, Delay, Facts, Placement, Port, Unservable
+from penstock.graph.node import Columns, Edge, FlowGraph, Node, Operator
 
 ROW = Schema((Field("value", INT64),), scalar=True)
 
@@ -32,6 +33,15 @@ class Remembering(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def unservable(self) -> Unservable | None:
+        return None
 
 
 class Draft:

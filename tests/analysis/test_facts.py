@@ -10,9 +10,9 @@ from hypothesis import given
 
 from penstock.analysis import Verdict, analyse
 from penstock.analysis.propagation import find_facts
-from penstock.graph.facts import FACT_NAMES, Facts, Port, meet
-from penstock.graph.node import FlowGraph, Operator
-from tests.analysis.graphs import Draft, graphs
+from penstock.graph.facts import FACT_NAMES, Facts, meet
+from penstock.graph.node import FlowGraph
+from tests.analysis.graphs import Draft, Remembering, graphs
 
 
 @given(graphs())
@@ -69,13 +69,10 @@ def test_verdicts_tell_growing_answers_from_corrected_and_guarded_ones() -> None
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeast(Operator):
+class AtLeast(Remembering):
     """Whether a value ever was above a bound: it says so once, whatever happens to the value then."""
 
     kind: ClassVar[str] = "at_least"
-
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True)

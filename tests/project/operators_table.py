@@ -18,6 +18,7 @@ from penstock.analysis import analyse
 from penstock.engine.plan import live_consumers
 from penstock.errors import NotOnSpark
 from penstock.flow import operators
+from penstock.flow.operators.join import Join
 from penstock.graph.node import FlowGraph, Operator
 from penstock.spark.batch.loops import cut_out
 from penstock.spark.batch.places import meeting
@@ -25,7 +26,7 @@ from penstock.spark.batch.plan import BatchPlan, Loop, Native, Subplan, plan_bat
 from penstock.spark.batch.rounds import why_in_one_task
 from penstock.spark.placing.combining import combined
 from penstock.spark.placing.levels import units
-from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne, pairs_all
+from penstock.spark.placing.placement import ByBucket, ByKey, Route, ToAll, ToOne
 from penstock.spark.placing.rounds import why_whole
 from penstock.spark.placing.stages import Stage, cut
 from penstock.spark.refusals import Mode, refusal
@@ -169,7 +170,7 @@ def _placed(stage: Stage, at: int) -> str:
     routes = _routes(stage, at)
     keyed = any(isinstance(route, ByKey | ByBucket) for route in routes)
     if any(isinstance(route, ToAll) for route in routes):
-        sent = "right side" if pairs_all(stage.graph.nodes[at].operator) else "watermarks"
+        sent = "right side" if isinstance(stage.graph.nodes[at].operator, Join) else "watermarks"
         return f"by key, {sent} on all shards" if keyed else "on all shards"
     return "by key" if keyed else "on one shard"
 

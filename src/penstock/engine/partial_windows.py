@@ -11,15 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.engine.partials import Division
 from penstock.expr.tree import Column
-from penstock.flow.operators.window import Window
+from penstock.flow.operators.window import Window, grid_slots
 from penstock.flow.windows import Grid
-from penstock.graph.facts import WHOLE, Facts, Placement, Port, keyed
-from penstock.graph.node import Operator
+from penstock.graph.facts import ANYWHERE, WHOLE, Facts, Placement, Port, keyed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
+    from penstock.graph.facts import Lineage, SlotLayout
 
 PANE = "pane"
 """The column that holds the beginning of a pane."""
@@ -31,7 +34,7 @@ def panes_of(grid: Grid) -> Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class PartialWindow(Operator):
+class PartialWindow(Division):
     """One row per group and pane of a piece of a tick: keys, pane, rows, and what the aggregates sum up."""
 
     kind: ClassVar[str] = "partial window"
@@ -43,6 +46,9 @@ class PartialWindow(Operator):
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, ordered=False, once=True)
 
+    def placement(self) -> Placement:
+        return ANYWHERE
+
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         return self.of.expressions()
 
@@ -51,7 +57,7 @@ class PartialWindow(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class MergedWindow(Operator):
+class MergedWindow(Division):
     """The answer of a window, from the rows of partial ones. It keeps what the window keeps.
 
     of:   the window. keys: its keys, in the rows that come here. rows: the schema of what `of` reads.
@@ -72,6 +78,12 @@ class MergedWindow(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return self.of.gives(inputs)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return dict(self.keys), {}
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return grid_slots()
 
     def placement(self) -> Placement:
         return keyed(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE

@@ -12,19 +12,36 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column
-from penstock.graph.facts import WHOLE, Facts, Placement, Port, keyed
-from penstock.graph.node import Operator
+from penstock.graph.facts import ANYWHERE, Facts, KeyedSlot, Placement, Port, keyed
+from penstock.graph.node import Operator, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
     from penstock.flow.operators.aggregate import Aggregate
     from penstock.flow.operators.top_k import TopK
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
     from penstock.graph.monotone_columns import Growth
+    from penstock.graph.node import Columns
+
+
+class Division(Operator):
+    """Base of the operators that an engine puts in the place of one that users wrote."""
+
+    __slots__ = ()
+
+    def output(self, context: CheckContext) -> Columns:
+        raise context.refused(f"{self.kind} is made by an engine, and not written")
+
+    def unservable(self) -> Unservable | None:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class PartialAggregate(Operator):
+class PartialAggregate(Division):
     """One row per group of a piece of a tick: its keys, its rows, and what its aggregates sum up.
 
     of:   the aggregate that this is a part of, over the columns of what this reads.
@@ -32,6 +49,7 @@ class PartialAggregate(Operator):
     """
 
     kind: ClassVar[str] = "partial aggregate"
+    nets: ClassVar[bool] = True
     of: Aggregate
     said: str
 
@@ -46,6 +64,12 @@ class PartialAggregate(Operator):
         """The keys as the output names them, and what they are in the input: both are columns."""
         return tuple((expr.name, expr) for _, expr in self.of.keys if isinstance(expr, Column))
 
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (dict(self.keys),)
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         return self.of.expressions()
 
@@ -54,7 +78,7 @@ class PartialAggregate(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class MergedAggregate(Operator):
+class MergedAggregate(Division):
     """The answer of an aggregate, from the rows of partial ones. It keeps what the aggregate keeps.
 
     of:      the aggregate. rows: the schema of what that reads. appends: whether these are never taken back.
@@ -79,8 +103,14 @@ class MergedAggregate(Operator):
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
         return self.of.growth(inputs)
 
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (dict(self.keys),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"groups": KeyedSlot()}
+
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
+        return keyed(tuple(expr for _, expr in self.keys))
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys
@@ -90,7 +120,7 @@ class MergedAggregate(Operator):
 
 
 @dataclass(frozen=True, slots=True)
-class PartialTopK(Operator):
+class PartialTopK(Division):
     """Of each group of a piece of a tick the rows that `of` would answer: no other can be among its first.
 
     Right only of rows that are never taken back.
@@ -104,6 +134,12 @@ class PartialTopK(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def placement(self) -> Placement:
+        return ANYWHERE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         return self.of.expressions()

@@ -8,15 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from penstock.engine.schedule import Schedule
 from penstock.engine.signals.levels import is_among_signals, levels
 from penstock.flow.operators.end_of_input import EndOfInput
-from penstock.flow.operators.filter import Filter
-from penstock.flow.operators.filter_map import FilterMap
-from penstock.flow.operators.flat_map import FlatMap
-from penstock.flow.operators.flatten import Flatten
-from penstock.flow.operators.late_rows import LateRows
-from penstock.flow.operators.map import Map
-from penstock.flow.operators.on_time import OnTime
-from penstock.flow.operators.partition import Partition
-from penstock.flow.operators.select import Select
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
@@ -30,8 +21,6 @@ if TYPE_CHECKING:
 
 Consumers: TypeAlias = "tuple[tuple[Edge, ...], ...]"
 """Per node, the edges that leave it."""
-
-ROW_BY_ROW = (Filter, FilterMap, FlatMap, Flatten, LateRows, Map, OnTime, Partition, Select)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +121,7 @@ def _homes(graph: FlowGraph, analysis: Analysis, consumers: Consumers) -> dict[i
     for region in reversed(analysis.regions):
         nodes = [n for n in region.nodes if n in home]
         leaving = {e for n in nodes for e in consumers[n] if e.target not in nodes}
-        row_by_row = all(isinstance(graph.nodes[n].operator, ROW_BY_ROW) for n in nodes)
+        row_by_row = all(graph.nodes[n].operator.row_by_row for n in nodes)
         if not nodes or not row_by_row or len(leaving) != 1:
             continue
         (edge,) = leaving

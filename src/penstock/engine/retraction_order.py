@@ -14,24 +14,15 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from penstock.engine.partials import PartialAggregate
 from penstock.expr.fallible import can_fail
 from penstock.expr.types import Schema
-from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.operators.distinct import Distinct
-from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.join import Join
 from penstock.flow.operators.partition import Partition
-from penstock.flow.operators.sink import Sink
-from penstock.flow.operators.top_k import TopK
 
 if TYPE_CHECKING:
     from penstock.engine.plan import Consumers
     from penstock.expr.tree import Expr
     from penstock.graph.node import FlowGraph, Node, Operator
-
-# What these send on depends on sums of changes, not on the changes one by one.
-NETTING = (Aggregate, Distinct, Feedback, PartialAggregate, Sink, TopK)
 
 
 def must_take_back_first(
@@ -54,7 +45,7 @@ def must_take_back_first(
             target = graph.nodes[edge.target]
             if looks_closely(graph, target):
                 return True
-            if edge.target not in seen and not isinstance(target.operator, NETTING):
+            if edge.target not in seen and not target.operator.nets:
                 seen.add(edge.target)
                 waiting.append(edge.target)
     return False

@@ -25,7 +25,10 @@ from penstock.expr.types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.expr.tree import Expr
+    from penstock.graph.check_context import CheckContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +233,15 @@ def last(expr: Expr, *, by: Expr) -> Last:
 def collect(expr: Expr) -> Collect:
     """Sorted list of the values that are not null."""
     return Collect(expr)
+
+
+def aggregated(
+    context: CheckContext,
+    keys: Sequence[tuple[str, Expr]],
+    more: Sequence[Field],
+    aggregations: Sequence[tuple[str, Aggregation]],
+) -> tuple[Field, ...]:
+    """The columns of groups: the keys, `more`, the aggregates."""
+    context.need(bool(aggregations), "there is no aggregate")
+    answers = (aggregation.field(name, context.input) for name, aggregation in aggregations)
+    return (*context.computed(keys), *more, *answers)

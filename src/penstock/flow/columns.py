@@ -14,6 +14,9 @@ from penstock.expr.tree import Column, Expr
 from penstock.expr.types import Schema
 from penstock.flow.aggregates import Aggregation
 
+ANY_VALUE: Schema = schema_of(object)
+"""The schema of values that a function makes, whose type is not known before it runs."""
+
 
 def own_keywords(named: dict[str, Any]) -> tuple[type | None, str | None]:
     """Take a method's own `into` and `name` out of its keyword arguments, all others of which are columns.

@@ -20,7 +20,7 @@ from penstock.expr.monotone import Monotonicity, monotonicity
 from penstock.expr.tree import Call, Column, Expr, columns_of
 from penstock.expr.types import BOOL, FLOAT64, TIMESTAMP, Field, Schema
 from penstock.flow.operators.distinct_on_time import DistinctOnTime
-from penstock.flow.operators.end_of_input import EndOfInput
+from penstock.flow.operators.end_of_input import VALUE, EndOfInput
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.inspect import Inspect
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from penstock.flow.stream_base import StreamBase
     from penstock.graph.node import Node, Operator
 
-VALUE = "value"
-"""The one column of a stream of watermarks."""
 MOST_BOUNDS = 64
 """Beyond so many bounds a column is timed no longer. Each way from the watermark to the column that moves the
 time differently is one, so a row of unions that read a stream twice has twice as many after each."""

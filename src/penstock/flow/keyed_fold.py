@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described
 from penstock.flow.operators.reduce import folded, of_lifetime
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.flow.unservable import UNCLAIMED
+from penstock.graph.facts import Facts, Need, Placement, Port, keyed
 from penstock.graph.monotone_columns import Growth
 from penstock.lattice import Max
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
     from penstock.flow.claims import Claims
+    from penstock.graph.facts import Lineage, Unservable
 
 
 class KeyedFold(WithLifetime):
@@ -43,8 +46,14 @@ class KeyedFold(WithLifetime):
             return None
         return Growth(tuple(name for name, _ in self.keys), {self.into: Max()})
 
+    def unservable(self) -> Unservable | None:
+        return None if self.claims.commutative else UNCLAIMED
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (dict(self.keys),)
+
     def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
+        return keyed(tuple(expr for _, expr in self.keys))
 
     def claimed(self) -> Iterator[str]:
         yield from super().claimed()

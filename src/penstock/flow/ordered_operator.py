@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.reduce import of_lifetime
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.graph.facts import Facts, Need, Placement, Port, keyed
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 class InOrder(WithLifetime):
     """Base of operators that answer each row by those before it: of its key, where there are keys.
 
-    reads_order: what depends on the rows before, a clause.
+    order_reason: what depends on the rows before, a clause.
     per:         a field of each of them: the keys, none for all rows together.
     """
 
     __slots__ = ()
-    reads_order: ClassVar[str]
+    order_reason: ClassVar[str]
     per: tuple[Expr, ...]
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
 
     def needs(self) -> tuple[Need, ...]:
-        why = self.reads_order
+        why = self.order_reason
         return (
             Need(
                 0,
@@ -51,7 +51,7 @@ class InOrder(WithLifetime):
         return rows
 
     def placement(self) -> Placement:
-        return keyed(self.per) if self.per else WHOLE
+        return keyed(self.per)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         for expr in self.per:

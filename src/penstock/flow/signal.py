@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 
 from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
 from penstock.expr.rows import schema_of
-from penstock.flow.columns import shown
+from penstock.flow.columns import ANY_VALUE, shown
 from penstock.flow.operators.signals.delay_signal import DelaySignal
 from penstock.flow.operators.signals.filter_signal import FilterSignal
 from penstock.flow.operators.signals.lift import Align, Argument, Constant, Lift
@@ -38,8 +38,6 @@ T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 U = TypeVar("U")
 
-ANY_VALUE: Schema = schema_of(object)
-"""The schema of a computed signal: what a function of values makes is not known before it runs."""
 
 _NOT_GIVEN: Any = object()
 

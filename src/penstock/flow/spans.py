@@ -13,6 +13,7 @@ from penstock.flow.columns import shown
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
+    from penstock.graph.check_context import CheckContext
 
 Span: TypeAlias = "timedelta | int | float"
 """A difference of two times of one column: a timedelta of timestamps, a number of numbers."""
@@ -53,6 +54,12 @@ def span_of(
             fix="give 0 or more" if may_be_zero else "give more than 0",
         )
     return span
+
+
+def check_span(span: Span, type: DataType, context: CheckContext, *, may_be_zero: bool = False) -> None:
+    """Raise for what is no span of a column of `type`."""
+    same = span_of(span, type, None, "a span", context.location, may_be_zero=may_be_zero)
+    context.need_same(same, span, "a span is of another type than its column")
 
 
 def time_span(given: object, what: str, location: SourceLocation) -> timedelta:

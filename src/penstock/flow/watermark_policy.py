@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.flow.spans import shown_span
+from penstock.expr.tree import Column
+from penstock.flow.spans import TIME_TYPES, check_span, shown_span
 
 if TYPE_CHECKING:
+    from penstock.expr.types import Field
     from penstock.flow.spans import Span
+    from penstock.graph.check_context import CheckContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +30,13 @@ class WatermarkPolicy:
     def __str__(self) -> str:
         steps = "" if self.every is None else f" in steps of {shown_span(self.every)}"
         return f"{self.column} less {shown_span(self.lateness)}{steps}"
+
+
+def check_policy(policy: WatermarkPolicy, context: CheckContext) -> Field:
+    """The column of the time that a policy watches. Raises for what is no policy of the input."""
+    type_ = context.type_of(Column(policy.column))
+    context.need(type_ in TIME_TYPES, "a watermark is on what is no time")
+    check_span(policy.lateness, type_, context, may_be_zero=True)
+    if policy.every is not None:
+        check_span(policy.every, type_, context)
+    return next(field for field in context.input.fields if field.name == policy.column)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from penstock.expr.tree import Expr
 
@@ -69,12 +69,15 @@ class Port:
     `blocking`: a further row could take back an answer, so the input is
     complete for the tick before the operator answers. `why` is the reason, a
     clause that finishes "waits for it because ...".
+    `completeness`: it only tells which rows of the other inputs are complete, so where all input is there at
+    once the operator can do without it.
     """
 
     name: str
     blocking: bool = False
     delay: Delay = Delay.NONE
     why: str = ""
+    completeness: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +98,99 @@ class Need:
     across_ticks: bool = False
 
 
+class EqualRows(Enum):
+    """The key that is made of all columns of a port's rows."""
+
+    ALL_COLUMNS = "all columns"
+
+
+EQUAL_ROWS = EqualRows.ALL_COLUMNS
+PortKey: TypeAlias = "tuple[Expr, ...] | EqualRows | None"
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which rows of an operator's inputs must be in one place.
+    """Which rows of an operator's inputs must meet, so that it can answer them.
 
     Build with `ANYWHERE`, `WHOLE` or `keyed(...)`.
-    keys: per port, the expressions over that port's columns whose equal values
-    belong together, or None where every row of the port is needed in every place;
-    None as a whole where the whole input, or nothing, belongs together.
+    whole: all of them.
+    keys:  per port, the expressions over that port's columns whose equal values belong together, `EQUAL_ROWS`
+           for all its columns, or None where every row of the port is needed beside all others; None as a
+           whole where the whole input, or nothing, belongs together.
     """
 
     whole: bool = False
-    keys: tuple[tuple[Expr, ...] | None, ...] | None = None
+    keys: tuple[PortKey, ...] | None = None
 
 
 ANYWHERE = Placement()
 WHOLE = Placement(whole=True)
 
 
-def keyed(*keys: tuple[Expr, ...] | None) -> Placement:
-    """Rows meet where the key expressions of their ports are equal; those of a port of None, everywhere."""
-    return Placement(keys=keys)
+def keyed(*keys: PortKey) -> Placement:
+    """Rows meet where the keys of their ports are equal; those of a port of None, everywhere.
+
+    Without any key expression all rows have the same key: then it is `WHOLE`.
+    """
+    return Placement(keys=keys) if any(keys) else WHOLE
+
+
+Lineage: TypeAlias = "Mapping[str, Expr]"
+"""By output column, the expression over a port's columns that has the same value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unservable:
+    """A reason why answers are no function of the rows at a time, with a way out.
+
+    A flow behind replicas begins with the rows of some time, each with its count, in any order and cut into
+    any ticks. why: a sentence. fix: what the user can write instead.
+    """
+
+    why: str
+    fix: str
+
+
+# -- state -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSlot:
+    """A slot whose keys are values of the operator's keys for the input `port`.
+
+    bare:    a single value is not in a tuple.
+    of_pair: the operator's key is the first part of each key.
+    """
+
+    port: int = 0
+    bare: bool = True
+    of_pair: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSlot:
+    """A slot with input rows under `()` that wait for the next tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarSlots:
+    """Three slots, `<prefix>calendar`, `counts` and `due`: at what time which keys of `keys` are over."""
+
+    prefix: str
+    keys: KeyedSlot
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSlots:
+    """Three slots of sessions, which are numbered through."""
+
+    keys: KeyedSlot
+
+
+SlotLayout: TypeAlias = KeyedSlot | PendingSlot | CalendarSlots | SessionSlots
+
+
+def calendar(prefix: str, keys: KeyedSlot) -> dict[str, SlotLayout]:
+    """The slots of a calendar, each with its layout."""
+    layout = CalendarSlots(prefix, keys)
+    return dict.fromkeys((f"{prefix}calendar", f"{prefix}counts", f"{prefix}due"), layout)

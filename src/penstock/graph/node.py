@@ -5,21 +5,33 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from penstock.graph.facts import ANYWHERE, Delay, Facts, Need, Placement, Port, meet
+from penstock.expr.tree import Column
+from penstock.graph.facts import Delay, Facts, Need, Port, meet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.errors import SourceLocation
     from penstock.expr.tree import Expr
-    from penstock.expr.types import Schema
+    from penstock.expr.types import Field, Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, Placement, SlotLayout, Unservable
     from penstock.graph.monotone_columns import Growth
 
 
 ALTERABLE: Mapping[str, bool] = MappingProxyType({"alterable": True})
 """Metadata of an operator's field whose value may change while the state of a flow stays good."""
+
+
+Columns: TypeAlias = "tuple[Field, ...] | None"
+"""The columns of an output; None where a function decides."""
+
+
+def unchanged(schema: Schema) -> dict[str, Expr]:
+    """The lineage of rows that keep all columns of an input."""
+    return {name: Column(name) for name in schema.names}
 
 
 def function_name(function: object) -> str:
@@ -45,13 +57,68 @@ class Operator(ABC):
     """Whether what leads to it runs, although nothing of it leaves the flow."""
     linear: ClassVar[bool] = False
     """Whether it answers each row by itself and remembers nothing: a row that goes takes its answer along."""
+    row_by_row: ClassVar[bool] = False
+    """Whether it answers each row when it comes, in order, so that it can run inside of its reader."""
+    unites: ClassVar[bool] = False
+    """Whether each of its rows is a row of one of its inputs, and each row of them is one of its rows."""
     merges_equal: ClassVar[bool] = False
     """Whether equal values become one, also where no row is taken back: one of them stands for all."""
+    nets: ClassVar[bool] = False
+    """Whether what it sends depends on the sum of a tick's changes, and not on each of them."""
+    makes_order: ClassVar[bool] = False
+    """Whether the order of its rows is its own; only equal ones keep that in which they came."""
+    gives_watermark: ClassVar[bool] = False
+    """Whether its rows are watermarks, which only operators beside it can use."""
+    runs_in_rounds: ClassVar[bool] = False
+    """Whether a loop with it can be cut by key, so that shards run its rounds side by side."""
     __slots__ = ()
 
     @abstractmethod
     def ports(self) -> tuple[Port, ...]:
         """The inputs, in order."""
+
+    @abstractmethod
+    def output(self, context: CheckContext) -> Columns:
+        """The columns of the output over the inputs of `context`; None where a function decides.
+
+        Raises what `context.refused` makes, and what the checks of expressions raise, for inputs that it
+        cannot read and for parameters that no method gives.
+        """
+
+    @abstractmethod
+    def placement(self) -> Placement:
+        """Which input rows must meet. `ANYWHERE` only where each row is answered by itself."""
+
+    @abstractmethod
+    def unservable(self) -> Unservable | None:
+        """Why its answers are no function of the rows at a time, so that no replica can serve them."""
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        """Per port, which columns of the output have the value of what expression over the port's columns.
+
+        Only what holds of every row that is made of a row of that port. Default: nothing is known.
+        """
+        nothing: Lineage = {}
+        return (nothing,) * len(inputs)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        """The layout of each slot that can be divided among shards. Default: there is none.
+
+        appends: per port, whether its rows are never taken back.
+        """
+        return {}
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        """Whether no float of its rows is -0.0, given of which inputs that holds. Default: not known."""
+        return False
+
+    def at_most_one_row(self) -> bool:
+        """Whether it holds one row at most, whose order is no question then."""
+        return False
+
+    def reads_order(self, port: int) -> bool:
+        """Whether answers depend on the order of a port's rows. Default: where it needs one."""
+        return any(need.fact == "ordered" and need.port == port for need in self.needs())
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         """Facts of the output, from those of the inputs. Default: their meet."""
@@ -95,10 +162,6 @@ class Operator(ABC):
         must be kept by rounds. goes_round: per port, whether what it reads is of the loop.
         """
         return "" if self.linear else "what it remembers is not kept by rounds"
-
-    def placement(self) -> Placement:
-        """Which input rows must be in one place. Default: any row anywhere."""
-        return ANYWHERE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         """The operator's expressions with a label each, for `explain` and fingerprints."""

@@ -268,7 +268,7 @@ def _forms(graph: FlowGraph) -> Iterator[tuple[str, str]]:
         match unit:
             case Native(node):
                 names = [label(graph, graph.nodes[node])]
-                found = form(graph.nodes[node].operator, graph.nodes[node], graph)
+                found = form(graph.nodes[node], graph)
                 how = "native columns" if found.value == "native" else f"Python, {found.value}"
             case Loop(nodes):
                 names = [label(graph, graph.nodes[n]) for n in nodes]

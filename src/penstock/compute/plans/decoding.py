@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock.compute.errors import BadPlan, CallableRefused
 from penstock.compute.plans.callables import loaded
-from penstock.compute.plans.checks import folds, pairs, rows, signals, ticks, time
-from penstock.compute.plans.checks.context import Claimed, agree, output_of
-from penstock.compute.plans.checks.pairs import check_closing
 from penstock.compute.plans.generated import plan_pb2 as pb
 from penstock.compute.plans.limits import LIMITS, PlanLimits
 from penstock.compute.plans.node_messages import VERSION, body_of
@@ -18,7 +16,9 @@ from penstock.compute.plans.value_encoder import Writer
 from penstock.compute.protocol.dataflow import Plan
 from penstock.engine.program import compile_program
 from penstock.errors import PenstockError
+from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
+from penstock.flow.flow_context import FlowContext
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.chain_first_n import ChainFirstN
 from penstock.flow.operators.feedback import Feedback
@@ -32,8 +32,10 @@ from penstock.flow.operators.union import Union
 from penstock.flow.stream import Stream
 from penstock.graph.node import Operator
 
-CHECKS = (folds, pairs, rows, signals, ticks, time)
-"""The modules that register checks; loaded so that all operators have theirs."""
+if TYPE_CHECKING:
+    from penstock.compute.plans.refusal import Position
+    from penstock.errors import SourceLocation
+    from penstock.graph.node import Columns
 
 
 def decode(plan: Plan, *, allow_callables: bool = False, limits: PlanLimits = LIMITS) -> Flow:
@@ -79,6 +81,47 @@ def _check_form(body: pb.Body, given: bytes, flow: Flow, functions: Sequence[obj
             fix="make plans with penstock.compute.plans.encode, of the same version",
             part="",
         )
+
+
+class _PlanContext(FlowContext):
+    """An operator of a plan, about to be added. position: of it in the plan, for refusals."""
+
+    def __init__(
+        self,
+        streams: Sequence[Stream[Any, Any, Any, Any]],
+        output: Schema,
+        location: SourceLocation,
+        position: Position,
+    ) -> None:
+        super().__init__(streams, output, location)
+        self._position = position
+
+    def refused(self, what: str) -> BadPlan:
+        return self._position.refuse(what)
+
+    def check_name(self, name: str) -> None:
+        self._position.name(name)
+
+    def agree(self, columns: Columns) -> None:
+        """Raise `BadPlan` where the plan claims other columns than there are.
+
+        A row class may say that null may be where it cannot be; never that it cannot be where it may.
+        """
+        if columns is None:
+            return
+        given = self.output.fields
+        same = [(f.name, f.type) for f in columns] == [(f.name, f.type) for f in given]
+        loose = same and all(g.nullable or not c.nullable for c, g in zip(columns, given, strict=True))
+        self.need(loose, f"the output has not the columns {self.output}; it has {Schema(columns)}")
+
+    def check_closing(self) -> None:
+        """Raise `BadPlan` where what closes a feedback has not its columns."""
+        closing, fields = self.input.fields, self.output.fields
+        self.need(not isinstance(self.upstream(0), SignalOperator), "a feedback is closed by a signal")
+        mine = [(f.name, f.type) for f in fields]
+        self.need(mine == [(f.name, f.type) for f in closing], "a feedback is closed by other rows")
+        nulls = any(c.nullable and not f.nullable for f, c in zip(fields, closing, strict=True))
+        self.need(not nulls, "null may be in what closes a feedback, and not in the feedback")
 
 
 class _Building:
@@ -138,10 +181,12 @@ class _Building:
         streams = () if loops else tuple(self._streams[source] for source in node.inputs)
         with self._position.at("columns"):
             schema = self._reader.schema(node.schema)
-        claimed = Claimed(streams, schema, self._places.location(at), self._position)
-        _check_ports(operator, claimed)
-        agree(output_of(operator, claimed), claimed)
-        self._streams.append(self._added(at, operator, claimed))
+        context = _PlanContext(streams, schema, self._places.location(at), self._position)
+        _check_ports(operator, context)
+        reason = getattr(operator, "nondet", None)
+        context.need(reason is None or bool(reason.strip()), "a reason is empty")
+        context.agree(operator.output(context))
+        self._streams.append(self._added(at, operator, context))
 
     def _operator(self, node: pb.Node) -> Operator:
         operator = self._reader.record(node.operator)
@@ -149,17 +194,17 @@ class _Building:
             raise self._position.refuse(f"{node.operator.name!r} is no operator")
         return operator
 
-    def _added(self, at: int, operator: Operator, claimed: Claimed) -> Stream[object]:
+    def _added(self, at: int, operator: Operator, context: _PlanContext) -> Stream[object]:
         flow, name = self._flow, self._places.name(at)
         match operator:
             case Source() | SignalSource():
-                return flow.add_source(operator, claimed.location)
+                return flow.add_source(operator, context.location)
             case Sink():
-                return flow.add_sink(operator.name, claimed.streams[0], claimed.schema, claimed.location)
+                return flow.add_sink(operator.name, context.streams[0], context.output, context.location)
             case Feedback() | BagFeedback():
-                return flow.add_feedback(operator, claimed.schema, name, claimed.location)
+                return flow.add_feedback(operator, context.output, name, context.location)
             case _:
-                return flow.add(operator, claimed.schema, claimed.streams, name, claimed.location)
+                return flow.add(operator, context.output, context.streams, name, context.location)
 
     def _close(self, at: int, node: pb.Node) -> None:
         feedback = self._flow.node(at)
@@ -167,9 +212,8 @@ class _Building:
             return
         (closing,) = node.inputs
         stream = self._streams[closing]
-        claimed = Claimed((stream,), feedback.schema, feedback.location, self._position)
-        claimed.need(not claimed.reads_signal, "a feedback is closed by a signal")
-        check_closing(feedback.schema, stream.schema, claimed)
+        context = _PlanContext((stream,), feedback.schema, feedback.location, self._position)
+        context.check_closing()
         self._flow.close_feedback(at, closing, feedback.location)
 
 
@@ -182,13 +226,13 @@ def _number_of_ports(operator: Operator) -> int:
             return len(operator.ports())
 
 
-def _check_ports(operator: Operator, claimed: Claimed) -> None:
+def _check_ports(operator: Operator, context: _PlanContext) -> None:
     """Raises where an operator of rows reads a signal, or one of signals reads rows."""
     if isinstance(operator, Sink):
         return
     wants = isinstance(operator, ValueRows) or (
         isinstance(operator, SignalOperator) and not isinstance(operator, LastRow)
     )
-    for port in range(len(claimed.streams)):
-        gives = isinstance(claimed.operator_of(port), SignalOperator)
-        claimed.need(gives == wants, f"input {port} is {'a signal' if gives else 'a stream'}")
+    for port in range(len(context.streams)):
+        gives = isinstance(context.upstream(port), SignalOperator)
+        context.need(gives == wants, f"input {port} is {'a signal' if gives else 'a stream'}")

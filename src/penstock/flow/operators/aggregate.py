@@ -6,15 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.flow.aggregates import aggregated
 from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
 from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import ALTERABLE
 from penstock.lattice import Max
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
     from penstock.flow.aggregates import Aggregation
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,7 @@ class Aggregate(WithLifetime):
     """
 
     kind: ClassVar[str] = "aggregate"
+    nets: ClassVar[bool] = True
     merges_equal: ClassVar[bool] = True
     keys: tuple[tuple[str, Expr], ...]
     aggregations: tuple[tuple[str, Aggregation], ...]
@@ -47,6 +55,27 @@ class Aggregate(WithLifetime):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could change a group's answer"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        return aggregated(context, self.keys, (), self.aggregations)
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (dict(self.keys),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"groups": KeyedSlot()}
+
+    def placement(self) -> Placement:
+        return keyed(tuple(expr for _, expr in self.keys))
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
+
+    def at_most_one_row(self) -> bool:
+        return not self.keys
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
@@ -62,9 +91,6 @@ class Aggregate(WithLifetime):
             return None
         growing = (name for name, aggregation in self.aggregations if aggregation.only_grows)
         return Growth(tuple(name for name, _ in self.keys), dict.fromkeys(growing, Max()))
-
-    def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Facts, Port
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.flow.unservable import IN_ORDER
+from penstock.graph.facts import ANYWHERE, Facts, Placement, Port
+from penstock.graph.node import ALTERABLE, Operator, unchanged
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,21 @@ class AssumeOrdered(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=True, det=inputs[0].det and self.nondet is None)

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import WHOLE, Facts, Placement, Port, keyed
+from penstock.graph.facts import Facts, KeyedSlot, Placement, Port, keyed
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import SlotLayout, Unservable
+    from penstock.graph.node import Columns
     from penstock.lattice import Lattice
 
 
@@ -43,14 +48,26 @@ class AtLeast(Operator):
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
 
+    def output(self, context: CheckContext) -> Columns:
+        # Whether the column only grows can be told from what is upstream alone.
+        made, schema = context.threshold(self.threshold, self.column)
+        context.need_same(made, self, "what grows, and by which keys, is something else")
+        return schema.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"reached": KeyedSlot()}
+
+    def placement(self) -> Placement:
+        return keyed(self.keys)
+
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, ordered=False, once=True)
 
     def grows_from(self) -> str | None:
         return self.column
-
-    def placement(self) -> Placement:
-        return keyed(self.keys) if self.keys else WHOLE
 
     def describe(self) -> str:
         return f"{self.column} >= {self.threshold!r}"

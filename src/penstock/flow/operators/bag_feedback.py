@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.node import ALTERABLE, Operator, unchanged
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +43,24 @@ class BagFeedback(Operator):
     """
 
     kind: ClassVar[str] = "feedback"
+    runs_in_rounds: ClassVar[bool] = True
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("closing"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.need(self.max_iterations > 0, "a loop has no rounds")
+        return context.output.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(output),)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False)

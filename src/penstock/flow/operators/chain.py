@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Facts, Port, meet
-from penstock.graph.node import Operator
+from penstock.graph.facts import ANYWHERE, Facts, Placement, Port, meet
+from penstock.graph.node import Operator, unchanged
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +34,26 @@ class Chain(Operator):
     """
 
     kind: ClassVar[str] = "chain"
+    unites: ClassVar[bool] = True
 
     def ports(self) -> tuple[Port, ...]:
         why = "its rows come before those of 'second'"
         return (Port("first", blocking=True, why=why), Port("second"))
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.alike()
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return tuple(map(unchanged, inputs))
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Facts, Need, Port, meet
+from penstock.flow.unservable import IN_ORDER
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, meet
 from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,16 @@ class ChainFirstN(Operator):
         why = "its rows come before those of the next input"
         first = (Port(f"input {at}", blocking=True, why=why) for at in range(self.inputs - 1))
         return (*first, Port(f"input {self.inputs - 1}"))
+
+    def output(self, context: CheckContext) -> Columns:
+        context.need(self.count >= 0, "a count is below zero")
+        return context.alike()
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
+
+    def placement(self) -> Placement:
+        return WHOLE
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs
-from penstock.graph.facts import Facts, Need, Port
+from penstock.flow.unservable import IN_ORDER
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,19 @@ class CrossSingleton(Operator):
     def ports(self) -> tuple[Port, ...]:
         why = "which row of it is the first is not known before"
         return (Port("input"), Port("single", blocking=True, why=why))
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.all_beside(self.kept_right)
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def reads_order(self, port: int) -> bool:
+        # Which row of the second one is the first.
+        return port == 1
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         rows, single = inputs

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from penstock.flow.unservable import LATER
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,15 @@ class DeferSignal(Operator):
             Port("input", blocking=True, why="a signal releases all rows of its tick together"),
             Port("signal", blocking=True, why="whether rows are released is not known before"),
         )
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return LATER
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         rows, signal = inputs

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Delay, Facts, Port
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.flow.unservable import LATER
+from penstock.graph.facts import EQUAL_ROWS, Delay, Facts, PendingSlot, Placement, Port, keyed
+from penstock.graph.node import ALTERABLE, Operator, unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,25 @@ class DeferTick(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", delay=Delay.TICK),)
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return LATER
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"deferred": PendingSlot()}
+
+    def placement(self) -> Placement:
+        # What it keeps must be somewhere, and any shard will do.
+        return keyed(EQUAL_ROWS)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(bounded=False, det=inputs[0].det and self.nondet is None)

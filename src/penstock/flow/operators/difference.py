@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
-from penstock.graph.facts import Facts, Need, Placement, Port, keyed, meet
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed, meet
+from penstock.graph.node import ALTERABLE, Operator, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,7 @@ class Difference(Operator):
     """
 
     kind: ClassVar[str] = "difference"
+    runs_in_rounds: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     neg_columns: tuple[Expr, ...]
     lifetimes: tuple[Lifetime, Lifetime] = (Lifetime.STATIC, Lifetime.STATIC)
@@ -42,6 +49,28 @@ class Difference(Operator):
     def ports(self) -> tuple[Port, ...]:
         why = "a further row of 'neg' could take an answer back"
         return (Port("pos"), Port("neg", blocking=True, why=why))
+
+    def output(self, context: CheckContext) -> Columns:
+        left, right = context.inputs
+        context.all_columns(self.columns, left)
+        context.all_columns(self.neg_columns, right)
+        context.need(
+            self.lifetimes != (Lifetime.STATIC, Lifetime.TICK), "a difference cannot have these lifetimes"
+        )
+        context.alike()
+        return left.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]), {})
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"left": KeyedSlot(0, bare=False), "right": KeyedSlot(1, bare=False)}
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         pos, neg = inputs

@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
-from penstock.graph.facts import Facts, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE
+from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
+from penstock.graph.node import ALTERABLE, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,8 @@ class Distinct(WithLifetime):
     """
 
     kind: ClassVar[str] = "distinct"
+    runs_in_rounds: ClassVar[bool] = True
+    nets: ClassVar[bool] = True
     merges_equal: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     lifetime: Lifetime = Lifetime.STATIC
@@ -39,6 +47,22 @@ class Distinct(WithLifetime):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.all_columns(self.columns)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"copies": KeyedSlot(bare=appends[0])}
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]

@@ -6,12 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Facts, Need, Placement, Port, keyed
-from penstock.graph.node import Operator
+from penstock.expr.tree import Column
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.unservable import EVENT_TIME
+from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, calendar, keyed
+from penstock.graph.node import Operator, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
     from penstock.flow.spans import Span
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,27 @@ class DistinctOnTime(Operator):
     width: Span
 
     def ports(self) -> tuple[Port, ...]:
-        return (Port("rows"), Port("watermark"))
+        return (Port("rows"), Port("watermark", completeness=True))
+
+    def output(self, context: CheckContext) -> Columns:
+        context.all_columns(self.columns)
+        made = context.with_forgetting(Distinct(self.columns))
+        context.need_same(made, self, "it forgets what could still come")
+        context.require_watermark(1, Column(self.time), 0)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]), {})
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        copies = KeyedSlot(bare=False)
+        return {"copies": copies, **calendar("", copies)}
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
 
     def needs(self) -> tuple[Need, ...]:
         return (

@@ -5,11 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Facts, Port
+from penstock.expr.types import BOOL, Field
+from penstock.flow.unservable import EVENT_TIME
+from penstock.graph.facts import ANYWHERE, Facts, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
+
+VALUE = "value"
+"""The one column of a stream of watermarks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +41,20 @@ class EndOfInput(Operator):
     """
 
     kind: ClassVar[str] = "end_of_input"
+    gives_watermark: ClassVar[bool] = True
     sources: tuple[str, ...]
 
     def ports(self) -> tuple[Port, ...]:
         return ()
+
+    def output(self, context: CheckContext) -> Columns:
+        return (Field(VALUE, BOOL),)
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
+
+    def placement(self) -> Placement:
+        return ANYWHERE
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(ordered=True)

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.types import INT64, Field
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.ordered_operator import InOrder
-from penstock.graph.node import ALTERABLE
+from penstock.flow.unservable import IN_ORDER
+from penstock.graph.facts import KeyedSlot
+from penstock.graph.node import ALTERABLE, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +38,25 @@ class Enumerate(InOrder):
     """
 
     kind: ClassVar[str] = "enumerate"
-    reads_order: ClassVar[str] = "a row's number counts the rows before it"
+    order_reason: ClassVar[str] = "a row's number counts the rows before it"
     start: int = 0
     per: tuple[Expr, ...] = ()
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.need(-(2**63) <= self.start < 2**63, "numbers begin beyond 64 bits")
+        context.keys(self.per)
+        return (Field(context.output.names[0], INT64), *context.input.fields)
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"count": KeyedSlot()}
 
     def describe(self) -> str:
         return ", ".join([f"from {self.start}", *self.keys_and_lifetime()])

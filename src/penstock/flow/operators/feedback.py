@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.facts import EQUAL_ROWS, Facts, KeyedSlot, Need, Placement, Port, keyed
+from penstock.graph.node import ALTERABLE, Operator, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,34 @@ class Feedback(Operator):
     """
 
     kind: ClassVar[str] = "feedback"
+    runs_in_rounds: ClassVar[bool] = True
+    nets: ClassVar[bool] = True
     merges_equal: ClassVar[bool] = True
     columns: tuple[Expr, ...]
     max_iterations: int = field(default=10_000, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("closing"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.need(self.max_iterations > 0, "a loop has no rounds")
+        context.all_columns(self.columns, context.output)
+        return context.output.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(output),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"copies": KeyedSlot(bare=appends[0])}
+
+    def placement(self) -> Placement:
+        return keyed(EQUAL_ROWS)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(ordered=False, once=True)
@@ -63,6 +91,3 @@ class Feedback(Operator):
 
     def refused_in_changing_loop(self, goes_round: Sequence[bool]) -> str:
         return ""
-
-    def placement(self) -> Placement:
-        return WHOLE

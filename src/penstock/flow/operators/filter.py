@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column, Expr
-from penstock.graph.facts import Port
+from penstock.expr.types import BOOL
+from penstock.flow.row_by_row import RowByRow
 from penstock.graph.monotone_columns import Growth
-from penstock.graph.node import Operator
+from penstock.graph.node import unchanged
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
-class Filter(Operator):
+class Filter(RowByRow):
     """Rows whose predicate is true; false and null drop a row.
 
     An expression is inlined; a callable is opaque and gets the row.
@@ -25,11 +32,18 @@ class Filter(Operator):
     """
 
     kind: ClassVar[str] = "filter"
-    linear: ClassVar[bool] = True
     predicate: Expr | Callable[..., bool]
 
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
+    def output(self, context: CheckContext) -> Columns:
+        if isinstance(self.predicate, Expr):
+            context.need(context.type_of(self.predicate) == BOOL, "a filter is not true or false")
+        return context.input.fields
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
         (before,) = inputs

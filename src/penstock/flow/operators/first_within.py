@@ -6,13 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.spans import shown_span
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.node import Operator
+from penstock.expr.tree import Column
+from penstock.flow.spans import check_span, shown_span
+from penstock.flow.unservable import EVENT_TIME
+from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, calendar, keyed
+from penstock.graph.node import Operator, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
     from penstock.flow.spans import Span
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,26 @@ class FirstWithin(Operator):
     def ports(self) -> tuple[Port, ...]:
         return (Port("rows"), Port("watermark"))
 
+    def output(self, context: CheckContext) -> Columns:
+        context.keys(self.keys)
+        timed = context.timed_columns(0)
+        context.need(self.time in timed, f"{self.time!r} has no watermark")
+        check_span(self.within, timed[self.time], context)
+        context.require_watermark(1, Column(self.time), 0)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]), {})
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"kept": KeyedSlot(), **calendar("", KeyedSlot())}
+
+    def placement(self) -> Placement:
+        return keyed(self.keys, None)
+
     def needs(self) -> tuple[Need, ...]:
         return (
             Need(
@@ -60,9 +88,6 @@ class FirstWithin(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0]
-
-    def placement(self) -> Placement:
-        return keyed(self.keys, None) if self.keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         for expr in self.keys:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Port
-from penstock.graph.node import Operator
+from penstock.expr.types import AnyType, Field, ListType
+from penstock.flow.row_by_row import RowByRow
+from penstock.graph.node import unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
-class Flatten(Operator):
+class Flatten(RowByRow):
     """The row once for each item of the list in column `at`, which the item replaces.
 
     at: the position of the column. Its type is a list, or any value; a value that is
@@ -30,8 +39,18 @@ class Flatten(Operator):
     """
 
     kind: ClassVar[str] = "flatten"
-    linear: ClassVar[bool] = True
     at: int
 
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
+    def output(self, context: CheckContext) -> Columns:
+        fields, at = context.input.fields, self.at
+        context.need(0 <= at < len(fields), "there is no such column to flatten")
+        field = fields[at]
+        context.need(isinstance(field.type, ListType | AnyType), "the column to flatten is no list")
+        if isinstance(field.type, ListType):
+            field = Field(field.name, field.type.element, field.type.nullable)
+        return (*fields[:at], field, *fields[at + 1 :])
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        kept = unchanged(inputs[0])
+        del kept[inputs[0].names[self.at]]
+        return (kept,)

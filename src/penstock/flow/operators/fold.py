@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.claims import NO_CLAIMS, Claims
+from penstock.flow.unservable import UNCLAIMED
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import Operator
@@ -14,6 +15,9 @@ from penstock.lattice import Max
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,15 @@ class Fold(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could change the value"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        return self.accumulated.fields
+
+    def unservable(self) -> Unservable | None:
+        return None if self.claims.commutative else UNCLAIMED
+
+    def at_most_one_row(self) -> bool:
+        return True
 
     def needs(self) -> tuple[Need, ...]:
         return self.claims.needs()

@@ -6,14 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.types import Field
 from penstock.flow.claims import NO_CLAIMS, Claims
 from penstock.flow.keyed_fold import KeyedFold
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.fold import named_functions
+from penstock.graph.facts import KeyedSlot
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from penstock.expr.tree import Expr
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import SlotLayout
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,18 @@ class FoldKeyed(KeyedFold):
     claims: Claims = NO_CLAIMS
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def output(self, context: CheckContext) -> Columns:
+        if self.item is not None:
+            context.keys([self.item])
+        keys = context.computed(self.keys)
+        context.need(len(context.output.fields) == len(keys) + 1, "a fold per key has one value")
+        # Of what type it is, the function decides.
+        value = context.output.fields[-1]
+        return (*keys, Field(self.into, value.type, value.nullable))
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"values": KeyedSlot()}
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys

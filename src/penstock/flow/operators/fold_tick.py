@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.flow.claims import NO_CLAIMS, Claims
 from penstock.flow.lifetime import DEPENDS_ON_CUT
 from penstock.flow.operators.fold import described, named_functions
+from penstock.flow.unservable import OF_A_TICK
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import ALTERABLE, Operator
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,17 @@ class FoldTick(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could change the tick's value"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        if self.item is not None:
+            context.keys([self.item])
+        return self.accumulated.fields
+
+    def unservable(self) -> Unservable | None:
+        return OF_A_TICK
+
+    def at_most_one_row(self) -> bool:
+        return True
 
     def needs(self) -> tuple[Need, ...]:
         return self.claims.needs()

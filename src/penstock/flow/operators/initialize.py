@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from penstock.flow.columns import ANY_VALUE
 from penstock.graph.facts import WHOLE, Facts, Placement, Port
 from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,15 @@ class Initialize(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return ()
+
+    def output(self, context: CheckContext) -> Columns:
+        return ANY_VALUE.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def at_most_one_row(self) -> bool:
+        return True
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(bounded=True, append=True, ordered=True)

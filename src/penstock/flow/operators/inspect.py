@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.row_function import RowFunction
+from penstock.flow.row_by_row import RowFunction
+from penstock.graph.node import unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,15 @@ class Inspect(RowFunction):
 
     kind: ClassVar[str] = "inspect"
     function: Callable[..., object]
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def claimed(self) -> Iterator[str]:
         # Whatever it gives, the rows are the same.

@@ -9,14 +9,23 @@ right row can take such an answer back, so its right input is complete first.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.expr.tree import Expr
+from penstock.expr.tree import Column, Expr
+from penstock.expr.types import BOOL, Schema
 from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, tick_needs, with_lifetimes
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed, meet
-from penstock.graph.node import ALTERABLE, Operator
+from penstock.graph.facts import EQUAL_ROWS, Facts, KeyedSlot, Need, Placement, Port, keyed, meet
+from penstock.graph.node import ALTERABLE, Operator, unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.expr.types import Field
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 class How(Enum):
@@ -68,6 +77,7 @@ class Join(Operator):
     """
 
     kind: ClassVar[str] = "join"
+    runs_in_rounds: ClassVar[bool] = True
     how: How
     left_keys: tuple[Expr, ...]
     right_keys: tuple[Expr, ...]
@@ -81,6 +91,62 @@ class Join(Operator):
         why = "a further right row could take an answer back"
         blocking = self.how.speaks_of_absence
         return (Port("left"), Port("right", blocking=blocking, why=why if blocking else ""))
+
+    def joined(self, context: CheckContext) -> tuple[Field, ...]:
+        """The columns of the pairs of the first two inputs. Raises as `output`."""
+        left, right = context.inputs[:2]
+        inner = self.how is How.INNER
+        sides = list(zip(self.left_keys, self.right_keys, strict=False))
+        context.need(
+            inner or self.lifetimes != (Lifetime.STATIC, Lifetime.TICK), "a join cannot have these lifetimes"
+        )
+        context.need(len(self.left_keys) == len(self.right_keys), "a side of the join lacks keys")
+        for one, other in sides:
+            same = context.type_of(one, left) == context.type_of(other, right)
+            context.need(same, "keys of the join are of different types")
+        context.need(bool(sides) or (inner and self.residual is None), "the join has no key")
+        self._check_residual(context, (*left.fields, *right.fields))
+        if not self.how.has_right_columns:
+            context.need(not self.kept_right, "the join has no columns of the right")
+            return left.fields
+        return context.beside(self.kept_right, (False, self.how is How.LEFT))
+
+    def _check_residual(self, context: CheckContext, fields: Sequence[Field]) -> None:
+        names = self.pair_names
+        context.need(
+            len(names) == len(fields) == len(set(names)), "the names of pairs are not those of pairs"
+        )
+        pair = Schema(tuple(replace(f, name=name) for f, name in zip(fields, names, strict=True)))
+        if self.residual is not None:
+            context.need(
+                context.type_of(self.residual, pair) == BOOL, "a join condition is not true or false"
+            )
+
+    def output(self, context: CheckContext) -> Columns:
+        return self.joined(context)
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        left, right = inputs[:2]
+        if self.how is not How.INNER:
+            return unchanged(left), {}
+        kept = {right.names[at]: output.names[len(left.names) + n] for n, at in enumerate(self.kept_right)}
+        # A right column that is left out is a key, and equals the left column of its name.
+        keys = {name: name for name in right.names if name in left.names}
+        return unchanged(left), {name: Column(column) for column, name in (keys | kept).items()}
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        # Without keys the rows of the left are in as many lists as there are shards.
+        return {"left": KeyedSlot(0), "right": KeyedSlot(1)} if self.left_keys else {}
+
+    def placement(self) -> Placement:
+        # Of all pairs, the right side is the small one.
+        return keyed(self.left_keys, self.right_keys) if self.left_keys else keyed(EQUAL_ROWS, None)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         left, right = inputs
@@ -107,9 +173,6 @@ class Join(Operator):
         if self.how is How.SEMI and self.residual is not None and goes_round[1]:
             return "which of its right rows let a left row pass is not kept by rounds"
         return ""
-
-    def placement(self) -> Placement:
-        return keyed(self.left_keys, self.right_keys) if self.left_keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         for at, (left, right) in enumerate(zip(self.left_keys, self.right_keys, strict=True)):

@@ -6,14 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.tree import Column
 from penstock.flow.spans import shown_span
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.flow.unservable import EVENT_TIME
+from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, calendar, keyed
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
     from penstock.flow.operators.join import Join
     from penstock.flow.spans import Span
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,29 @@ class JoinOnTime(Operator):
     width: Span
 
     def ports(self) -> tuple[Port, ...]:
-        return (Port("left"), Port("right"), Port("left watermark"), Port("right watermark"))
+        watermarks = (Port(f"{side} watermark", completeness=True) for side in ("left", "right"))
+        return (Port("left"), Port("right"), *watermarks)
+
+    def output(self, context: CheckContext) -> Columns:
+        columns = self.join.joined(context)
+        made = context.with_forgetting(self.join)
+        context.need_same(made, self, "it forgets what could still match")
+        for port, time in enumerate(self.times):
+            context.require_watermark(2 + port, Column(time), port)
+        return columns
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (*self.join.lineage(inputs, output), {}, {})
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        left, right = KeyedSlot(0, of_pair=True), KeyedSlot(1, of_pair=True)
+        return {"left": left, "right": right, **calendar("left_", left), **calendar("right_", right)}
+
+    def placement(self) -> Placement:
+        return keyed(self.join.left_keys, self.join.right_keys, None, None)
 
     def needs(self) -> tuple[Need, ...]:
         why = "a row that was forgotten could not be taken back"
@@ -56,10 +86,6 @@ class JoinOnTime(Operator):
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return self.join.gives(inputs[:2])
-
-    def placement(self) -> Placement:
-        join = self.join
-        return keyed(join.left_keys, join.right_keys, None, None) if join.left_keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.join.expressions()

@@ -6,11 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.on_time import NEEDS
+from penstock.flow.unservable import EVENT_TIME
+from penstock.flow.watermark_policy import check_policy
 from penstock.graph.facts import WHOLE, Need, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
     from penstock.flow.watermark_policy import WatermarkPolicy
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +31,18 @@ class LateRows(Operator):
     """
 
     kind: ClassVar[str] = "late_rows"
+    row_by_row: ClassVar[bool] = True
     clock: WatermarkPolicy
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        check_policy(self.clock, context)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
 
     def needs(self) -> tuple[Need, ...]:
         return NEEDS

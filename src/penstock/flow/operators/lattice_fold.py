@@ -6,13 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.check import check
+from penstock.expr.types import AnyType, Field
 from penstock.flow.operators.lattice_growth import LatticeGrowth, lattice_claims, lattice_functions
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
 from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import ALTERABLE, Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
     from penstock.lattice import Lattice
 
 
@@ -45,6 +53,25 @@ class LatticeFold(Operator):
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further item could make the value grow"),)
 
+    def output(self, context: CheckContext) -> Columns:
+        typed = check(self.item, context.input)
+        merged = self.lattice.column(Field(self.into, typed.type, typed.nullable))
+        if self.keys or not self.runs_first_tick:
+            merged = Field(self.into, merged.type, typed.nullable or isinstance(merged.type, AnyType))
+        return (*context.computed(self.keys), merged)
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (dict(self.keys),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"merged": KeyedSlot()}
+
+    def placement(self) -> Placement:
+        return keyed(tuple(expr for _, expr in self.keys))
+
     def needs(self) -> tuple[Need, ...]:
         return (
             Need(
@@ -64,9 +91,6 @@ class LatticeFold(Operator):
 
     def inside_loop(self) -> Operator:
         return LatticeGrowth(self.lattice, self.keys, self.into, self.item, self.nondet)
-
-    def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys

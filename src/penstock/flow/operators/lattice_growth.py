@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.flow.unservable import LOOP_OF_LATTICES
+from penstock.graph.facts import Facts, Need, Placement, Port, keyed
 from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import ALTERABLE, Operator, function_name
 from penstock.lattice import Merging
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
     from penstock.lattice import Lattice
 
 
@@ -51,6 +55,15 @@ class LatticeGrowth(Operator):
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
 
+    def output(self, context: CheckContext) -> Columns:
+        raise context.refused(f"{self.kind} in a loop is made by the graph, and not written")
+
+    def unservable(self) -> Unservable | None:
+        return LOOP_OF_LATTICES
+
+    def placement(self) -> Placement:
+        return keyed(tuple(expr for _, expr in self.keys))
+
     def needs(self) -> tuple[Need, ...]:
         return (
             Need(
@@ -72,9 +85,6 @@ class LatticeGrowth(Operator):
 
     def depends_on_cut(self) -> str:
         return "In a cycle it shows its value each time it has grown, and ticks decide how often that is."
-
-    def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys)) if self.keys else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys

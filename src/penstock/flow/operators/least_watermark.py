@@ -6,12 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.check import check
+from penstock.expr.monotone import Monotonicity, monotonicity
+from penstock.expr.types import Field, Schema
+from penstock.flow.operators.end_of_input import VALUE
+from penstock.flow.operators.watermark import Watermark
+from penstock.flow.unservable import EVENT_TIME
 from penstock.graph.facts import WHOLE, Facts, Placement, Port, meet
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,10 +46,21 @@ class LeastWatermark(Operator):
     """
 
     kind: ClassVar[str] = "least_watermark"
+    gives_watermark: ClassVar[bool] = True
     moves: tuple[tuple[Move, ...], ...]
 
     def ports(self) -> tuple[Port, ...]:
         return tuple(Port(f"watermark {at}") for at in range(len(self.moves)))
+
+    def output(self, context: CheckContext) -> Columns:
+        inputs = zip(context.inputs, self.moves, strict=True)
+        types = {_moved(schema.fields[0].type, moves, context) for schema, moves in inputs}
+        read = all(isinstance(context.upstream(port), Watermark) for port in range(len(self.moves)))
+        context.need(read and len(types) == 1, "the inputs are not watermarks of one type")
+        return (Field(VALUE, types.pop(), True),)
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return meet(inputs).but(once=True)
@@ -66,3 +86,14 @@ class LeastWatermark(Operator):
             len(mine) == len(theirs) and all(m.same(t) for m, t in zip(mine, theirs, strict=True))
             for mine, theirs in pairs
         )
+
+
+def _moved(type: DataType, moves: Sequence[Move], context: CheckContext) -> DataType:
+    """The type of a watermark after all moves, each of which may not fall."""
+    for move in moves:
+        context.need(move.type == type, "a watermark is moved as one of another type")
+        schema = Schema((Field(VALUE, type),), scalar=True)
+        type = check(move.expr, schema).type
+        rises = monotonicity(move.expr, schema, VALUE) is Monotonicity.INCREASING
+        context.need(rises, "a watermark may fall")
+    return type

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.flow.row_function import RowFunction
+from penstock.flow.row_by_row import RowFunction
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +31,6 @@ class Map(RowFunction):
 
     kind: ClassVar[str] = "map"
     function: Callable[..., object]
+
+    def output(self, context: CheckContext) -> Columns:
+        return None

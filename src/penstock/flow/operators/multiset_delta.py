@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from penstock.flow.unservable import LATER
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,12 @@ class MultisetDelta(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return LATER
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return inputs[0].but(append=True, det=inputs[0].det and self.nondet is None)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Facts, Port, meet
+from penstock.graph.facts import ANYWHERE, Facts, Placement, Port, meet
 from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,15 @@ class Null(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),) if self.swallows else ()
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields if self.swallows else None
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def placement(self) -> Placement:
+        return ANYWHERE
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return meet(())

@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.types import Field
+from penstock.flow.unservable import EVENT_TIME
+from penstock.flow.watermark_policy import check_policy
 from penstock.graph.facts import WHOLE, Need, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
     from penstock.flow.watermark_policy import WatermarkPolicy
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 NEEDS = (
     Need(
@@ -48,10 +54,18 @@ class OnTime(Operator):
     """
 
     kind: ClassVar[str] = "watermark"
+    row_by_row: ClassVar[bool] = True
     clock: WatermarkPolicy
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        timed = check_policy(self.clock, context)
+        return tuple(Field(f.name, f.type, f.nullable and f != timed) for f in context.input.fields)
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
 
     def needs(self) -> tuple[Need, ...]:
         return NEEDS

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.expr.tree import Expr
-from penstock.graph.facts import Port
-from penstock.graph.node import Operator
+from penstock.expr.check import check
+from penstock.expr.tree import Expr, Literal
+from penstock.expr.types import INT64, BoolType, Field
+from penstock.flow.row_by_row import RowByRow
+from penstock.graph.node import unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
-class Partition(Operator):
+class Partition(RowByRow):
     """The row with the number of its port as a further, last column.
 
     by:    an expression or a function of the row; its value is one of `tags`.
@@ -32,12 +42,28 @@ class Partition(Operator):
     """
 
     kind: ClassVar[str] = "partition"
-    linear: ClassVar[bool] = True
     by: Expr | Callable[..., object]
     tags: tuple[object, ...]
 
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
+    def output(self, context: CheckContext) -> Columns:
+        fields = context.input.fields
+        different = self.tags and len(set(self.tags)) == len(self.tags)
+        context.need(bool(different), "the ports are not different")
+        context.need(len(context.output.fields) == len(fields) + 1, "the number of the port is missing")
+        if isinstance(self.by, Expr):
+            found = check(self.by, context.input).type
+            if not (isinstance(found, BoolType) and self.tags == (False, True)):
+                for tag in self.tags:
+                    check(self.by == Literal(tag), context.input)
+        port = context.output.names[-1]
+        context.need(context.input.position(port) is None, f"there is a column {port!r} already")
+        return (*fields, Field(port, INT64))
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         if isinstance(self.by, Expr):

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.claims import NO_CLAIMS, Claims
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.fold import described
+from penstock.flow.unservable import UNCLAIMED
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.monotone_columns import Growth
 from penstock.graph.node import ALTERABLE
 from penstock.lattice import Max
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,17 @@ class Reduce(WithLifetime):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could change the value"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        column = context.input.names[0] if context.input.scalar else None
+        context.need(self.scalar_column == column, "the column of single values is another")
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return None if self.claims.commutative else UNCLAIMED
+
+    def at_most_one_row(self) -> bool:
+        return True
 
     def needs(self) -> tuple[Need, ...]:
         return self.claims.needs()

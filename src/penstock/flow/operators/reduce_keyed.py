@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.flow.claims import NO_CLAIMS, Claims
 from penstock.flow.keyed_fold import KeyedFold
 from penstock.flow.lifetime import Lifetime
+from penstock.graph.facts import KeyedSlot
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from penstock.expr.tree import Expr
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import SlotLayout
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,13 @@ class ReduceKeyed(KeyedFold):
     claims: Claims = NO_CLAIMS
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.need(bool(self.keys), "a fold per key has no key")
+        return (*context.computed(self.keys), *context.computed(((self.into, self.item),)))
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"values": KeyedSlot(), "merged": KeyedSlot()}
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys

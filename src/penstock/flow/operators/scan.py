@@ -10,11 +10,18 @@ from penstock.flow.claims import NO_CLAIMS
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.fold import described, named_functions
 from penstock.flow.ordered_operator import InOrder
+from penstock.flow.unservable import IN_ORDER
+from penstock.graph.facts import KeyedSlot
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from penstock.expr.tree import Expr
     from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +45,23 @@ class Scan(InOrder):
     """
 
     kind: ClassVar[str] = "scan"
-    reads_order: ClassVar[str] = "what is carried along depends on the rows before"
+    order_reason: ClassVar[str] = "what is carried along depends on the rows before"
     init: object
     function: Callable[..., object]
     carried: Schema
     per: tuple[Expr, ...] = ()
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.keys(self.per)
+        return None
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"carried": KeyedSlot()}
 
     def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
         yield from named_functions(self.init, self.function)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.expr.tree import Column, Expr
-from penstock.graph.facts import Port
+from penstock.flow.row_by_row import RowByRow
 from penstock.graph.monotone_columns import Growth
-from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
-class Select(Operator):
+class Select(RowByRow):
     """One expression per output column. `with_columns` is a select that keeps the others.
 
     Rows that become equal stay as many as they were: a select drops no rows.
@@ -26,11 +31,16 @@ class Select(Operator):
     """
 
     kind: ClassVar[str] = "select"
-    linear: ClassVar[bool] = True
     columns: tuple[tuple[str, Expr], ...]
 
-    def ports(self) -> tuple[Port, ...]:
-        return (Port("input"),)
+    def output(self, context: CheckContext) -> Columns:
+        return context.computed(self.columns)
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (dict(self.columns),)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs) and all(isinstance(expr, Column) for _, expr in self.columns)
 
     def growth(self, inputs: Sequence[Growth | None]) -> Growth | None:
         (before,) = inputs

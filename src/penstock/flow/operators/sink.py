@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Port
+from penstock.flow.columns import ANY_VALUE
+from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.graph.facts import ANYWHERE, Placement, Port
 from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +32,23 @@ class Sink(Operator):
     """
 
     kind: ClassVar[str] = "sink"
+    nets: ClassVar[bool] = True
     name: str
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.check_name(self.name)
+        if isinstance(context.upstream(0), SignalOperator) and not context.input.scalar:
+            return ANY_VALUE.fields
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.expr.tree import Ordering
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.reduce import of_lifetime
+from penstock.flow.unservable import IN_ORDER
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import ALTERABLE
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,20 @@ class Sort(WithLifetime):
     """
 
     kind: ClassVar[str] = "sort"
+    makes_order: ClassVar[bool] = True
     by: tuple[Ordering | Callable[..., object], ...] = ()
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could come before those that left"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.orderings(self.by)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
 
     def needs(self) -> tuple[Need, ...]:
         per_tick = self.lifetime is Lifetime.TICK

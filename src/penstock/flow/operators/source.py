@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import Facts, Port
+from penstock.flow.unservable import BOUNDED
+from penstock.graph.facts import ANYWHERE, Facts, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,18 @@ class Source(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return ()
+
+    def output(self, context: CheckContext) -> Columns:
+        context.check_name(self.name)
+        context.need(self.append or not self.bounded, "a table cannot be bounded")
+        context.need(self.schema == context.output, "the source has other columns than its rows")
+        return self.schema.fields
+
+    def unservable(self) -> Unservable | None:
+        return BOUNDED if self.bounded else None
+
+    def placement(self) -> Placement:
+        return ANYWHERE
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(bounded=self.bounded, append=self.append, ordered=self.append)

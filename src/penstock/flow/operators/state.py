@@ -6,13 +6,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.check import check
+from penstock.expr.types import Field
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.lattice_growth import lattice_claims, lattice_functions
 from penstock.flow.ordered_operator import InOrder
-from penstock.graph.node import ALTERABLE
+from penstock.flow.unservable import IN_ORDER
+from penstock.graph.facts import KeyedSlot
+from penstock.graph.node import ALTERABLE, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
     from penstock.lattice import Lattice
 
 
@@ -31,12 +41,27 @@ class State(InOrder):
     """
 
     kind: ClassVar[str] = "state"
-    reads_order: ClassVar[str] = "which rows are news depends on the rows before"
+    order_reason: ClassVar[str] = "which rows are news depends on the rows before"
     lattice: Lattice
     item: Expr
     per: tuple[Expr, ...] = ()
     lifetime: Lifetime = Lifetime.STATIC
     nondet: str | None = field(default=None, metadata=ALTERABLE)
+
+    def output(self, context: CheckContext) -> Columns:
+        typed = check(self.item, context.input)
+        self.lattice.column(Field("item", typed.type, typed.nullable))
+        context.keys(self.per)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"merged": KeyedSlot()}
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield "item", self.item

@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime, tick_needs, with_lifetimes
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE
+from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
+from penstock.graph.node import ALTERABLE, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr, Ordering
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class TopK(WithLifetime):
     """
 
     kind: ClassVar[str] = "top_k"
+    nets: ClassVar[bool] = True
     merges_equal: ClassVar[bool] = True
     count: int
     by: tuple[Ordering, ...]
@@ -43,6 +50,27 @@ class TopK(WithLifetime):
     def ports(self) -> tuple[Port, ...]:
         return (Port("input", blocking=True, why="a further row could push an answer out"),)
 
+    def output(self, context: CheckContext) -> Columns:
+        context.need(self.count >= 1, "a count is below one")
+        context.orderings(self.by)
+        context.keys(self.per)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"groups": KeyedSlot()}
+
+    def placement(self) -> Placement:
+        return keyed(self.per)
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
+
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         rows = inputs[0]
         if self.lifetime is Lifetime.TICK:
@@ -51,9 +79,6 @@ class TopK(WithLifetime):
 
     def needs(self) -> tuple[Need, ...]:
         return tick_needs((self.lifetime,))
-
-    def placement(self) -> Placement:
-        return keyed(self.per) if self.per else WHOLE
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         for ordering in self.by:

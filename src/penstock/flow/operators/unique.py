@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import Lifetime, WithLifetime
 from penstock.flow.operators.reduce import of_lifetime
-from penstock.graph.facts import Facts, Need, Placement, Port, keyed
-from penstock.graph.node import ALTERABLE
+from penstock.graph.facts import Facts, KeyedSlot, Need, Placement, Port, keyed
+from penstock.graph.node import ALTERABLE, unchanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,22 @@ class Unique(WithLifetime):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("input"),)
+
+    def output(self, context: CheckContext) -> Columns:
+        context.all_columns(self.columns)
+        return context.input.fields
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (unchanged(inputs[0]),)
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        return {"copies": KeyedSlot(bare=appends[0])}
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
 
     def needs(self) -> tuple[Need, ...]:
         if self.lifetime is Lifetime.STATIC:

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.expr.types import Field
+from penstock.flow.operators.end_of_input import VALUE, EndOfInput
 from penstock.flow.operators.on_time import NEEDS
+from penstock.flow.unservable import EVENT_TIME
+from penstock.flow.watermark_policy import check_policy
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
     from penstock.flow.watermark_policy import WatermarkPolicy
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +30,21 @@ class Watermark(Operator):
     """
 
     kind: ClassVar[str] = "watermark_time"
+    gives_watermark: ClassVar[bool] = True
     clock: WatermarkPolicy
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("rows"), Port("end"))
+
+    def output(self, context: CheckContext) -> Columns:
+        timed = check_policy(self.clock, context)
+        end = context.upstream(1)
+        told = isinstance(end, EndOfInput) and end.sources == context.sources(0)
+        context.need(told, "it does not read the end of its input")
+        return (Field(VALUE, timed.type, True),)
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
 
     def needs(self) -> tuple[Need, ...]:
         return NEEDS

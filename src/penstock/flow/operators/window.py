@@ -7,13 +7,25 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, keyed
+from penstock.expr.check import check
+from penstock.expr.types import Field
+from penstock.flow.aggregates import aggregated
+from penstock.flow.spans import TIME_TYPES, check_span
+from penstock.flow.unservable import EVENT_TIME
+from penstock.flow.windows import Grid, Sessions
+from penstock.graph.facts import WHOLE, Facts, KeyedSlot, Need, Placement, Port, SessionSlots, calendar, keyed
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.expr.tree import Expr
+    from penstock.expr.types import Schema
     from penstock.flow.aggregates import Aggregation
     from penstock.flow.windows import Shape
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage, SlotLayout, Unservable
+    from penstock.graph.node import Columns
 
 
 START, END = "window_start", "window_end"
@@ -64,8 +76,39 @@ class Window(Operator):
     def ports(self) -> tuple[Port, ...]:
         return (
             Port("rows", blocking=True, why="a further row could fall into a window that closes"),
-            Port("watermark", blocking=True, why="it may rise further"),
+            Port("watermark", blocking=True, why="it may rise further", completeness=True),
         )
+
+    def output(self, context: CheckContext) -> Columns:
+        time = check(self.time, context.input)
+        context.need(time.type in TIME_TYPES and not time.nullable, "windows are of what is no time")
+        match self.shape:
+            case Sessions(gap):
+                check_span(gap, time.type, context)
+            case Grid(size, every, offset):
+                for span in (size, every, *(() if offset is None else (offset,))):
+                    check_span(span, time.type, context)
+                context.need(not every > size, "times lie between windows")  # type: ignore[operator]
+        context.require_watermark(1, self.time, 0)
+        borders = (Field(START, time.type), Field(END, time.type))
+        return aggregated(context, self.keys, borders, self.aggregations)
+
+    def unservable(self) -> Unservable | None:
+        return EVENT_TIME
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        return (dict(self.keys), {})
+
+    def state(self, appends: Sequence[bool]) -> Mapping[str, SlotLayout]:
+        if isinstance(self.shape, Sessions):
+            return dict.fromkeys(("sessions", "calendar", "due"), SessionSlots(KeyedSlot()))
+        return grid_slots()
+
+    def placement(self) -> Placement:
+        return keyed(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
+
+    def one_zero(self, inputs: Sequence[bool]) -> bool:
+        return True
 
     def needs(self) -> tuple[Need, ...]:
         return (
@@ -83,9 +126,6 @@ class Window(Operator):
             return rows.but(append=rows.append, ordered=rows.ordered)
         return rows.but(append=rows.append and rows.bounded, ordered=False)
 
-    def placement(self) -> Placement:
-        return keyed(tuple(expr for _, expr in self.keys), None) if self.keys else WHOLE
-
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from self.keys
         yield "time", self.time
@@ -99,3 +139,9 @@ class Window(Operator):
         when = "when they close" if self.emit is Emit.CLOSE else "as updates"
         aggregates = ", ".join(f"{name}={agg}" for name, agg in self.aggregations)
         return f"{self.shape} of {self.time}{by}, {when}: {aggregates}"
+
+
+def grid_slots() -> Mapping[str, SlotLayout]:
+    """The slots of windows on a grid: per group and window its rows, and when each is over."""
+    groups = KeyedSlot(of_pair=True)
+    return {"groups": groups, **calendar("", groups)}

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.lifetime import DEPENDS_ON_CUT, Lifetime, with_lifetimes
+from penstock.flow.unservable import IN_ORDER
 from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, meet
 from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,12 @@ class Zip(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("left"), Port("right"))
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.all_beside(self.kept_right)
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.zip import position_needs
-from penstock.graph.facts import Facts, Need, Port, meet
+from penstock.flow.unservable import IN_ORDER
+from penstock.graph.facts import WHOLE, Facts, Need, Placement, Port, meet
 from penstock.graph.node import ALTERABLE, Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,15 @@ class ZipLongest(Operator):
     def ports(self) -> tuple[Port, ...]:
         why = "nulls are given for rows that do not come"
         return (Port("left", blocking=True, why=why), Port("right", blocking=True, why=why))
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.all_beside(self.kept_right, may_lack=True)
+
+    def unservable(self) -> Unservable | None:
+        return IN_ORDER
+
+    def placement(self) -> Placement:
+        return WHOLE
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         both = meet(inputs)

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from penstock.expr.durations import short
 from penstock.flow.statistics.inputs import Result
-from penstock.flow.statistics.statistic import Statistic
+from penstock.flow.statistics.statistic import Need, Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,13 @@ class Decay:
     adjust: bool = True
     ignore_na: bool = False
 
+    def falls(self) -> bool:
+        """Whether exactly one of the two rules is given, and lets weights fall."""
+        if self.half_life is not None:
+            by_time = self.adjust and not self.ignore_na
+            return self.alpha is None and by_time and self.half_life > timedelta()
+        return self.alpha is not None and 0 < self.alpha <= 1
+
     def __str__(self) -> str:
         rate = f"half life {short(self.half_life)}" if self.half_life else f"alpha {self.alpha:g}"
         return rate + ("" if self.adjust else ", not adjusted")
@@ -37,6 +44,10 @@ class Ewm(Statistic):
 
     decay: Decay
     min_periods: int
+
+    def check(self, need: Need) -> None:
+        need(self.min_periods >= 0, "a count is below zero")
+        need(self.decay.falls(), "weights do not fall in a way that there is")
 
     @property
     def reads_time(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.flow.statistics.inputs import Result
-from penstock.flow.statistics.statistic import Windowed
+from penstock.flow.statistics.statistic import Need, Windowed
 from penstock.flow.statistics.window import TimeWindow
 
 
@@ -34,28 +34,33 @@ class Mean(Windowed):
 
 
 @dataclass(frozen=True, slots=True)
-class Var(Windowed):
-    """The variance: squares of deviations from the mean, divided by the count less `ddof`."""
+class Spread(Windowed):
+    """Base of the statistics that divide by the number of values less `ddof`."""
 
     ddof: int = 1
+
+    def check(self, need: Need) -> None:
+        Windowed.check(self, need)
+        need(self.ddof >= 0, "what is taken from a count is below zero")
+
+
+class Var(Spread):
+    """The variance: squares of deviations from the mean, divided by the count less `ddof`."""
+
     kind = "var"
     result = Result.FLOAT
 
 
-@dataclass(frozen=True, slots=True)
-class Std(Windowed):
+class Std(Spread):
     """The square root of the variance."""
 
-    ddof: int = 1
     kind = "std"
     result = Result.FLOAT
 
 
-@dataclass(frozen=True, slots=True)
-class Cov(Windowed):
+class Cov(Spread):
     """The covariance of two signals."""
 
-    ddof: int = 1
     kind = "cov"
     result = Result.FLOAT
     inputs = 2
@@ -87,6 +92,11 @@ class Regression(Windowed):
 
     against: Against = Against.INDEX
     kind = "regression"
+
+    def check(self, need: Need) -> None:
+        Windowed.check(self, need)
+        timed = isinstance(self.window, TimeWindow)
+        need(timed or self.against is not Against.TIME, "a regression by time has no times")
 
     @property
     def inputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.flow.statistics.inputs import Result
-from penstock.flow.statistics.statistic import Windowed
+from penstock.flow.statistics.statistic import Need, Windowed
 
 
 class Min(Windowed):
@@ -61,6 +61,10 @@ class Quantile(Windowed):
     interpolation: Interpolation = Interpolation.LINEAR
     kind = "quantile"
     result = Result.FLOAT_OF_FLOATS
+
+    def check(self, need: Need) -> None:
+        Windowed.check(self, need)
+        need(0 <= self.q <= 1, "a quantile is not between 0 and 1")
 
     def describe(self) -> str:
         return f"{self.q:g}, {self.window}"

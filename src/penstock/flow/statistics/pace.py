@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from penstock.expr.durations import short
 from penstock.flow.statistics.inputs import Result
-from penstock.flow.statistics.statistic import Statistic
+from penstock.flow.statistics.statistic import Need, Statistic
 
 
 class Fewer(Statistic):
@@ -29,6 +29,9 @@ class EveryNth(Fewer):
     kind = "every_nth"
     result = Result.AS_GIVEN
 
+    def check(self, need: Need) -> None:
+        need(self.count >= 1, "a count is below one")
+
     def describe(self) -> str:
         return f"{self.count}"
 
@@ -38,6 +41,9 @@ class Paced(Fewer):
     """Base of those that depend on a span of time."""
 
     span: timedelta
+
+    def check(self, need: Need) -> None:
+        need(self.span > timedelta(), "a span of time is not above zero")
 
     @property
     def reads_time(self) -> bool:
@@ -89,6 +95,9 @@ class BarsByCount(Fewer):
     count: int
     kind = "ohlc"
     numbers = True
+
+    def check(self, need: Need) -> None:
+        need(self.count >= 1, "a count is below one")
 
     def describe(self) -> str:
         return f"of {self.count} values"

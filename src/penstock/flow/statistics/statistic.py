@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from datetime import timedelta
+from typing import ClassVar, TypeAlias
 
 from penstock.flow.statistics.inputs import Result
-from penstock.flow.statistics.window import TimeWindow, Window
+from penstock.flow.statistics.window import CountWindow, Expanding, TimeWindow, Window
+
+Need: TypeAlias = Callable[[bool, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,10 @@ class Statistic(ABC):
         """Whether it fires for every value once it has fired."""
         return True
 
+    @abstractmethod
+    def check(self, need: Need) -> None:
+        """Call `need` with each condition on the parameters, and with what is wrong without it."""
+
     def describe(self) -> str:
         """The parameters in short; empty where there are none."""
         return ""
@@ -55,6 +63,17 @@ class Windowed(Statistic):
     """A statistic of the values in a window that moves, or grows, with each value."""
 
     window: Window
+
+    def check(self, need: Need) -> None:
+        window = self.window
+        need(window.min_periods >= 0, "a count is below zero")
+        match window:
+            case CountWindow():
+                need(window.size >= max(window.min_periods, 1), "a window has fewer values than it needs")
+            case TimeWindow():
+                need(window.span > timedelta(), "a span of time is not above zero")
+            case Expanding():
+                pass
 
     @property
     def reads_time(self) -> bool:

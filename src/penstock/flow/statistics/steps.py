@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from penstock.flow.statistics.inputs import Result
-from penstock.flow.statistics.statistic import Statistic
+from penstock.flow.statistics.statistic import Need, Statistic
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,9 @@ class Diff(Statistic):
     kind = "diff"
     result = Result.FLOAT_OF_FLOATS
     numbers = False
+
+    def check(self, need: Need) -> None:
+        need(self.count >= 1, "a count is below one")
 
     def describe(self) -> str:
         return f"to {self.count} before"
@@ -29,6 +32,9 @@ class PctChange(Statistic):
     count: int
     kind = "pct_change"
     result = Result.FLOAT
+
+    def check(self, need: Need) -> None:
+        need(self.count >= 1, "a count is below one")
 
     def describe(self) -> str:
         return f"to {self.count} before"
@@ -54,6 +60,10 @@ class Crossed(Statistic):
     level: int | float | None = None
     kind = "crossed"
     result = Result.BOOL
+
+    def check(self, need: Need) -> None:
+        level = self.level
+        need(level is None or level == level, "a level is no number")
 
     @property
     def inputs(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

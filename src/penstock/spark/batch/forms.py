@@ -7,26 +7,8 @@ run on the in-process engine, inside tasks: `penstock.spark.batch.in_process_sub
 from __future__ import annotations
 
 from enum import Enum
-from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from penstock.expr.tree import Expr
-from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.operators.cross_singleton import CrossSingleton
-from penstock.flow.operators.distinct_on_time import DistinctOnTime
-from penstock.flow.operators.end_of_input import EndOfInput
-from penstock.flow.operators.filter import Filter
-from penstock.flow.operators.flatten import Flatten
-from penstock.flow.operators.fold import Fold
-from penstock.flow.operators.fold_tick import FoldTick
-from penstock.flow.operators.initialize import Initialize
-from penstock.flow.operators.join_on_time import JoinOnTime
-from penstock.flow.operators.least_watermark import LeastWatermark
-from penstock.flow.operators.partition import Partition
-from penstock.flow.operators.reduce import Reduce
-from penstock.flow.operators.watermark import Watermark
-from penstock.flow.operators.window import Window
-from penstock.flow.row_function import RowFunction
 from penstock.graph.facts import Delay
 from penstock.spark.batch import aggregates as batch_aggregates
 from penstock.spark.batch import joins as batch_joins
@@ -51,36 +33,18 @@ class Form(Enum):
     SUBPLAN = "on the in-process engine"
 
 
-@singledispatch
-def form(operator: Operator, node: Node, graph: FlowGraph) -> Form:
-    """The form of an operator that stands where nothing reads the order of its rows."""
-    known = lower.dispatch(type(operator)) is not lower.dispatch(object)
-    return Form.NATIVE if known else Form.SUBPLAN
-
-
-@form.register(RowFunction)
-@form.register(Flatten)
-@form.register(Partition)
-def _(operator: Operator, node: Node, graph: FlowGraph) -> Form:
-    return Form.ROWS
-
-
-@form.register(Filter)
-def _(operator: Filter, node: Node, graph: FlowGraph) -> Form:
-    return Form.NATIVE if isinstance(operator.predicate, Expr) else Form.ROWS
-
-
-@form.register(CrossSingleton)
-def _(operator: CrossSingleton, node: Node, graph: FlowGraph) -> Form:
+def form(node: Node, graph: FlowGraph) -> Form:
+    """The form of a node where nothing behind it reads the order of its rows."""
+    operator = node.operator
+    native = lower.dispatch(type(operator)) is not lower.dispatch(object)
+    if operator.linear and len(node.inputs) == 1 and (not native or next(operator.callables(), None)):
+        return Form.ROWS
     # Which row is the first is only known to who has them in order.
-    return Form.NATIVE if has_one_row(graph.nodes[node.inputs[1]].operator) else Form.SUBPLAN
-
-
-def has_one_row(operator: Operator) -> bool:
-    """Whether it answers a tick with one row at most: then that row's order is no question."""
-    if isinstance(operator, Aggregate):
-        return not operator.keys
-    return isinstance(operator, Fold | FoldTick | Initialize | Reduce)
+    in_order = any(
+        operator.reads_order(port) and not graph.nodes[source].operator.at_most_one_row()
+        for port, source in enumerate(node.inputs)
+    )
+    return Form.NATIVE if native and not in_order else Form.SUBPLAN
 
 
 # --- ticks and time ----------------------------------------------------------------------
@@ -94,30 +58,3 @@ def starts_ticks(operator: Operator) -> bool:
 def counts_ticks(operator: Operator) -> bool:
     """Whether it speaks in ticks that something else starts, so that their number shows."""
     return operator.runs_each_tick or any(port.delay is Delay.LAZY for port in operator.ports())
-
-
-@singledispatch
-def needless_ports(operator: Operator) -> tuple[int, ...]:
-    """Inputs that an operator can do without in a batch.
-
-    A watermark tells what can be forgotten, and when a window closes. Rows behind a watermark
-    are on time, whoever reads them; in a batch all input comes at once and then ends: so every
-    window closes, and there is nothing to forget.
-    """
-    return ()
-
-
-@needless_ports.register(Window)
-@needless_ports.register(DistinctOnTime)
-def _(operator: Operator) -> tuple[int, ...]:
-    return (1,)
-
-
-@needless_ports.register(JoinOnTime)
-def _(operator: Operator) -> tuple[int, ...]:
-    return (2, 3)
-
-
-def tells_time(operator: Operator) -> bool:
-    """Whether it gives watermarks, which only operators in the same subplan can read."""
-    return isinstance(operator, EndOfInput | LeastWatermark | Watermark)

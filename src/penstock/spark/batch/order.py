@@ -15,10 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.flow.operators.cross_singleton import CrossSingleton
-from penstock.flow.operators.sort import Sort
 from penstock.flow.operators.source import Source
-from penstock.spark.batch.forms import has_one_row
 from penstock.spark.placing.native import is_native
 
 if TYPE_CHECKING:
@@ -68,19 +65,17 @@ def find_order(graph: FlowGraph, facts: Sequence[Facts], live: Iterable[int]) ->
 
 def _own_wants(graph: FlowGraph, node: Node) -> Iterator[int]:
     """Inputs that a node itself reads in order."""
-    for need in node.operator.needs():
-        if need.fact == "ordered":
-            yield node.inputs[need.port]
-    if isinstance(node.operator, CrossSingleton) and not has_one_row(graph.nodes[node.inputs[1]].operator):
-        yield node.inputs[1]
+    for port, source in enumerate(node.inputs):
+        if node.operator.reads_order(port) and not graph.nodes[source].operator.at_most_one_row():
+            yield source
 
 
 def _makes_order(graph: FlowGraph, facts: Sequence[Facts], node: Node) -> bool:
     """Whether the order of a node's rows does not come from the order of its inputs."""
-    if isinstance(node.operator, Sort):
+    if node.operator.makes_order:
         # Of rows that mean no order, ties go by all their columns.
         return not facts[node.inputs[0]].ordered
-    return has_one_row(node.operator)
+    return node.operator.at_most_one_row()
 
 
 def _carried(graph: FlowGraph, read: Collection[int], arriving: Collection[int]) -> frozenset[int]:

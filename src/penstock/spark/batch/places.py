@@ -8,30 +8,13 @@ subplan tell these columns. Then every task runs the subplan for its keys.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.expr.tree import Call, Column, Expr
-from penstock.flow.operators.assume_ordered import AssumeOrdered
-from penstock.flow.operators.chain import Chain
-from penstock.flow.operators.distinct import Distinct
-from penstock.flow.operators.enumerate import Enumerate
-from penstock.flow.operators.filter import Filter
-from penstock.flow.operators.fold_keyed import FoldKeyed
-from penstock.flow.operators.inspect import Inspect
-from penstock.flow.operators.lattice_fold import LatticeFold
-from penstock.flow.operators.partition import Partition
-from penstock.flow.operators.reduce_keyed import ReduceKeyed
-from penstock.flow.operators.select import Select
-from penstock.flow.operators.state import State
-from penstock.flow.operators.union import Union
-from penstock.flow.operators.unique import Unique
-from penstock.flow.operators.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.expr.types import Schema
     from penstock.graph.node import Operator
     from penstock.spark.batch.plan import BatchPlan, Subplan
 
@@ -75,7 +58,7 @@ def meeting(plan: BatchPlan, subplan: Subplan) -> Meeting:
         keys = _keys(node.operator)
         if keys is None:
             return InOneTask()
-        if node.operator.linear or isinstance(node.operator, Chain):
+        if node.operator.linear or node.operator.unites:
             continue
         found = [_told_by(plan, inside, i, key) for i in plan.reads[node.id] if i is not None for key in keys]
         wanted.append([terms for terms in found if terms is not None and terms.keys() == set(entries)])
@@ -98,14 +81,14 @@ def _same(one: Mapping[int, Expr], other: Mapping[int, Expr]) -> bool:
 
 def _keys(operator: Operator) -> tuple[Expr, ...] | None:
     """By what the rows of an operator's one input meet: by nothing; None where all of them do."""
-    if operator.linear or isinstance(operator, Chain):
-        return ()
     placement = operator.placement()
-    if isinstance(operator, Window):
-        return tuple(expr for _, expr in operator.keys) or None
-    if placement.keys is None or len(operator.ports()) != 1:
+    if operator.linear or (operator.unites and not placement.whole):
+        return ()
+    if placement.keys is None:
         return None
-    return placement.keys[0]
+    ports = zip(operator.ports(), placement.keys, strict=True)
+    keys = [key for port, key in ports if not port.completeness]
+    return keys[0] if len(keys) == 1 and isinstance(keys[0], tuple) else None
 
 
 # --- keys in terms of the rows that enter ---------------------------------------------------
@@ -116,8 +99,9 @@ def _told_by(plan: BatchPlan, inside: set[int], n: int, expr: Expr) -> dict[int,
     if n not in inside:
         return {n: expr}
     node = plan.graph.nodes[n]
-    schema = plan.graph.nodes[node.inputs[0]].schema if node.inputs else node.schema
-    before = _in_terms_of(expr, lambda name: column_before(node.operator, name, schema))
+    schemas = [plan.graph.nodes[source].schema for source in node.inputs]
+    lineage = node.operator.lineage(schemas, node.schema)
+    before = _in_terms_of(expr, lineage[0].get) if lineage else None
     if before is None:
         return None
     terms: dict[int, Expr] = {}
@@ -138,35 +122,3 @@ def _in_terms_of(expr: Expr, column: Callable[[str], Expr | None]) -> Expr | Non
     if any(a is None for a in arguments):
         return None
     return replace(expr, arguments=tuple(a for a in arguments if a is not None))
-
-
-@singledispatch
-def column_before(operator: Operator, name: str, schema: Schema) -> Expr | None:
-    """What a column of an operator's output is over its input of `schema`; None where that is not known."""
-    return None
-
-
-@column_before.register(AssumeOrdered)
-@column_before.register(Chain)
-@column_before.register(Distinct)
-@column_before.register(Enumerate)
-@column_before.register(Filter)
-@column_before.register(Inspect)
-@column_before.register(Partition)
-@column_before.register(State)
-@column_before.register(Union)
-@column_before.register(Unique)
-def _(operator: Operator, name: str, schema: Schema) -> Expr | None:
-    return Column(name) if name in schema.names else None
-
-
-@column_before.register(Select)
-def _(operator: Select, name: str, schema: Schema) -> Expr | None:
-    return dict(operator.columns)[name]
-
-
-@column_before.register(FoldKeyed)
-@column_before.register(LatticeFold)
-@column_before.register(ReduceKeyed)
-def _(operator: FoldKeyed | LatticeFold | ReduceKeyed, name: str, schema: Schema) -> Expr | None:
-    return dict(operator.keys).get(name)

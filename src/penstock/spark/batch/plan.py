@@ -24,7 +24,7 @@ from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.sink import Sink
 from penstock.graph.order import components, is_cyclic, successors, topological_order
-from penstock.spark.batch.forms import Form, counts_ticks, form, needless_ports, starts_ticks, tells_time
+from penstock.spark.batch.forms import Form, counts_ticks, form, starts_ticks
 from penstock.spark.batch.order import Order, find_order
 from penstock.spark.refusals import check_runs_on_spark
 
@@ -97,7 +97,7 @@ def plan_batch(graph: FlowGraph) -> BatchPlan:
     reads = _needed(graph, everything)
     order, together = find_order(graph, facts, reads), _of_the_same_ticks(graph, reads)
     exact = order.read | together | _in_loops(graph)
-    less = {n: i if n in exact else _without_needless(graph.nodes[n], i) for n, i in reads.items()}
+    less = {n: i if n in exact else _without_completeness(graph.nodes[n], i) for n, i in reads.items()}
     # An end that nobody hears of is a tick all the same.
     reads = _needed(graph, less, together)
     order = find_order(graph, facts, reads)
@@ -120,9 +120,10 @@ def _needed(graph: FlowGraph, reads: Reads, further: Iterable[int] = ()) -> Read
     return {n: reads[n] for n in sorted(needed)}
 
 
-def _without_needless(node: Node, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    needless = needless_ports(node.operator)
-    return tuple(None if port in needless else i for port, i in enumerate(inputs))
+def _without_completeness(node: Node, inputs: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    """Inputs without those that say when others are complete: in a batch all input comes at once."""
+    ports = node.operator.ports()
+    return tuple(None if port.completeness else i for port, i in zip(ports, inputs, strict=True))
 
 
 def _in_loops(graph: FlowGraph) -> set[int]:
@@ -171,14 +172,14 @@ class _Divider:
         self._edges = [(i, n) for n, inputs in reads.items() for i in inputs if i is not None]
         self._members = {n: [n] for n in reads}
         self._group = {n: n for n in reads}
-        self._form = {n: form(graph.nodes[n].operator, graph.nodes[n], graph) for n in reads}
+        self._form = {n: form(graph.nodes[n], graph) for n in reads}
         self._on_subplan = {n for n, f in self._form.items() if f is not Form.NATIVE}
         self._cyclic: set[int] = set()
         self._merge(together)
 
     def units(self) -> tuple[Unit, ...]:
         for i, n in self._edges:
-            if tells_time(self._graph.nodes[i].operator) or (
+            if self._graph.nodes[i].operator.gives_watermark or (
                 (i, n) in self._order.edges and i not in self._order.carried
             ):
                 self._merge((i, n))

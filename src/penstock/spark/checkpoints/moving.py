@@ -13,19 +13,12 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.analysis import analyse
 from penstock.engine.sessions import NUMBER
 from penstock.engine.windows import note
 from penstock.errors import NotOnSpark
-from penstock.spark.checkpoints.state_ownership import (
-    Calendar,
-    Home,
-    Keeping,
-    Keyed,
-    SessionBook,
-    StateOwnership,
-    Waiting,
-    kept_by,
-)
+from penstock.graph.facts import CalendarSlots, KeyedSlot, PendingSlot, SessionSlots, SlotLayout
+from penstock.spark.checkpoints.state_ownership import Home, StateOwnership
 from penstock.state.codec import decode, key_encoder, value_encoder
 
 if TYPE_CHECKING:
@@ -60,7 +53,7 @@ class Move:
     was: int
     shards: int
     name: str
-    keeping: Mapping[str, Keeping] = field(default_factory=dict[str, Keeping])
+    layouts: Mapping[str, SlotLayout] = field(default_factory=dict[str, SlotLayout])
 
     @property
     def starts_ticks(self) -> bool:
@@ -71,11 +64,11 @@ class Move:
     def slot(self, what: str) -> str:
         return f"{self.name}.{what}"
 
-    def home(self, keyed: Keyed) -> Callable[[Any, int], int]:
+    def home(self, slot: KeyedSlot) -> Callable[[Any, int], int]:
         """From a key and the shard where it was to that where it goes. Raises `NotOnSpark`."""
         old, new = (
-            self.before.ownership.home(self.before.node, keyed),
-            self.after.ownership.home(self.after.node, keyed),
+            self.before.ownership.home(self.before.node, slot),
+            self.after.ownership.home(self.after.node, slot),
         )
         return self._checked(old, new)
 
@@ -118,10 +111,10 @@ def straight_home(move: Move, what: str) -> Callable[[Any, int], int] | None:
     """How an entry of a slot finds its new shard by itself; None where entries must be gathered."""
     if move.before.ownership.on_one(move.before.node) and move.after.ownership.on_one(move.after.node):
         return lambda key, shard: 0
-    keeping = move.keeping.get(what)
-    if keeping is None:
+    layout = move.layouts.get(what)
+    if layout is None:
         raise move.refused(f"on which shard its {what!r} belongs does not follow from the keys there.")
-    return move.home(keeping) if isinstance(keeping, Keyed) else None
+    return move.home(layout) if isinstance(layout, KeyedSlot) else None
 
 
 # --- entries that are gathered ----------------------------------------------------------------
@@ -135,20 +128,20 @@ Scattered: TypeAlias = dict[str, dict[int, Values]]
 def scattered(move: Move, found: Gathered) -> Iterator[Placed]:
     """Gathered slots of one operator as entries of its new cells."""
     encode_key, encode = key_encoder(), value_encoder()
-    for keeping in dict.fromkeys(move.keeping[what] for what in found):
-        for what, shards in scatter(keeping, move, found).items():
+    for layout in dict.fromkeys(move.layouts[what] for what in found):
+        for what, shards in scatter(layout, move, found).items():
             for shard, values in shards.items():
                 for key, value in values.items():
                     yield move.slot(what), encode_key(key), encode(value), move.to_cell(shard)
 
 
 @singledispatch
-def scatter(keeping: Keeping, move: Move, found: Gathered) -> Scattered:
-    raise NotImplementedError(type(keeping))
+def scatter(layout: SlotLayout, move: Move, found: Gathered) -> Scattered:
+    raise NotImplementedError(type(layout))
 
 
 @scatter.register
-def _(keeping: Waiting, move: Move, found: Gathered) -> Scattered:
+def _(layout: PendingSlot, move: Move, found: Gathered) -> Scattered:
     home = move.home_of_row()
     rows: defaultdict[int, Values] = defaultdict(lambda: {(): []})
     for shard, values in found[DEFERRED].items():
@@ -158,9 +151,9 @@ def _(keeping: Waiting, move: Move, found: Gathered) -> Scattered:
 
 
 @scatter.register
-def _(keeping: Calendar, move: Move, found: Gathered) -> Scattered:
-    slots = [f"{keeping.name}{what}" for what in ("calendar", "counts", "due")]
-    home = move.home(keeping.things)
+def _(layout: CalendarSlots, move: Move, found: Gathered) -> Scattered:
+    slots = [f"{layout.prefix}{what}" for what in ("calendar", "counts", "due")]
+    home = move.home(layout.keys)
     made: defaultdict[int, tuple[Values, Values, Values]] = defaultdict(lambda: ({}, {}, {}))
     for shard, values in sorted(found.get(slots[2], {}).items()):
         for (end, _), things in sorted(values.items()):
@@ -170,8 +163,8 @@ def _(keeping: Calendar, move: Move, found: Gathered) -> Scattered:
 
 
 @scatter.register
-def _(keeping: SessionBook, move: Move, found: Gathered) -> Scattered:
-    home = move.home(keeping.sessions)
+def _(layout: SessionSlots, move: Move, found: Gathered) -> Scattered:
+    home = move.home(layout.keys)
     sessions: defaultdict[int, Values] = defaultdict(dict)
     numbers: defaultdict[int, int] = defaultdict(lambda: 1)
     renumbered: dict[tuple[int, Any, int], int] = {}
@@ -223,6 +216,7 @@ def moves(
     found: dict[str, Move] = {}
     for origin, side in before.items():
         node, graph = side.node, side.stage.stage.graph
-        keeping = kept_by(node.operator, node, graph)
-        found[names[origin]] = Move(side, after[origin], was, shards, names[origin], keeping)
+        appends = [analyse(graph).facts[source].append for source in node.inputs]
+        layouts = node.operator.state(appends)
+        found[names[origin]] = Move(side, after[origin], was, shards, names[origin], layouts)
     return found

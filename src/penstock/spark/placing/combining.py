@@ -9,7 +9,7 @@ this is done to is decided by the flow alone: the layout of the state depends on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,6 @@ from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.window import Window
 from penstock.flow.windows import Grid
 from penstock.graph.node import FlowGraph, Node, Operator
-from penstock.spark.placing.placement import Spread, spread_after
 from penstock.spark.placing.stages import cut
 
 if TYPE_CHECKING:
@@ -189,20 +188,3 @@ class Columns:
     def field(self, column: Column) -> Field:
         """The field of a column of these."""
         return next(f for f in self.schema.fields if f.name == column.name)
-
-
-@spread_after.register(PartialAggregate)
-@spread_after.register(MergedAggregate)
-@spread_after.register(MergedWindow)
-def _(
-    operator: PartialAggregate | MergedAggregate | MergedWindow,
-    node: Node,
-    graph: FlowGraph,
-    inputs: Sequence[Spread],
-) -> Spread:
-    return inputs[0].renamed(operator.keys)
-
-
-@spread_after.register(PartialTopK)
-def _(operator: PartialTopK, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    return inputs[0]

@@ -10,14 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.engine.partial_windows import PartialWindow
-from penstock.engine.partials import PartialAggregate, PartialTopK
-from penstock.flow.operators.chain import Chain
-from penstock.flow.operators.defer_tick import DeferTick
-from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
-from penstock.flow.operators.null import Null
 from penstock.flow.operators.sink import Sink
-from penstock.flow.operators.union import Union
 from penstock.graph.order import components, is_cyclic, successors, topological_order
 from penstock.spark.placing.order import whose_order_is_read
 from penstock.spark.placing.placement import (
@@ -32,9 +25,8 @@ from penstock.spark.placing.placement import (
     ToOne,
     by,
     common,
+    keys_of,
     matching_keys,
-    own_keys,
-    pairs_all,
     spread_after,
     whole_row,
 )
@@ -88,10 +80,10 @@ class Levels:
             self.level[node.id], self.spread[node.id] = 0, ANYHOW
         elif isinstance(node.operator, Sink):
             self._place_sink(node, node.operator)
-        elif isinstance(node.operator, Union | Chain):
+        elif node.operator.unites:
             self._place_union(node)
         else:
-            keys = own_keys(node, self.graph)
+            keys = keys_of(node, self.graph)
             if keys is None:
                 self._stay(node)
             else:
@@ -100,22 +92,12 @@ class Levels:
     def _is_whole(self, node: Node) -> bool:
         """Whether all rows of a node must be on one shard."""
         operator = node.operator
-        if pairs_all(operator):
-            return node.id in self.order_read
-        if operator.placement().whole:
+        placement = operator.placement()
+        if placement.whole:
             return True
-        if (
-            operator.linear
-            or not node.inputs
-            or isinstance(operator, Sink | Null | PartialAggregate | PartialWindow | PartialTopK)
-        ):
+        if placement.keys is None and (operator.linear or not operator.unites):
             return False
-        if isinstance(operator, Union):
-            return False
-        if isinstance(operator, Chain | DeferTick | DeferTickLazy) or operator.placement().keys is not None:
-            return node.id in self.order_read
-        # It remembers something, or sees its inputs side by side, and names no keys.
-        return True
+        return node.id in self.order_read
 
     def _place_together(self, unit: list[int]) -> None:
         inside = set(unit)
@@ -142,7 +124,7 @@ class Levels:
 
     def _settle(self, node: Node, level: int, inputs: list[Spread]) -> None:
         self.level[node.id] = level
-        self.spread[node.id] = spread_after(node.operator, node, self.graph, inputs)
+        self.spread[node.id] = spread_after(node, self.graph, inputs)
 
     def _place_by_keys(self, node: Node, keys: tuple[Keys | None, ...]) -> None:
         everywhere = [port for port, found in enumerate(keys) if found is None]

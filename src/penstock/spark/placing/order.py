@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import TYPE_CHECKING
-
-from penstock.flow.operators.cross_singleton import CrossSingleton
-from penstock.flow.operators.sort import Sort
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +21,7 @@ def whose_order_is_read(graph: FlowGraph, facts: Sequence[Facts]) -> frozenset[i
             node
             for node in waiting
             for edge in readers[node]
-            if edge.target in read or reads_order(graph.nodes[edge.target].operator, edge.port)
+            if edge.target in read or _reads_order(graph.nodes[edge.target].operator, edge.port)
         }
         if found <= read:
             return frozenset(read)
@@ -33,19 +29,7 @@ def whose_order_is_read(graph: FlowGraph, facts: Sequence[Facts]) -> frozenset[i
         read |= found
 
 
-@singledispatch
-def reads_order(operator: Operator, port: int) -> bool:
+def _reads_order(operator: Operator, port: int) -> bool:
     """Whether an operator looks at the order of a port's rows, where that means something."""
-    return any(need.fact == "ordered" and need.port == port for need in operator.needs())
-
-
-@reads_order.register
-def _(operator: Sort, port: int) -> bool:
-    # It keeps the order of rows that it holds to be equal.
-    return True
-
-
-@reads_order.register
-def _(operator: CrossSingleton, port: int) -> bool:
-    # Which row of the second one is the first.
-    return port == 1
+    # One that makes an order keeps that of the rows that it holds to be equal.
+    return operator.makes_order or operator.reads_order(port)

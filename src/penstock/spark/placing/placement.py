@@ -8,32 +8,16 @@ content with any spread by columns that its keys determine.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.expr.tree import Call, Column, Expr, columns_of
-from penstock.flow.operators.aggregate import Aggregate
-from penstock.flow.operators.bag_feedback import BagFeedback
-from penstock.flow.operators.defer_tick import DeferTick
-from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
-from penstock.flow.operators.difference import Difference
-from penstock.flow.operators.distinct import Distinct
-from penstock.flow.operators.distinct_on_time import DistinctOnTime
-from penstock.flow.operators.feedback import Feedback
-from penstock.flow.operators.filter import Filter
-from penstock.flow.operators.first_within import FirstWithin
-from penstock.flow.operators.join import How, Join
-from penstock.flow.operators.join_on_time import JoinOnTime
-from penstock.flow.operators.select import Select
-from penstock.flow.operators.top_k import TopK
-from penstock.flow.operators.union import Union
-from penstock.flow.operators.window import Window
+from penstock.graph.facts import EqualRows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.expr.types import Schema
-    from penstock.graph.node import FlowGraph, Node, Operator
+    from penstock.graph.node import FlowGraph, Node
 
 
 # --- routes: how rows get to shards ----------------------------------------------------
@@ -161,69 +145,39 @@ def with_names(expr: Expr, names: dict[str, str]) -> Expr:
 Keys: TypeAlias = tuple[Expr, ...]
 
 
-def own_keys(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
+def keys_of(node: Node, graph: FlowGraph) -> tuple[Keys | None, ...] | None:
     """Per input the keys whose rows must meet, None for one that every shard needs whole.
 
-    None as a whole where any row may be anywhere.
+    None as a whole where any row may be anywhere, or all must meet.
     """
-    if isinstance(node.operator, DeferTick | DeferTickLazy):
-        # What it keeps needs a home, which any shard can be.
-        return (whole_row(graph.nodes[node.inputs[0]].schema),)
-    if isinstance(node.operator, Feedback):
-        # Of one that is cut by key: equal rows must meet.
-        return (whole_row(node.schema),)
-    if pairs_all(node.operator):
-        # The right side of a cross join or a threshold is the small one.
-        return (whole_row(graph.nodes[node.inputs[0]].schema), None)
-    return node.operator.placement().keys
-
-
-def pairs_all(operator: Operator) -> bool:
-    """Whether each row of the left input needs all of the right one, and no other left row."""
-    return isinstance(operator, Join) and not operator.left_keys
+    keys = node.operator.placement().keys
+    if keys is None:
+        return None
+    pairs = zip(keys, node.inputs, strict=True)
+    return tuple(
+        whole_row(graph.nodes[source].schema) if isinstance(key, EqualRows) else key for key, source in pairs
+    )
 
 
 def whole_row(schema: Schema) -> tuple[Expr, ...]:
     return tuple(Column(name) for name in schema.names)
 
 
-@singledispatch
-def spread_after(operator: Operator, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    """How the output is spread, given the inputs as they are where the operator runs.
-
-    An operator that nobody speaks of here (an opaque function) keeps no order.
-    """
-    return ON_ONE if inputs and all(i.on_one for i in inputs) else ANYHOW
-
-
-@spread_after.register(Filter)
-@spread_after.register(Distinct)
-@spread_after.register(Feedback)
-@spread_after.register(BagFeedback)
-@spread_after.register(TopK)
-@spread_after.register(Difference)
-@spread_after.register(DeferTick)
-@spread_after.register(DeferTickLazy)
-@spread_after.register(DistinctOnTime)
-@spread_after.register(FirstWithin)
-def _(operator: Operator, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    return inputs[0]
+def spread_after(node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
+    """How the output is spread, given the inputs as they are where the operator runs."""
+    if inputs and all(spread.on_one for spread in inputs):
+        return ON_ONE
+    schemas = [graph.nodes[source].schema for source in node.inputs]
+    lineage = node.operator.lineage(schemas, node.schema)
+    found = [spread.renamed(known.items()) for spread, known in zip(inputs, lineage, strict=True)]
+    if not found:
+        return ANYHOW
+    return _of_either(found) if node.operator.unites else _of_both(found)
 
 
-@spread_after.register(Select)
-def _(operator: Select, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    return inputs[0].renamed(operator.columns)
-
-
-@spread_after.register(Aggregate)
-@spread_after.register(Window)
-def _(operator: Aggregate | Window, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    return inputs[0].renamed(operator.keys)
-
-
-@spread_after.register(Union)
-def _(operator: Union, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    first, *others = (spread.positions for spread in inputs)
+def _of_either(spreads: Sequence[Spread]) -> Spread:
+    """How rows are spread each of which is of one of several streams: as all of these are."""
+    first, *others = (spread.positions for spread in spreads)
     same = first is not None and all(
         other is not None
         and len(other) == len(first)
@@ -240,32 +194,13 @@ def _(operator: Union, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -
     )
 
 
-@spread_after.register(Join)
-def _(operator: Join, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    left, right = inputs[:2]
-    if left.positions is None or right.positions is None or operator.how is not How.INNER:
-        return left
-    names = _right_names(operator, node, graph)
-    assert len(left.positions) == len(right.positions)
-    positions: list[tuple[Expr, ...]] = []
-    for a, b in zip(left.positions, right.positions, strict=True):
-        kept = [with_names(e, names) for e in b if names.keys() >= set(columns_of(e))]
-        positions.append((*a, *kept))
-    return Spread(tuple(positions))
-
-
-@spread_after.register(JoinOnTime)
-def _(operator: JoinOnTime, node: Node, graph: FlowGraph, inputs: Sequence[Spread]) -> Spread:
-    return spread_after(operator.join, node, graph, inputs)
-
-
-def _right_names(operator: Join, node: Node, graph: FlowGraph) -> dict[str, str]:
-    """Names that right columns have in the output; those left out are left keys of the same name."""
-    left, right = (graph.nodes[i].schema.names for i in node.inputs[:2])
-    names = {name: name for name in right if name in left}
-    for at, position in enumerate(operator.kept_right):
-        names[right[position]] = node.schema.names[len(left) + at]
-    return names
+def _of_both(spreads: Sequence[Spread]) -> Spread:
+    """How rows are spread that are made of one row of each stream, all of which are on the same shard."""
+    first, *others = (spread.positions for spread in spreads)
+    if first is None:
+        return ANYHOW
+    met = [other for other in others if other is not None and len(other) == len(first)]
+    return Spread(tuple(sum((other[at] for other in met), same) for at, same in enumerate(first)))
 
 
 # --- joins of two spreads ------------------------------------------------------------------

@@ -20,23 +20,12 @@ from penstock.analysis import analyse
 from penstock.errors import NotOnSpark
 from penstock.expr.tree import Column, columns_of
 from penstock.flow.operators.bag_feedback import BagFeedback
-from penstock.flow.operators.chain import Chain
-from penstock.flow.operators.difference import Difference
-from penstock.flow.operators.distinct import Distinct
 from penstock.flow.operators.feedback import Feedback
-from penstock.flow.operators.filter import Filter
-from penstock.flow.operators.filter_map import FilterMap
-from penstock.flow.operators.flat_map import FlatMap
-from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.join import Join
-from penstock.flow.operators.map import Map
-from penstock.flow.operators.partition import Partition
-from penstock.flow.operators.select import Select
 from penstock.flow.operators.sink import Sink
-from penstock.flow.operators.union import Union
 from penstock.graph.order import successors, topological_order
 from penstock.spark.placing.levels import Levels, units
-from penstock.spark.placing.placement import ANYHOW, ByKey, Keys, own_keys, whole_row, with_names
+from penstock.spark.placing.placement import ANYHOW, ByKey, Keys, keys_of, whole_row, with_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,14 +34,12 @@ if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph, Node
 
 _FEEDBACKS = (BagFeedback, Feedback)
-_ROW_BY_ROW = (Filter, FilterMap, FlatMap, Flatten, Map, Partition, Select)
-_CUT_BY_KEY = (*_ROW_BY_ROW, BagFeedback, Difference, Distinct, Feedback, Join, Union)
 
 
 def why_whole(graph: FlowGraph, loop: Sequence[int], facts: Sequence[Facts]) -> str:
     """Why a loop cannot be cut by key, a sentence; empty where it can."""
     for node in (graph.nodes[n] for n in loop):
-        if not isinstance(node.operator, _CUT_BY_KEY):
+        if not (node.operator.runs_in_rounds or _one_by_one(node)):
             return f"{node.name!r} in it must see all rows in one place."
         if isinstance(node.operator, Join) and not node.operator.left_keys:
             return f"{node.name!r} in it joins without a key."
@@ -61,6 +48,10 @@ def why_whole(graph: FlowGraph, loop: Sequence[int], facts: Sequence[Facts]) -> 
         if not facts[node.id].append:
             return f"Rows of {node.name!r} in it may be taken back."
     return ""
+
+
+def _one_by_one(node: Node) -> bool:
+    return node.operator.linear and node.operator.row_by_row
 
 
 def check_loops_run_in_rounds(graph: FlowGraph) -> None:
@@ -139,16 +130,16 @@ class RoundsLevels(Levels):
     def _place_reader(self, node: Node) -> None:
         source = node.inputs[0]
         is_plain = isinstance(node.operator, Sink) and node.operator.name not in self.tables
-        if isinstance(node.operator, _ROW_BY_ROW) or is_plain:
+        if _one_by_one(node) or is_plain:
             # It can do its part in each round: no row of it is ever taken back.
             self.home[node.id] = self.home[source]
             self.level[node.id], self.spread[node.id] = self.level[source], ANYHOW
-        elif isinstance(node.operator, Chain | Union) and not self._is_whole(node):
+        elif node.operator.unites and not self._is_whole(node):
             for port in range(len(node.inputs)):
                 self.routes[node.id, port] = ByKey(whole_row(node.schema))
             level = max(self.level[s] for s in node.inputs) + 1
             self._settle(node, level, [self._arrived(ByKey(whole_row(node.schema)))] * len(node.inputs))
-        elif self._is_whole(node) or isinstance(node.operator, Sink) or own_keys(node, self.graph):
+        elif self._is_whole(node) or isinstance(node.operator, Sink) or keys_of(node, self.graph):
             Levels.place(self, [node.id])
         else:
             keys = whole_row(self.graph.nodes[source].schema)
@@ -195,10 +186,8 @@ def _wanted(
             for keys in (sides[port] for port, source in enumerate(reader.inputs) if source == node):
                 if all(names.keys() >= set(columns_of(key)) for key in keys):
                     yield tuple(with_names(key, names) for key in keys)
-        elif isinstance(operator, Select):
-            kept = {
-                n: names[e.name] for n, e in operator.columns if isinstance(e, Column) and e.name in names
-            }
+        else:
+            schemas = [graph.nodes[source].schema for source in reader.inputs]
+            lineage = operator.lineage(schemas, reader.schema)[reader.inputs.index(node)]
+            kept = {n: names[e.name] for n, e in lineage.items() if isinstance(e, Column) and e.name in names}
             yield from _wanted(graph, reader.id, kept, inside, seen)
-        elif isinstance(operator, Filter | Union | Distinct):
-            yield from _wanted(graph, reader.id, names, inside, seen)

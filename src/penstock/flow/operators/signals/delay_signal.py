@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from penstock.flow.columns import ANY_VALUE
 from penstock.flow.operators.signals.lift import Constant
 from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
 from penstock.graph.facts import Port
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,10 @@ class DelaySignal(SignalOperator):
 
     def ports(self) -> tuple[Port, ...]:
         return ONE_INPUT
+
+    def output(self, context: CheckContext) -> Columns:
+        context.need(self.count >= 1, "a delay is of no values")
+        return context.input.fields if self.initial is None else ANY_VALUE.fields
 
     def reads_every_value(self) -> tuple[int, ...]:
         return (0,)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import ONE_INPUT, SignalOperator
 from penstock.graph.facts import Port
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,9 @@ class FilterSignal(SignalOperator):
 
     def ports(self) -> tuple[Port, ...]:
         return ONE_INPUT
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
 
     def may_be_silent(self) -> bool:
         return True

@@ -12,6 +12,9 @@ from penstock.graph.node import ALTERABLE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
+
 
 @dataclass(frozen=True, slots=True)
 class LastRow(SignalOperator):
@@ -35,6 +38,9 @@ class LastRow(SignalOperator):
 
     def ports(self) -> tuple[Port, ...]:
         return ONE_INPUT
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
 
     def needs(self) -> tuple[Need, ...]:
         return (

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from penstock.flow.columns import ANY_VALUE
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.graph.facts import Port
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
 
 
 class Align(Enum):
@@ -60,6 +65,12 @@ class Lift(SignalOperator):
 
     def ports(self) -> tuple[Port, ...]:
         return _ports(sum(not isinstance(a, Constant) for a in self.arguments))
+
+    def output(self, context: CheckContext) -> Columns:
+        ports = [argument for argument in self.arguments if not isinstance(argument, Constant)]
+        context.need(bool(ports), "a function of signals reads none")
+        context.need(ports == list(range(len(ports))), "the arguments are not the inputs in order")
+        return ANY_VALUE.fields
 
     def reads_every_value(self) -> tuple[int, ...]:
         return tuple(range(len(self.ports()))) if self.align is Align.ZIP else ()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.graph.facts import Facts, Port
+from penstock.flow.unservable import SIGNAL
+from penstock.graph.facts import WHOLE, Facts, Placement, Port
 from penstock.graph.node import Operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from penstock.graph.facts import Unservable
 
 
 class SignalOperator(Operator):
@@ -47,6 +50,12 @@ class SignalOperator(Operator):
     def counts_when_activated(self) -> bool:
         """Whether its function is called also in ticks in which it then does not fire."""
         return False
+
+    def placement(self) -> Placement:
+        return WHOLE
+
+    def unservable(self) -> Unservable | None:
+        return SIGNAL
 
     def gives(self, inputs: Sequence[Facts]) -> Facts:
         return Facts(ordered=True, det=all(facts.det for facts in inputs))

@@ -10,6 +10,8 @@ from penstock.graph.facts import Port
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,8 @@ class SignalSource(SignalOperator):
 
     def ports(self) -> tuple[Port, ...]:
         return ()
+
+    def output(self, context: CheckContext) -> Columns:
+        context.check_name(self.name)
+        context.need(self.schema == context.output, "the source has another type than its values")
+        return self.schema.fields

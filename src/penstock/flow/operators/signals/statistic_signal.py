@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import SignalOperator
+from penstock.flow.statistic_arguments import check_numbers, check_times, holes_of, schema_of_result, times_of
 from penstock.flow.statistics.inputs import Holes, Times
 from penstock.flow.statistics.statistic import Statistic
 from penstock.graph.facts import Port
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,21 @@ class StatisticSignal(SignalOperator):
     def ports(self) -> tuple[Port, ...]:
         values = (Port("values"), Port("other values"))[: self.statistic.inputs]
         return (*values, Port("times")) if self.statistic.reads_time else values
+
+    def output(self, context: CheckContext) -> Columns:
+        statistic, location = self.statistic, context.location
+        statistic.check(context.need)
+        values = context.inputs[: statistic.inputs]
+        if statistic.numbers:
+            for schema in values:
+                check_numbers(statistic.kind, schema, location)
+        holes = max(map(holes_of, values), key=list(Holes).index, default=Holes.NONE)
+        times = Times.EITHER
+        if statistic.reads_time:
+            check_times(context.inputs[-1], location)
+            times = times_of(context.inputs[-1])
+        context.need((self.holes, self.times) == (holes, times), "values and times are of other types")
+        return schema_of_result(statistic.result, context.input).fields
 
     def triggers(self) -> tuple[int, ...]:
         heard = len(self.ports()) if self.statistic.waits_for_time else self.statistic.inputs

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import ONE_INPUT
-from penstock.graph.facts import Port
+from penstock.flow.unservable import SIGNAL
+from penstock.graph.facts import WHOLE, Placement, Port
 from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Unservable
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +32,12 @@ class ValueRows(Operator):
 
     def ports(self) -> tuple[Port, ...]:
         return ONE_INPUT
+
+    def output(self, context: CheckContext) -> Columns:
+        return None
+
+    def unservable(self) -> Unservable | None:
+        return SIGNAL
+
+    def placement(self) -> Placement:
+        return WHOLE

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.flow.operators.signals.signal_operator import SignalOperator
 from penstock.graph.facts import Port
+
+if TYPE_CHECKING:
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.node import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,9 @@ class When(SignalOperator):
 
     def ports(self) -> tuple[Port, ...]:
         return (Port("value"), Port("condition"))
+
+    def output(self, context: CheckContext) -> Columns:
+        return context.input.fields
 
     def triggers(self) -> tuple[int, ...]:
         return (0,)

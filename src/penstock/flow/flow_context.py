@@ -1,0 +1,59 @@
+"""The check of an operator against the flow that it is about to be added to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.flow.event_time import sources_of, watermark_of
+from penstock.flow.forgetting import forgetting_distinct, forgetting_join, timed_columns
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.join import Join
+from penstock.flow.thresholds import threshold
+from penstock.graph.check_context import CheckContext
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.errors import SourceLocation
+    from penstock.expr.tree import Expr
+    from penstock.expr.types import DataType, Schema
+    from penstock.flow.stream import Stream
+    from penstock.graph.node import Operator
+
+
+class FlowContext(CheckContext):
+    """A check context over streams of a flow. `refused` and `check_name` are left to who asks."""
+
+    def __init__(
+        self, streams: Sequence[Stream[Any, Any, Any, Any]], output: Schema, location: SourceLocation
+    ) -> None:
+        super().__init__([stream.schema for stream in streams], output, location)
+        self.streams = tuple(streams)
+
+    def upstream(self, port: int) -> Operator:
+        stream = self.streams[port]
+        return stream.flow.node(stream.node_id).operator
+
+    def sources(self, port: int) -> tuple[str, ...]:
+        stream = self.streams[port]
+        return sources_of(stream.flow, stream.node_id)
+
+    def timed_columns(self, port: int) -> Mapping[str, DataType]:
+        return timed_columns(self.streams[port])
+
+    def require_watermark(self, port: int, time: Expr, rows: int) -> None:
+        stream = self.streams[rows]
+        before = len(stream.flow.nodes)
+        watermark = watermark_of(stream, time, "it", self.location)
+        same = watermark.node_id == self.streams[port].node_id
+        # One that was made just now is not the one that the port reads.
+        self.need(same and len(stream.flow.nodes) == before, f"input {port} is not the watermark of {time}")
+
+    def with_forgetting(self, operator: object) -> object:
+        if isinstance(operator, Distinct):
+            return forgetting_distinct(self.streams[0], operator)
+        assert isinstance(operator, Join)
+        return forgetting_join(self.streams[0], self.streams[1], operator)
+
+    def threshold(self, value: object, column: str) -> tuple[object, Schema]:
+        return threshold(self.streams[0], value, column, self.location)

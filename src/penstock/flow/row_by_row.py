@@ -1,0 +1,45 @@
+"""What operators have in common that answer each row by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.graph.facts import ANYWHERE, Placement, Port
+from penstock.graph.node import Operator
+
+if TYPE_CHECKING:
+    from penstock.graph.facts import Unservable
+
+
+class RowByRow(Operator):
+    """Base of operators that answer each row of their one input by itself, when it comes."""
+
+    __slots__ = ()
+    linear: ClassVar[bool] = True
+    row_by_row: ClassVar[bool] = True
+
+    def ports(self) -> tuple[Port, ...]:
+        return (Port("input"),)
+
+    def placement(self) -> Placement:
+        return ANYWHERE
+
+    def unservable(self) -> Unservable | None:
+        return None
+
+
+class RowFunction(RowByRow):
+    """Base of operators that call an opaque function on each row.
+
+    function: a field of each of them.
+    """
+
+    __slots__ = ()
+    function: Callable[..., object]
+
+    def callables(self) -> Iterator[tuple[str, Callable[..., object]]]:
+        yield "function", self.function
+
+    def describe(self) -> str:
+        return getattr(self.function, "__name__", repr(self.function))

@@ -1,0 +1,45 @@
+"""The reasons why a flow cannot be served, in the words of its operators.
+
+A replica begins with the rows of its collections at some time, each with its count, in any
+order and cut into any ticks; and it goes on with changes. It must come to what another one has
+that saw every change. So neither the order of rows, nor when they came, nor with which others,
+may show in an answer.
+"""
+
+from __future__ import annotations
+
+from penstock.graph.facts import Unservable
+
+OF_A_TICK = Unservable(
+    "Its answers depend on how the input is cut into ticks, and who serves it cuts as is convenient.",
+    'keep the rows over the ticks, lifetime="static", or name what belongs together by a column',
+)
+IN_ORDER = Unservable(
+    "It reads the order in which rows come, and collections keep none.",
+    "say what the order is by a column: top_k(n, by=...), ps.first(..., by=...), ps.last(..., by=...)",
+)
+LATER = Unservable(
+    "It speaks of earlier ticks, and at a time there are only the rows of that time.",
+    "give rows a time in a column, and compare that",
+)
+EVENT_TIME = Unservable(
+    "How far event time has passed depends on when rows came, and a replica that starts later sees them"
+    " all at once.",
+    "group by col.at.tumble(...) without a watermark: each window is a group, and changes while rows come",
+)
+SIGNAL = Unservable(
+    "A signal is what was said last, and when: collections hold rows.",
+    "write the values as rows with their times; ps.last(..., by=ps.col.at) is the latest one",
+)
+BOUNDED = Unservable(
+    "A collection can always be written to, and this source ends with its first tick.",
+    "leave out bounded=True",
+)
+LOOP_OF_LATTICES = Unservable(
+    "In a loop, which of its growing values are shown depends on ticks.",
+    "put the lattice_fold behind the loop",
+)
+UNCLAIMED = Unservable(
+    "The function may give something else when rows come in another order, and collections keep none.",
+    "claim commutative=True if it does not (`penstock check` tries it), or use group_by(...).agg(...)",
+)

@@ -1,0 +1,143 @@
+"""The inputs and the claimed output of an operator that is about to be added to a flow."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.expr.check import check
+from penstock.expr.tree import Column, Expr, Ordering
+from penstock.expr.types import Field, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstock.errors import PenstockError, SourceLocation
+    from penstock.expr.types import DataType
+
+
+class CheckContext(ABC):
+    """What `Operator.output` checks against, and the checks that many operators share.
+
+    inputs:   schemas of what it reads, in port order; of a feedback none.
+    output:   the claimed schema of its output.
+    location: the user's line, for errors.
+    """
+
+    def __init__(self, inputs: Sequence[Schema], output: Schema, location: SourceLocation) -> None:
+        self.inputs = tuple(inputs)
+        self.output = output
+        self.location = location
+
+    @property
+    def input(self) -> Schema:
+        """The schema of the only, or the first, input."""
+        return self.inputs[0]
+
+    # -- what the flow around it answers -------------------------------------------------------------
+
+    @abstractmethod
+    def refused(self, what: str) -> PenstockError:
+        """The error for an operator that no method of a flow could have made."""
+
+    @abstractmethod
+    def check_name(self, name: str) -> None:
+        """Raise for a text that cannot name a source or a sink."""
+
+    @abstractmethod
+    def upstream(self, port: int) -> object:
+        """The operator that feeds a port."""
+
+    @abstractmethod
+    def sources(self, port: int) -> tuple[str, ...]:
+        """Names of the sources whose rows reach a port."""
+
+    @abstractmethod
+    def timed_columns(self, port: int) -> Mapping[str, DataType]:
+        """Columns of a port's rows that have a watermark, with their types."""
+
+    @abstractmethod
+    def require_watermark(self, port: int, time: Expr, rows: int) -> None:
+        """Raise unless `port` reads the watermark of the time of the rows at port `rows`."""
+
+    @abstractmethod
+    def with_forgetting(self, operator: object) -> object:
+        """The form of a distinct or a join that drops state behind the watermarks of its inputs."""
+
+    @abstractmethod
+    def threshold(self, value: object, column: str) -> tuple[object, Schema]:
+        """The `AtLeast` for a value of a column of the first input, with its output."""
+
+    # -- parameters ----------------------------------------------------------------------------------
+
+    def need(self, holds: bool, what: str) -> None:
+        """Raise where a condition does not hold. what: a sentence that says what is wrong then."""
+        if not holds:
+            raise self.refused(what)
+
+    def need_same(self, made: object, given: object, what: str) -> None:
+        """Raise where an operator is not the one that the flow would have made in its place."""
+        self.need(repr(made) == repr(given), what)
+
+    def type_of(self, expr: Expr, schema: Schema | None = None) -> DataType:
+        """The type of an expression over the input. Raises what `check` raises."""
+        return check(expr, self.input if schema is None else schema).type
+
+    def keys(self, exprs: Iterable[Expr], schema: Schema | None = None) -> None:
+        """Raise for what are no expressions over the input."""
+        for expr in exprs:
+            self.type_of(expr, schema)
+
+    def all_columns(self, columns: Sequence[Expr], schema: Schema | None = None) -> None:
+        """Raise where `columns` are not exactly those of the input."""
+        names = (self.input if schema is None else schema).names
+        same = len(columns) == len(names) and all(
+            expr.same(Column(name)) for expr, name in zip(columns, names, strict=True)
+        )
+        self.need(same, "the columns are not all columns of the input")
+
+    def orderings(self, by: Iterable[object]) -> None:
+        """Raise for orderings by what are no expressions over the input."""
+        self.keys(each.expr for each in by if isinstance(each, Ordering))
+
+    # -- columns -------------------------------------------------------------------------------------
+
+    def computed(self, columns: Iterable[tuple[str, Expr]]) -> tuple[Field, ...]:
+        """The columns that named expressions over the input make."""
+        typed = ((name, check(expr, self.input)) for name, expr in columns)
+        return tuple(Field(name, term.type, term.nullable) for name, term in typed)
+
+    def alike(self) -> tuple[Field, ...]:
+        """The columns of inputs that have the same ones; null may be in them where it may be in one."""
+        fields = list(self.input.fields)
+        for other in self.inputs[1:]:
+            mine = [(f.name, f.type) for f in fields]
+            self.need(mine == [(f.name, f.type) for f in other.fields], "the inputs are of different types")
+            fields = [
+                replace(f, nullable=f.nullable or o.nullable)
+                for f, o in zip(fields, other.fields, strict=True)
+            ]
+        return tuple(fields)
+
+    def beside(self, kept: Sequence[int], may_lack: tuple[bool, bool] = (False, False)) -> tuple[Field, ...]:
+        """The columns of the first input, then those of the second at `kept`, under their claimed names.
+
+        Users say what columns are called whose name both inputs have, and outer joins call all by number.
+        may_lack: for which inputs a row may stand without one of theirs, with nulls.
+        """
+        left, right = self.inputs[:2]
+        self.need(all(0 <= at < len(right.fields) for at in kept), "there is no such column on the right")
+        self.need(list(kept) == sorted(set(kept)), "columns of the right are not in order")
+        fields = [replace(f, nullable=f.nullable or may_lack[0]) for f in left.fields]
+        fields += [
+            replace(f, nullable=f.nullable or may_lack[1]) for f in map(right.fields.__getitem__, kept)
+        ]
+        self.need(len(self.output.fields) == len(fields), "the output has other columns than it can")
+        return tuple(replace(f, name=name) for f, name in zip(fields, self.output.names, strict=True))
+
+    def all_beside(self, kept: Sequence[int], *, may_lack: bool = False) -> tuple[Field, ...]:
+        """As `beside`, with all columns of the second input. Raises where some are left out."""
+        every = tuple(kept) == tuple(range(len(self.inputs[1].fields)))
+        self.need(every, "not all columns of the right are there")
+        return self.beside(kept, (may_lack, may_lack))
