@@ -227,7 +227,7 @@ def test_a_statistic_that_fails_says_where() -> None:
     flow.sink("mean", flow.signal("a", object).moving(2).mean())
     with pytest.raises(ps.PenstockError, match="statistic") as error:
         ps.Engine(flow).replay(a=[1.0, "two"])
-    assert error.value.where[0].place.file == __file__
+    assert error.value.where[0].location.file == __file__
 
 
 def test_time_that_goes_back_says_where() -> None:

@@ -240,7 +240,7 @@ def test_another_python_is_named_where_it_makes_other_functions(
     assert f"was written with Python {version}, and this is Python 3.99" in text
     assert f"is compiled by Python 3.99, was by {version}" in text
     assert f"Fix: run it with Python {version}" in text
-    assert caught.value.where[0].place.file == __file__
+    assert caught.value.where[0].location.file == __file__
 
 
 # -- sinks ------------------------------------------------------------------------------------------
