@@ -24,6 +24,7 @@ from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.enumerate import Enumerate
 from penstock.flow.operators.every_tick import EveryTick
+from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
@@ -186,6 +187,12 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
         "fixpoint of rows that come and go": lambda x, y: x.flow.fixpoint(down, y),
     },
     FilterMap: {"filter_map": lambda x, y: y.filter_map(small)},
+    Explode: {
+        "explode": lambda x, y: y.map(numbers, returns=list[int]).explode(into="number"),
+        "posexplode": lambda x, y: y.map(numbers, returns=list[int]).explode(position="at"),
+        "explode_outer": lambda x, y: y.map(numbers, returns=list[int]).explode(outer=True),
+        "posexplode_outer": lambda x, y: y.map(numbers, returns=list[int]).explode(position="at", outer=True),
+    },
     Flatten: {"flatten": lambda x, y: y.map(numbers, returns=list[int]).flatten()},
     Inspect: {"inspect": lambda x, y: y.inspect(repr)},
     Partition: {

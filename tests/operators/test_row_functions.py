@@ -31,6 +31,11 @@ class Basket(NamedTuple):
     items: list[str]
 
 
+class Unsure(NamedTuple):
+    owner: str
+    items: list[str] | None
+
+
 def size(number: int) -> str:
     return "low" if number < 5 else "high"
 
@@ -68,6 +73,53 @@ def test_a_list_becomes_rows(backend: Backend) -> None:
         2    | - ann [tea,ink]; ann [ink,ink] | - ann tea; + ann ink
     """,
     )
+
+
+def test_each_element_has_its_position(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.table("baskets", Basket).explode("items", into="item", position="at"),
+        """
+        tick | baskets                       | out
+        1    | ann [tea,ink,tea]; bob []     | + ann 0 tea; + ann 1 ink; + ann 2 tea
+        2    | - ann [tea,ink,tea]; cy [ink] | - ann 0 tea; - ann 1 ink; - ann 2 tea; + cy 0 ink
+    """,
+    )
+
+
+def test_a_row_with_an_empty_list_stays_where_it_is_asked_for(backend: Backend) -> None:
+    check_ticks(
+        backend,
+        lambda flow: flow.table("baskets", Basket).explode("items", outer=True),
+        """
+        tick | baskets                   | out
+        1    | ann [tea,ink]; +2 bob []  | + ann tea; + ann ink; +2 bob null
+        2    | - bob []                  | - bob null
+    """,
+    )
+    check_ticks(
+        backend,
+        lambda flow: flow.source("baskets", Unsure).explode("items", position="at", outer=True),
+        """
+        tick | baskets                     | out
+        1    | ann [tea]; bob null; cy []  | + ann 0 tea; + bob null null; + cy null null
+    """,
+    )
+
+
+def test_explode_names_what_it_makes() -> None:
+    baskets = ps.Flow("baskets").source("baskets", Basket)
+    assert str(baskets.explode("items", into="item", position="at").schema) == (
+        "(owner: str, at: int32, item: str)"
+    )
+    assert str(baskets.explode("items", position="at", outer=True).schema) == (
+        "(owner: str, at: int32?, items: str?)"
+    )
+    for names in ({"into": "owner"}, {"position": "owner"}, {"into": "x", "position": "x"}):
+        with pytest.raises(WrongType, match="two columns"):
+            baskets.explode("items", **names)
+    with pytest.raises(WrongType, match="needs a list, and owner is str"):
+        baskets.explode("owner")
 
 
 def test_a_list_of_any_values_becomes_rows_in_its_order() -> None:

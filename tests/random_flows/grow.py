@@ -12,7 +12,7 @@ import penstock as ps
 from penstock.analysis.propagation import find_facts
 from penstock.expr.build import col, left, lit, right
 from penstock.expr.tree import Column
-from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, Schema
+from penstock.expr.types import FLOAT64, INT32, INT64, DecimalType, ListType, Schema
 from penstock.flow.aggregates import Aggregation
 from penstock.flow.stream import Stream
 from penstock.graph.facts import Facts
@@ -97,6 +97,18 @@ def _flat_map(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
     same = class_of(one.schema.fields)
     function = doubling(one.schema, same, draw(st.sampled_from(one.schema.names)))
     return Grown(one.stream.flat_map(function, returns=same), one.size * 2)
+
+
+def _explode(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown | None:
+    lists = [f.name for f in one.schema.fields if isinstance(f.type, ListType)]
+    if not lists:
+        return None
+    column = draw(st.sampled_from(lists))
+    into, position = draw(st.sampled_from([None, "element"])), draw(st.sampled_from([None, "position"]))
+    if {into, position} & set(one.schema.names):
+        return None
+    exploded = one.stream.explode(column, into=into, position=position, outer=draw(st.booleans()))
+    return Grown(exploded, one.size * 2)
 
 
 def _alike(draw: st.DrawFn, one: Grown, all_: list[Grown]) -> Grown:
@@ -281,6 +293,7 @@ WAYS: tuple[Grow, ...] = (
     _filter_by_callable,
     _map,
     _flat_map,
+    _explode,
     _union,
     _difference,
     _join,

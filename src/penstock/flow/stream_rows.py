@@ -58,7 +58,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.flatten import Flatten
 
         location = SourceLocation.of_caller()
-        at = self._list_column(column, location)
+        at = self._list_column(column, location, "flatten")
         field = self._schema.fields[at]
         if isinstance(field.type, ListType):
             field = Field(field.name, field.type.element, field.type.nullable)
@@ -66,24 +66,62 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         schema = Schema(fields, None, scalar=self._schema.scalar)
         return self._add(Flatten(at), schema, name, location)
 
-    def _list_column(self, column: Column | str | None, location: SourceLocation) -> int:
+    def explode(
+        self,
+        column: Column | str | None = None,
+        *,
+        into: str | None = None,
+        position: str | None = None,
+        outer: bool = False,
+        name: str | None = None,
+    ) -> Stream[Any, B, G, O]:
+        """A row for each element of a list (see `operators.explode`).
+
+        column:   the list; its elements take its place beside the other columns. It is not
+                  needed where rows have one column. A column of any value may hold lists, too.
+        into:     the name of the elements' column. Default: that of the list.
+        position: the name of a further column with the element's position in the list, from 0 on.
+        outer:    keep a row whose list is null or empty once, with null for element and position.
+
+        Raises `WrongType` where the column is no list or a name is taken, `UnknownColumn` where there
+        is no such column.
+        """
+        from penstock.flow.operators.explode import Explode
+
+        location = SourceLocation.of_caller()
+        at = self._list_column(column, location, "explode")
+        operator = Explode(at, self._schema.names[at] if into is None else into, position, outer)
+        fields = operator.exploded(self._schema.fields)
+        names = [field.name for field in fields]
+        taken = next((name for name in names if names.count(name) > 1), None)
+        if taken is not None:
+            raise WrongType(
+                f"explode makes two columns {taken!r}",
+                where=[location],
+                fix='give the element or its position another name: into="...", position="..."',
+                column=taken,
+            )
+        schema = Schema(fields, None, scalar=self._schema.scalar and position is None and into is None)
+        return self._add(operator, schema, name, location)
+
+    def _list_column(self, column: Column | str | None, location: SourceLocation, method: str) -> int:
         if column is None and len(self._schema.fields) > 1:
             raise WrongType(
-                "flatten needs to be told which column to flatten",
+                f"{method} needs to be told which column is the list",
                 where=[location],
                 why=f"The rows have {', '.join(self._schema.names)}.",
-                fix='flatten("items")',
+                fix=f'{method}("items")',
             )
         if not isinstance(column, Column | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise WrongType(
-                f"flatten needs a column, got {shown(column)}", where=[location], fix='flatten("items")'
+                f"{method} needs a column, got {shown(column)}", where=[location], fix=f'{method}("items")'
             )
         named = self._schema.names[0] if column is None else column
         expr = named if isinstance(named, Column) else Column(named)
         found = check(expr, self._schema).type
         if not isinstance(found, ListType | AnyType):
             raise WrongType(
-                f"flatten needs a list, and {expr} is {found}",
+                f"{method} needs a list, and {expr} is {found}",
                 where=[location],
                 fix="flat_map() makes rows of any value",
                 column=expr.name,

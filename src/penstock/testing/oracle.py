@@ -26,6 +26,7 @@ from penstock.flow.operators.chain import Chain
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
@@ -186,6 +187,20 @@ def _filter_map(operator: FilterMap, node: Node, inputs: _Inputs) -> Bag:
     seen, inside = to_user(schema), from_user(node.schema, what=node.name)
     made = (operator.function(seen(row)) for row in _copies(bag))
     return Counter(inside([row for row in made if row is not None]))
+
+
+@answer_of_bags.register
+def _explode(operator: Explode, node: Node, inputs: _Inputs) -> Bag:
+    [(_, bag)] = inputs
+    at = operator.at
+    found: Bag = Counter()
+    for row in _copies(bag):
+        made: list[tuple[Any, ...]] = list(enumerate(row[at] or ()))
+        if operator.outer and not made:
+            made = [(None, None)]
+        for pair in made:
+            found[*row[:at], *pair[operator.position is None :], *row[at + 1 :]] += 1
+    return found
 
 
 @answer_of_bags.register

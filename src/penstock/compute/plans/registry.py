@@ -40,6 +40,7 @@ from penstock.flow.operators.distinct_on_time import DistinctOnTime
 from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.enumerate import Enumerate
 from penstock.flow.operators.every_tick import EveryTick
+from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
@@ -110,6 +111,7 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "end_of_input": EndOfInput,
         "enumerate": Enumerate,
         "every_tick": EveryTick,
+        "explode": Explode,
         "feedback": Feedback,
         "filter": Filter,
         "filter_map": FilterMap,

@@ -11,6 +11,7 @@ from penstock.engine.steps.user_rows import users_view, write_received
 from penstock.expr.tree import Expr
 from penstock.expr.types import AnyType
 from penstock.flow.operators.assume_ordered import AssumeOrdered
+from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.inspect import Inspect
@@ -43,6 +44,34 @@ class FlattenStep(Step):
             items = f"{items} or ()"
         with self.code.block(f"for {item} in {items}:"):
             self.emit(Row((*row.columns[: self.at], item, *row.columns[self.at + 1 :]), None, row.weight))
+
+
+class ExplodeStep(Step):
+    def __init__(self, node: Node, writer: StepWriter, operator: Explode) -> None:
+        super().__init__(node, writer)
+        self._operator = operator
+
+    def consume(self, port: int, row: Row) -> None:
+        at, numbered = self._operator.at, self._operator.position is not None
+        column = self.writer.input_schema(self.node, port).fields[at]
+        elements, element = row.columns[at], self.writer.fresh("element")
+        made: tuple[str, ...] = (element,)
+        if isinstance(column.type, AnyType):
+            elements = f"x_items({elements})"
+        elif column.nullable and not self._operator.outer:
+            elements = f"({elements} or ())"
+        if numbered:
+            made = (self.writer.fresh("position"), element)
+        if numbered and self._operator.outer:
+            held = self.writer.fresh("elements")
+            self.code.line(f"{held} = {elements}")
+            elements = f"enumerate({held}) if {held} else ((None, None),)"
+        elif numbered:
+            elements = f"enumerate({elements})"
+        elif self._operator.outer:
+            elements = f"{elements} or (None,)"
+        with self.code.block(f"for {', '.join(made)} in {elements}:"):
+            self.emit(Row((*row.columns[:at], *made, *row.columns[at + 1 :]), None, row.weight))
 
 
 class InspectStep(Step):
@@ -86,6 +115,11 @@ class AssumeOrderedStep(Step):
 @step_for.register(FilterMap)
 def _filter_map(operator: FilterMap, node: Node, writer: StepWriter) -> Step:
     return FilterMapStep(node, writer, operator.function)
+
+
+@step_for.register(Explode)
+def _explode(operator: Explode, node: Node, writer: StepWriter) -> Step:
+    return ExplodeStep(node, writer, operator)
 
 
 @step_for.register(Flatten)

@@ -21,6 +21,7 @@ from penstock.flow.operators.defer_signal import DeferSignal
 from penstock.flow.operators.defer_tick import DeferTick
 from penstock.flow.operators.defer_tick_lazy import DeferTickLazy
 from penstock.flow.operators.every_tick import EveryTick
+from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
@@ -46,6 +47,19 @@ def _(operator: Filter, site: Site) -> DataFrame:
 @lower.register(Select)
 def _(operator: Select, site: Site) -> DataFrame:
     return site.inputs[0].select(*(site.column(expr).alias(name) for name, expr in operator.columns))
+
+
+@lower.register(Explode)
+def _(operator: Explode, site: Site) -> DataFrame:
+    names = site.schemas[0].names
+    before, after = map(named, names[: operator.at]), map(named, names[operator.at + 1 :])
+    elements = named(names[operator.at])
+    if operator.position is None:
+        made = (f.explode_outer if operator.outer else f.explode)(elements).alias(operator.into)
+    else:
+        numbered = f.posexplode_outer if operator.outer else f.posexplode
+        made = numbered(elements).alias(operator.position, operator.into)
+    return site.inputs[0].select(*before, made, *after)
 
 
 @lower.register(Chain)

@@ -1,0 +1,74 @@
+"""Explode: a row for each element of a list, with or without its position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.expr.types import INT32, AnyType, Field, ListType
+from penstock.flow.row_by_row import RowByRow
+from penstock.graph.node import unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.expr.types import Schema
+    from penstock.graph.check_context import CheckContext
+    from penstock.graph.facts import Lineage
+    from penstock.graph.node import Columns
+
+
+@dataclass(frozen=True, slots=True)
+class Explode(RowByRow):
+    """The row once for each element of the list in column `at`, which the element replaces.
+
+    at:       the position of the column. Its type is a list, or any value; a value that is
+              then no tuple, list or frozenset stops the tick (`EvaluationError`).
+    into:     the name of the element's column.
+    position: the name of a column before it, with the element's position from 0 on; None for no such column.
+    outer:    whether a row whose list is null or empty stays once, with null for element and position.
+
+    Elements keep their order, members of a set come in the order of values; they have the
+    weight of their row. A tick without rows answers nothing. The meaning is that of `explode`,
+    `posexplode` and their outer forms in Spark SQL.
+
+    >>> from penstock.testing import show
+    >>> def words(line: str) -> list[str]:
+    ...     return line.split()
+    >>> show(lambda lines: lines.map(words).explode(position="at"), lines=["a b", "", "c"])
+    + (at=0, value='a')
+    + (at=1, value='b')
+    + (at=0, value='c')
+    """
+
+    kind: ClassVar[str] = "explode"
+    at: int
+    into: str
+    position: str | None = None
+    outer: bool = False
+
+    def output(self, context: CheckContext) -> Columns:
+        fields, at = context.input.fields, self.at
+        context.need(0 <= at < len(fields), "there is no such column to explode")
+        context.need(isinstance(fields[at].type, ListType | AnyType), "the column to explode is no list")
+        made = self.exploded(fields)
+        context.need(len({field.name for field in made}) == len(made), "two columns have one name")
+        return made
+
+    def exploded(self, fields: Sequence[Field]) -> tuple[Field, ...]:
+        """The columns of the output over those of the input."""
+        found = fields[self.at].type
+        element = Field(self.into, found, True)
+        if isinstance(found, ListType):
+            element = Field(self.into, found.element, found.nullable or self.outer)
+        position = () if self.position is None else (Field(self.position, INT32, self.outer),)
+        return (*fields[: self.at], *position, element, *fields[self.at + 1 :])
+
+    def lineage(self, inputs: Sequence[Schema], output: Schema) -> tuple[Lineage, ...]:
+        kept = unchanged(inputs[0])
+        del kept[inputs[0].names[self.at]]
+        return (kept,)
+
+    def describe(self) -> str:
+        position = "" if self.position is None else f" at {self.position}"
+        return f"column {self.at}{position}{', empty lists kept' if self.outer else ''}"
