@@ -30,7 +30,6 @@ from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.flat_map import FlatMap
-from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.fold import Fold
 from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.fold_tick import FoldTick
@@ -188,12 +187,12 @@ EXAMPLES: dict[type[Operator], dict[str, Callable[[AnyStream, AnyStream], AnyStr
     },
     FilterMap: {"filter_map": lambda x, y: y.filter_map(small)},
     Explode: {
+        "flatten": lambda x, y: y.map(numbers, returns=list[int]).flatten(),
         "explode": lambda x, y: y.map(numbers, returns=list[int]).explode(into="number"),
         "posexplode": lambda x, y: y.map(numbers, returns=list[int]).explode(position="at"),
         "explode_outer": lambda x, y: y.map(numbers, returns=list[int]).explode(outer=True),
         "posexplode_outer": lambda x, y: y.map(numbers, returns=list[int]).explode(position="at", outer=True),
     },
-    Flatten: {"flatten": lambda x, y: y.map(numbers, returns=list[int]).flatten()},
     Inspect: {"inspect": lambda x, y: y.inspect(repr)},
     Partition: {
         "expression": lambda x, y: y.partition(col.a % 2, 2)[1],

@@ -48,23 +48,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         return self._add(FilterMap(function), schema, name, location)
 
     def flatten(self, column: Column | str | None = None, *, name: str | None = None) -> Stream[Any, B, G, O]:
-        """A row for each item of a list (see `operators.flatten`).
-
-        column: the list; its items take its place beside the other columns. It is not
-                needed where rows have one column. A column of any value may hold lists, too.
-
-        Raises `WrongType` where the column is no list, `UnknownColumn` where there is none.
-        """
-        from penstock.flow.operators.flatten import Flatten
-
-        location = SourceLocation.of_caller()
-        at = self._list_column(column, location, "flatten")
-        field = self._schema.fields[at]
-        if isinstance(field.type, ListType):
-            field = Field(field.name, field.type.element, field.type.nullable)
-        fields = (*self._schema.fields[:at], field, *self._schema.fields[at + 1 :])
-        schema = Schema(fields, None, scalar=self._schema.scalar)
-        return self._add(Flatten(at), schema, name, location)
+        """A row for each item of a list: `explode` of the list alone."""
+        return self._explode("flatten", column, name=name)
 
     def explode(
         self,
@@ -86,10 +71,22 @@ class StreamRows(StreamBase[T_co, B, G, O]):
         Raises `WrongType` where the column is no list or a name is taken, `UnknownColumn` where there
         is no such column.
         """
+        return self._explode("explode", column, into, position, outer=outer, name=name)
+
+    def _explode(
+        self,
+        method: str,
+        column: Column | str | None,
+        into: str | None = None,
+        position: str | None = None,
+        *,
+        outer: bool = False,
+        name: str | None,
+    ) -> Stream[Any, B, G, O]:
         from penstock.flow.operators.explode import Explode
 
         location = SourceLocation.of_caller()
-        at = self._list_column(column, location, "explode")
+        at = self._list_column(column, location, method)
         operator = Explode(at, self._schema.names[at] if into is None else into, position, outer)
         fields = operator.exploded(self._schema.fields)
         names = [field.name for field in fields]

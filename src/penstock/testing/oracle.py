@@ -31,7 +31,6 @@ from penstock.flow.operators.feedback import Feedback
 from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.flat_map import FlatMap
-from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.map import Map
@@ -201,13 +200,6 @@ def _explode(operator: Explode, node: Node, inputs: _Inputs) -> Bag:
         for pair in made:
             found[*row[:at], *pair[operator.position is None :], *row[at + 1 :]] += 1
     return found
-
-
-@answer_of_bags.register
-def _flatten(operator: Flatten, node: Node, inputs: _Inputs) -> Bag:
-    [(_, bag)] = inputs
-    at = operator.at
-    return Counter((*row[:at], item, *row[at + 1 :]) for row in _copies(bag) for item in row[at] or ())
 
 
 @answer_of_bags.register

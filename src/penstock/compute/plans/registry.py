@@ -46,7 +46,6 @@ from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.filter_map import FilterMap
 from penstock.flow.operators.first_within import FirstWithin
 from penstock.flow.operators.flat_map import FlatMap
-from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.fold import Fold
 from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.fold_tick import FoldTick
@@ -117,7 +116,6 @@ OPERATORS: Mapping[str, type[Operator]] = MappingProxyType(
         "filter_map": FilterMap,
         "first_within": FirstWithin,
         "flat_map": FlatMap,
-        "flatten": Flatten,
         "fold": Fold,
         "fold_keyed": FoldKeyed,
         "fold_tick": FoldTick,

@@ -13,7 +13,6 @@ from penstock.expr.types import AnyType
 from penstock.flow.operators.assume_ordered import AssumeOrdered
 from penstock.flow.operators.explode import Explode
 from penstock.flow.operators.filter_map import FilterMap
-from penstock.flow.operators.flatten import Flatten
 from penstock.flow.operators.inspect import Inspect
 from penstock.flow.operators.partition import Partition
 
@@ -28,22 +27,6 @@ class FilterMapStep(OpaqueStep):
         self.code.line(f"{made} = {self.call(port, row)}")
         with self.code.block(f"if {made} is not None:"):
             self.emit(write_received(self.writer, self.node.schema, made, self._checked, row.weight))
-
-
-class FlattenStep(Step):
-    def __init__(self, node: Node, writer: StepWriter, at: int) -> None:
-        super().__init__(node, writer)
-        self.at = at
-
-    def consume(self, port: int, row: Row) -> None:
-        column = self.writer.input_schema(self.node, port).fields[self.at]
-        items, item = row.columns[self.at], self.writer.fresh("item")
-        if isinstance(column.type, AnyType):
-            items = f"x_items({items})"
-        elif column.nullable:
-            items = f"{items} or ()"
-        with self.code.block(f"for {item} in {items}:"):
-            self.emit(Row((*row.columns[: self.at], item, *row.columns[self.at + 1 :]), None, row.weight))
 
 
 class ExplodeStep(Step):
@@ -120,11 +103,6 @@ def _filter_map(operator: FilterMap, node: Node, writer: StepWriter) -> Step:
 @step_for.register(Explode)
 def _explode(operator: Explode, node: Node, writer: StepWriter) -> Step:
     return ExplodeStep(node, writer, operator)
-
-
-@step_for.register(Flatten)
-def _flatten(operator: Flatten, node: Node, writer: StepWriter) -> Step:
-    return FlattenStep(node, writer, operator.at)
 
 
 @step_for.register(Inspect)
