@@ -62,8 +62,14 @@ class Lattice(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Max(Lattice):
+class _WithoutParameters(Lattice):
+    """Base of lattices without parameters: two of one class are equal."""
+
+
+class Max(_WithoutParameters):
     """The greatest value so far; the bottom is None. NaN is greatest."""
+
+    __slots__ = ()
 
     @property
     def bottom(self) -> Any:
@@ -78,9 +84,10 @@ class Max(Lattice):
         return one is None or (other is not None and _at_most(one, other))
 
 
-@dataclass(frozen=True, slots=True)
-class Min(Lattice):
+class Min(_WithoutParameters):
     """The least value so far; the bottom is None, and less is more. NaN is the least informed number."""
+
+    __slots__ = ()
 
     @property
     def bottom(self) -> Any:
@@ -99,9 +106,10 @@ def _at_most(one: Any, other: Any) -> bool:
     return bool(one <= other or other != other)
 
 
-@dataclass(frozen=True, slots=True)
-class SetUnion(Lattice):
+class SetUnion(_WithoutParameters):
     """All members so far, as a `frozenset`. An item is any collection of members, or null for none."""
+
+    __slots__ = ()
 
     @property
     def bottom(self) -> frozenset[Any]:
@@ -171,9 +179,10 @@ class MapUnion(Lattice):
         return f"MapUnion({self.inner})"
 
 
-@dataclass(frozen=True, slots=True)
-class BoolOr(Lattice):
+class BoolOr(_WithoutParameters):
     """Whether any value so far was true."""
+
+    __slots__ = ()
 
     @property
     def bottom(self) -> bool:

@@ -14,34 +14,41 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """Base of the column types. Values of a type never mix with values of another."""
+    """Base of the column types. Values of a type never mix with values of another.
+
+    Types without parameters inherit its methods: types are equal if they are of one class.
+    """
 
     def __str__(self) -> str:
         return type(self).__name__.removesuffix("Type").lower()
 
 
-@dataclass(frozen=True, slots=True)
 class BoolType(DataType):
     """`bool`."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class Int32Type(DataType):
     """`int` in [-2**31, 2**31); leaving the range is an error, never a wrap."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class Int64Type(DataType):
     """`int` in [-2**63, 2**63); leaving the range is an error, never a wrap."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class Float64Type(DataType):
     """`float`. NaN equals itself, groups as one key and sorts above every number.
 
     0.0 and -0.0 are equal too. Where rows or values that are equal become one, 0.0 stands
     for both; rows that are only added keep the one they came with.
     """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +62,30 @@ class DecimalType(DataType):
         return f"decimal({self.precision},{self.scale})"
 
 
-@dataclass(frozen=True, slots=True)
 class StrType(DataType):
     """`str`, counted in code points."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class BytesType(DataType):
     """`bytes`."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class DateType(DataType):
     """`datetime.date`."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class TimestampType(DataType):
     """`datetime.datetime`, aware, in UTC, to the microsecond."""
 
+    __slots__ = ()
 
-@dataclass(frozen=True, slots=True)
+
 class AnyType(DataType):
     """Any hashable Python value, passed on as it is (annotated `object` or `Any`).
 
@@ -84,6 +94,8 @@ class AnyType(DataType):
     values have the one of `expr.order.any_key`. It lives in this process: files, Arrow
     and Spark refuse it.
     """
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

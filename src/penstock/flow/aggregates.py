@@ -8,7 +8,7 @@ take an order, `collect` sorts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.errors import SourceLocation, WrongType
@@ -42,7 +42,7 @@ class Aggregation(ABC):
 
     def arguments(self) -> tuple[Expr, ...]:
         """Its expressions over the input columns."""
-        return tuple(v for v in (getattr(self, n) for n in self.__slots__) if v is not None)
+        return tuple(v for v in (getattr(self, f.name) for f in fields(self)) if v is not None)
 
     @abstractmethod
     def field(self, name: str, schema: Schema) -> Field:
@@ -50,6 +50,29 @@ class Aggregation(ABC):
 
     def __str__(self) -> str:
         return f"{type(self).__name__.lower()}({', '.join(str(a) for a in self.arguments())})"
+
+
+@dataclass(frozen=True, slots=True)
+class _OfValues(Aggregation):
+    """Base of aggregates of the values of one expression. Default answer: one of the values."""
+
+    expr: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed = check(self.expr, schema)
+        return Field(name, typed.type, typed.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByOrder(Aggregation):
+    """Base of aggregates that answer `expr` of the row that comes first or last by `by`."""
+
+    expr: Expr
+    by: Expr
+
+    def field(self, name: str, schema: Schema) -> Field:
+        typed, by = check(self.expr, schema), check(self.by, schema)
+        return Field(name, typed.type, typed.nullable or by.nullable)
 
 
 def _number(function: str, expr: Expr, schema: Schema) -> Field:
@@ -76,11 +99,10 @@ class Count(Aggregation):
         return Field(name, INT64)
 
 
-@dataclass(frozen=True, slots=True)
-class Sum(Aggregation):
+class Sum(_OfValues):
     """Sum; null if every value is. Integers sum to int64 and raise when they leave it."""
 
-    expr: Expr
+    __slots__ = ()
 
     def field(self, name: str, schema: Schema) -> Field:
         number = _number("sum", self.expr, schema)
@@ -97,11 +119,10 @@ def _sum_type(argument: DataType) -> DataType:
     return FLOAT64 if argument == FLOAT64 else INT64
 
 
-@dataclass(frozen=True, slots=True)
-class Mean(Aggregation):
+class Mean(_OfValues):
     """Exact mean, rounded once; null if every value is."""
 
-    expr: Expr
+    __slots__ = ()
 
     def field(self, name: str, schema: Schema) -> Field:
         number = _number("mean", self.expr, schema)
@@ -112,35 +133,26 @@ class Mean(Aggregation):
         return Field(name, result, number.nullable)
 
 
-@dataclass(frozen=True, slots=True)
-class Min(Aggregation):
+class Min(_OfValues):
     """Least value; NaN is greatest; null if every value is."""
 
-    expr: Expr
-
-    def field(self, name: str, schema: Schema) -> Field:
-        typed = check(self.expr, schema)
-        return Field(name, typed.type, typed.nullable)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Max(Aggregation):
+class Max(_OfValues):
     """Greatest value; NaN is greatest; null if every value is."""
 
+    __slots__ = ()
+
     only_grows: ClassVar[bool] = True
-    expr: Expr
-
-    def field(self, name: str, schema: Schema) -> Field:
-        typed = check(self.expr, schema)
-        return Field(name, typed.type, typed.nullable)
 
 
-@dataclass(frozen=True, slots=True)
-class CountDistinct(Aggregation):
+class CountDistinct(_OfValues):
     """Different values that are not null."""
 
+    __slots__ = ()
+
     only_grows: ClassVar[bool] = True
-    expr: Expr
 
     def field(self, name: str, schema: Schema) -> Field:
         check(self.expr, schema)
@@ -150,41 +162,28 @@ class CountDistinct(Aggregation):
         return f"count_distinct({self.expr})"
 
 
-@dataclass(frozen=True, slots=True)
-class First(Aggregation):
+class First(_ByOrder):
     """`expr` of the row with the least `by`; of several, the least `expr`, null first.
 
     Rows whose `by` is null do not take part; null if none does.
     """
 
-    expr: Expr
-    by: Expr
-
-    def field(self, name: str, schema: Schema) -> Field:
-        typed, by = check(self.expr, schema), check(self.by, schema)
-        return Field(name, typed.type, typed.nullable or by.nullable)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Last(Aggregation):
+class Last(_ByOrder):
     """`expr` of the row with the greatest `by`; of several, the greatest `expr`.
 
     Rows whose `by` is null do not take part; null if none does.
     """
 
-    expr: Expr
-    by: Expr
-
-    def field(self, name: str, schema: Schema) -> Field:
-        typed, by = check(self.expr, schema), check(self.by, schema)
-        return Field(name, typed.type, typed.nullable or by.nullable)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Collect(Aggregation):
+class Collect(_OfValues):
     """All values that are not null, sorted ascending, copies kept."""
 
-    expr: Expr
+    __slots__ = ()
 
     def field(self, name: str, schema: Schema) -> Field:
         return Field(name, ListType(check(self.expr, schema).type))
