@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from penstock.expr.fallible import can_fail
+from penstock.expr.check import can_fail
 from penstock.expr.types import Schema
 from penstock.flow.operators.join import Join
 from penstock.flow.operators.partition import Partition

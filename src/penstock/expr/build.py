@@ -6,6 +6,7 @@ import datetime
 from typing import Any
 
 from penstock.errors import SourceLocation, WrongType
+from penstock.expr.annotations import as_type
 from penstock.expr.tree import Call, Column, Expr, Literal, operand
 
 
@@ -45,8 +46,6 @@ def lit(value: object, type: Any = None) -> Literal:
         )
     if type is None:
         return Literal(value)
-    from penstock.expr.annotations import as_type
-
     return Literal(value, as_type(type))
 
 

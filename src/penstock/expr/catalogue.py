@@ -1,55 +1,75 @@
-"""What an entry of the function catalogue holds.
+"""The two kinds of entries in the function catalogue, and the emitter that their code is written with.
 
-A function is data: its name, the rule that types it, and how it is said in
-Python. How it is said in Spark stands under the same name in
-`penstock.spark.lowering.columns`; a test checks that no function lacks one.
+A function is data: its name, the rule that types it, and its Python source. Its
+Spark column stands under the same name in `penstock.spark.lowering.columns`; a
+test checks that no function lacks one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol
 
-from penstock.expr.types import DataType
-
-if TYPE_CHECKING:
-    from penstock.expr.emit import Code, Emitter
-    from penstock.expr.typed import CallTerm, Term
-
-
-class Mismatch(Exception):
-    """Raised by a typing rule: the arguments do not fit. The check makes it a `WrongType`."""
-
-    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.why = why
-        self.fix = fix
+from penstock.expr.typed import CallTerm, Function, Term
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
-    """What a rule decides: the types its arguments become, the result, and its nullability.
+class Code:
+    """Source of a value, valid where no guard is None.
 
-    `nullable` None means: where an argument is.
+    guards:    sources to be compared with None, in order; the first of a
+               temporary binds it.
+    canonical: a NaN in it is the one NaN.
     """
 
-    arguments: tuple[DataType, ...]
-    result: DataType
-    nullable: bool | None = None
+    source: str
+    guards: tuple[str, ...] = ()
+    canonical: bool = True
 
 
-Arguments: TypeAlias = "tuple[Term, ...]"
-Rule: TypeAlias = Callable[["Arguments", tuple[object, ...]], Signature]
+class Emitter(Protocol):
+    """Writes Python source for checked expressions within one scope."""
 
+    def fresh(self) -> str:
+        """Return an unused name for a temporary."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """Base of the entries."""
+    def constant(self, value: object) -> str:
+        """Return the name under which generated code finds `value`."""
+        ...
 
-    name: str
-    rule: Rule
+    def name(self, source: str) -> tuple[str, str]:
+        """Return sources for the first and all later uses of a value that is evaluated once."""
+        ...
+
+    def code(self, term: Term) -> Code:
+        """Return the code of a term."""
+        ...
+
+    def value(self, term: Term) -> str:
+        """Return source of the value: None for null, floats canonical."""
+        ...
+
+    def canonical(self, code: Code) -> str:
+        """Return source of the value where no guard is None; a NaN is the one NaN."""
+        ...
+
+    def true(self, term: Term) -> str:
+        """Return source that is truthy exactly where a bool is true."""
+        ...
+
+    def false(self, term: Term) -> str:
+        """Return source that is truthy exactly where a bool is false."""
+        ...
+
+    def is_null(self, term: Term) -> str:
+        """Return source that tests for null. A term that is never null is evaluated for its error only."""
+        ...
+
+    def is_not_null(self, term: Term) -> str:
+        """Return source that tests for a value, with the same rule for terms that are never null."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +101,11 @@ class Lazy(Function):
     true: Callable[[Emitter, CallTerm], str] | None = None
     false: Callable[[Emitter, CallTerm], str] | None = None
     fallible: bool = False
+
+
+def may_raise(term: Term) -> bool:
+    """Whether evaluating a term can raise on some row: overflow, division by zero, a bad cast."""
+    if not isinstance(term, CallTerm):
+        return False
+    own = term.function.fallible if isinstance(term.function, Strict | Lazy) else False
+    return (own if isinstance(own, bool) else own(term)) or any(may_raise(a) for a in term.arguments)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
+from dataclasses import replace
+from decimal import Decimal
 from functools import singledispatch
+from typing import cast
 
 from penstock.errors import SourceLocation, UnknownColumn, WrongType
-from penstock.expr.catalogue import Mismatch
-from penstock.expr.coercion import as_constant, converted
+from penstock.expr.catalogue import may_raise
 from penstock.expr.functions import CATALOGUE
-from penstock.expr.literals import canonical, type_of
+from penstock.expr.functions.casts import CAST
+from penstock.expr.literals import canonical, fitted, type_of
 from penstock.expr.text import constant_text
 from penstock.expr.tree import Call, Column, Expr, Literal
-from penstock.expr.typed import NULL, CallTerm, ColumnTerm, LiteralTerm, Term, Typed
-from penstock.expr.types import INT64, Schema
+from penstock.expr.typed import NULL, CallTerm, ColumnTerm, LiteralTerm, Mismatch, Term, Typed
+from penstock.expr.types import INT64, DataType, DecimalType, Float64Type, Schema
 
-__all__ = ["Typed", "check", "elaborate"]
+__all__ = ["Typed", "can_fail", "check", "elaborate"]
 
 
 def check(expr: Expr, schema: Schema) -> Typed:
@@ -41,6 +43,14 @@ def elaborate(expr: Expr, schema: Schema) -> Term:
     return term
 
 
+def can_fail(expr: Expr, schema: Schema) -> bool:
+    """Whether some row of `schema` makes `expr` raise: overflow, division by zero, a bad cast.
+
+    Raises what `check` raises.
+    """
+    return may_raise(elaborate(expr, schema))
+
+
 @singledispatch
 def _term(expr: Expr, schema: Schema) -> Term:
     raise TypeError(f"not an expression: {type(expr).__name__}")
@@ -57,6 +67,8 @@ def _column(expr: Column, schema: Schema) -> Term:
         )
     at = schema.position(expr.name)
     if at is None:
+        import difflib
+
         near = difflib.get_close_matches(expr.name, schema.names, 1)
         raise UnknownColumn(
             f"no column {expr.name!r}",
@@ -90,7 +102,7 @@ def _literal(expr: Literal, schema: Schema) -> Term:
     term = LiteralTerm(found, value is None, value, adapts)
     if expr.type is None:
         return term
-    typed = as_constant(term, expr.type)
+    typed = _as_constant(term, expr.type)
     if typed is None:
         raise _no_constant(expr, "It would be another value.")
     return typed
@@ -112,7 +124,7 @@ def _call(expr: Call, schema: Schema) -> Term:
     try:
         signature = function.rule(arguments, expr.options)
         wanted = zip(arguments, signature.arguments, strict=True)
-        arguments = tuple(converted(a, t) for a, t in wanted)
+        arguments = tuple(_converted(a, t) for a, t in wanted)
     except Mismatch as mismatch:
         raise WrongType(
             f"{mismatch.what} in {expr}",
@@ -124,3 +136,34 @@ def _call(expr: Call, schema: Schema) -> Term:
     if nullable is None:
         nullable = any(a.nullable for a in arguments)
     return CallTerm(signature.result, nullable, function, arguments, expr.options)
+
+
+# -- conversions that the user did not write ------------------------------------------------------
+
+
+def _as_constant(term: LiteralTerm, wanted: DataType) -> LiteralTerm | None:
+    """The constant as `wanted`; None where that would be another value."""
+    if term.value is None or term.type == wanted:
+        return replace(term, type=wanted, adapts=False)
+    value = fitted(term.value, wanted)
+    if value is not None:
+        return LiteralTerm(wanted, False, value)
+    is_exact = isinstance(term.value, int | Decimal) and not isinstance(term.value, bool)
+    if isinstance(wanted, Float64Type) and is_exact:
+        return LiteralTerm(wanted, False, float(cast("int | Decimal", term.value)))
+    return None
+
+
+def _converted(term: Term, wanted: DataType) -> Term:
+    """`term` as `wanted`: constants at once, everything else by a cast. Raises `Mismatch`."""
+    if term.type == wanted:
+        return term
+    if isinstance(term, LiteralTerm):
+        constant = _as_constant(term, wanted)
+        if constant is not None:
+            return constant
+    signature = CAST.rule((term,), (wanted,))
+    narrows = isinstance(term.type, DecimalType) and not isinstance(wanted, DecimalType | Float64Type)
+    if term.type == NULL or narrows:
+        raise Mismatch(f"{term.type} is no {wanted}")
+    return CallTerm(wanted, bool(signature.nullable) or term.nullable, CAST, (term,), (wanted,))

@@ -13,19 +13,20 @@ the left is evaluated before a null on the right is seen, as Spark does.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import singledispatchmethod
+from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING
 
-from penstock.expr.catalogue import Lazy, Strict
+from penstock.expr.catalogue import Code, Emitter, Lazy, Strict, may_raise
+from penstock.expr.keys import key_of
 from penstock.expr.literals import source_of
 from penstock.expr.typed import CallTerm, ColumnTerm, LiteralTerm, Term
 from penstock.expr.types import FLOAT64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from penstock.expr.python import Scope
+    from penstock.expr.types import Schema
 
 
 # A name or a short constant: cheap to say twice.
@@ -33,20 +34,38 @@ _ATOM = re.compile(r"[A-Za-z_]\w*|\(?-?[\d.]+(e[+-]?\d+)?\)?|b?'[^'\\]*'")
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """Source of a value, right where none of `guards` is None.
+class Scope:
+    """Where generated source stands.
 
-    guards:    sources to be compared with None, in order; the first of a
-               temporary binds it.
-    canonical: a NaN in it is the one NaN.
+    variables: column i of `schema` is in the Python variable `variables[i]`.
+    constants: gets the values that source cannot spell, under fresh names; the
+               generated code must see them, and `RUNTIME`, as globals.
+
+    Temporaries are named `x_1`, `x_2`, ... and assigned where they are used; a
+    source may stand in a comprehension or a lambda, but not in the iterable of
+    a comprehension.
     """
 
-    source: str
-    guards: tuple[str, ...] = ()
-    canonical: bool = True
+    schema: Schema
+    variables: tuple[str, ...]
+    constants: dict[str, object]
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1), repr=False, compare=False)
+
+    def fresh(self) -> str:
+        """A name for a temporary."""
+        return f"x_{next(self._numbers)}"
+
+    def constant(self, value: object) -> str:
+        """The name of a constant; equal names for the same object."""
+        for name, known in self.constants.items():
+            if known is value:
+                return name
+        name = f"x_c{len(self.constants)}"
+        self.constants[name] = value
+        return name
 
 
-class Emitter:
+class PythonEmitter(Emitter):
     """Lowers checked expressions to source within one scope."""
 
     def __init__(self, scope: Scope) -> None:
@@ -55,30 +74,24 @@ class Emitter:
     # -- for the catalogue ----------------------------------------------------------------
 
     def fresh(self) -> str:
-        """A name for a temporary that nothing else in the scope uses."""
         return self._scope.fresh()
 
     def constant(self, value: object) -> str:
-        """A name under which generated code finds `value`."""
         return self._scope.constant(value)
 
     def name(self, source: str) -> tuple[str, str]:
-        """Sources for the first and all later uses of a value, evaluated once."""
         if _ATOM.fullmatch(source):
             return source, source
         name = self.fresh()
         return f"({name} := {source})", name
 
     def value(self, term: Term) -> str:
-        """Source of the value, None where it is null; floats canonical."""
         return self._whole(self.code(term))
 
     def is_null(self, term: Term) -> str:
-        """Source of whether a value is null. One that never is, is evaluated for the error it may raise."""
         return self._null_test(term, "is", "False")
 
     def is_not_null(self, term: Term) -> str:
-        """Source of whether a value is there, likewise."""
         return self._null_test(term, "is not", "True")
 
     def _null_test(self, term: Term, operator: str, always: str) -> str:
@@ -88,14 +101,12 @@ class Emitter:
         return f"({self.value(term)}, {always})[1]" if may_raise(term) else always
 
     def true(self, term: Term) -> str:
-        """Source that is truthy exactly where a bool is true."""
         if isinstance(term, CallTerm) and isinstance(term.function, Lazy) and term.function.true is not None:
             return term.function.true(self, term)
         code = self.code(term)
         return self._all(code, code.source)
 
     def false(self, term: Term) -> str:
-        """Source that is truthy exactly where a bool is false."""
         if isinstance(term, CallTerm) and isinstance(term.function, Lazy) and term.function.false is not None:
             return term.function.false(self, term)
         code = self.code(term)
@@ -103,24 +114,21 @@ class Emitter:
 
     # -- the lowering ------------------------------------------------------------------------
 
-    @singledispatchmethod
     def code(self, term: Term) -> Code:
-        """Code of a term."""
-        raise TypeError(f"not a checked expression: {type(term).__name__}")
+        match term:
+            case ColumnTerm():
+                variable = self._scope.variables[term.position]
+                return Code(variable, (variable,) if term.nullable else ())
+            case LiteralTerm(value=None):
+                return Code("None", ("None",))
+            case LiteralTerm():
+                inline = source_of(term.value)
+                return Code(inline if inline is not None else self.constant(term.value))
+            case CallTerm():
+                return self._call(term)
+            case _:
+                raise TypeError(f"not a checked expression: {type(term).__name__}")
 
-    @code.register(ColumnTerm)
-    def _column(self, term: ColumnTerm) -> Code:
-        variable = self._scope.variables[term.position]
-        return Code(variable, (variable,) if term.nullable else ())
-
-    @code.register(LiteralTerm)
-    def _literal(self, term: LiteralTerm) -> Code:
-        if term.value is None:
-            return Code("None", ("None",))
-        inline = source_of(term.value)
-        return Code(inline if inline is not None else self.constant(term.value))
-
-    @code.register(CallTerm)
     def _call(self, term: CallTerm) -> Code:
         function = term.function
         if isinstance(function, Lazy):
@@ -159,7 +167,6 @@ class Emitter:
         return tuple(sources), tuple(guards)
 
     def canonical(self, code: Code) -> str:
-        """Source of the value where no guard is None; a NaN is the one NaN."""
         if code.canonical:
             return code.source
         first, again = self.name(code.source)
@@ -189,8 +196,6 @@ class Emitter:
 
     def key(self, term: Term) -> str:
         """Source of the value as a dict key: floats canonical, and -0.0 as 0.0."""
-        from penstock.expr.keys import key_of
-
         return key_of(term.type, term.nullable, self.value(term), self.name)
 
 
@@ -202,11 +207,3 @@ def _bound(guard: str) -> str:
 def is_constant(source: str) -> bool:
     """Whether a source spells a number or a text, which equals itself and may not be compared by `is`."""
     return bool(_ATOM.fullmatch(source)) and not source.isidentifier()
-
-
-def may_raise(term: Term) -> bool:
-    """Whether evaluating a term can raise on some row."""
-    if not isinstance(term, CallTerm):
-        return False
-    own = term.function.fallible if isinstance(term.function, Strict | Lazy) else False
-    return (own if isinstance(own, bool) else own(term)) or any(may_raise(a) for a in term.arguments)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from itertools import accumulate, count
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr import decimals, formatting, keys, parsing, runtime, xxhash64
+from penstock.expr import decimals, keys, runtime, text_values
 from penstock.expr.check import elaborate
-from penstock.expr.emit import Emitter
-from penstock.expr.functions import CATALOGUE, arithmetic, casts, nested, numbers, strings, time
+from penstock.expr.emit import PythonEmitter, Scope
+from penstock.expr.functions import CATALOGUE, arithmetic, casts, hashing, nested, numbers, strings, time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
 
@@ -22,13 +19,12 @@ __all__ = ["CATALOGUE", "RUNTIME", "Scope", "compile_rows", "key", "key_of", "lo
 
 _MODULES = (
     decimals,
-    formatting,
     keys,
-    parsing,
     runtime,
-    xxhash64,
+    text_values,
     arithmetic,
     casts,
+    hashing,
     nested,
     numbers,
     strings,
@@ -39,54 +35,22 @@ RUNTIME: dict[str, Any] = {name: value for module in _MODULES for name, value in
 """The names that generated code may use; all start with `x_`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where generated source stands.
-
-    variables: column i of `schema` is in the Python variable `variables[i]`.
-    constants: gets the values that source cannot spell, under fresh names; the
-               generated code must see them, and `RUNTIME`, as globals.
-
-    Temporaries are named `x_1`, `x_2`, ... and assigned where they are used; a
-    source may stand in a comprehension or a lambda, but not in the iterable of
-    a comprehension.
-    """
-
-    schema: Schema
-    variables: tuple[str, ...]
-    constants: dict[str, object]
-    _numbers: Iterator[int] = field(default_factory=lambda: count(1), repr=False, compare=False)
-
-    def fresh(self) -> str:
-        """A name for a temporary."""
-        return f"x_{next(self._numbers)}"
-
-    def constant(self, value: object) -> str:
-        """The name of a constant; equal names for the same object."""
-        for name, known in self.constants.items():
-            if known is value:
-                return name
-        name = f"x_c{len(self.constants)}"
-        self.constants[name] = value
-        return name
-
-
 def lower(expr: Expr, scope: Scope) -> str:
     """Source of the value; None where it is null, NaN always the one NaN.
 
     Raises what `penstock.expr.check.check` raises.
     """
-    return _not_too_deep(Emitter(scope).value(elaborate(expr, scope.schema)), expr)
+    return _not_too_deep(PythonEmitter(scope).value(elaborate(expr, scope.schema)), expr)
 
 
 def predicate(expr: Expr, scope: Scope) -> str:
     """Source that is truthy exactly where a bool expression is true."""
-    return _not_too_deep(Emitter(scope).true(elaborate(expr, scope.schema)), expr)
+    return _not_too_deep(PythonEmitter(scope).true(elaborate(expr, scope.schema)), expr)
 
 
 def key(expr: Expr, scope: Scope) -> str:
     """Source of the value as a dictionary key: what Spark groups together is equal."""
-    return _not_too_deep(Emitter(scope).key(elaborate(expr, scope.schema)), expr)
+    return _not_too_deep(PythonEmitter(scope).key(elaborate(expr, scope.schema)), expr)
 
 
 # Python reads 200 nested brackets; some are left to the code around.

@@ -1,13 +1,19 @@
-"""Expressions as people write them, for messages and `explain`."""
+"""The text of expressions as people write them, for messages and `explain`.
+
+Rendered parts carry how strongly they bind, so that brackets appear only where they are needed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from functools import singledispatch
+from typing import TypeAlias
 
 from penstock.expr.durations import short
-from penstock.expr.tree import Call, Column, Expr, Literal
 from penstock.expr.types import DataType
+
+Rendered: TypeAlias = tuple[str, int]
+"""A text and how strongly it binds."""
 
 # Strength as in Python, so that the text can be written back as it stands.
 _INFIX = {
@@ -27,14 +33,10 @@ _INFIX = {
     "modulo": ("%", 6),
 }
 _PREFIX = {"not": ("~", 7), "negate": ("-", 7)}
-_ATOM = 9
+ATOM = 9
 _COMPARISON = 1
 _ASSOCIATIVE = ("|", "&")
-
-
-def text(expr: Expr) -> str:
-    """The expression on one line, with brackets only where they are needed."""
-    return _render(expr)[0]
+_MOST_BITS = 256
 
 
 def constant_text(value: object) -> str:
@@ -47,54 +49,40 @@ def constant_text(value: object) -> str:
     return repr(value)
 
 
-_MOST_BITS = 256
-
-
-@singledispatch
-def _render(expr: Expr) -> tuple[str, int]:
-    raise TypeError(f"not an expression: {type(expr).__name__}")
-
-
-@_render.register(Column)
-def _column(expr: Column) -> tuple[str, int]:
-    return (f"{expr.side}.{expr.name}" if expr.side else expr.name), _ATOM
-
-
-@_render.register(Literal)
-def _literal(expr: Literal) -> tuple[str, int]:
-    value = expr.value
+def literal_text(value: object) -> str:
+    """The constant `value` as an expression shows it."""
     if isinstance(value, timedelta):
-        return short(value), _ATOM
+        return short(value)
     if value is None:
-        return "null", _ATOM
-    return (constant_text(value) if type(value) in (int, str, bytes) else str(value)), _ATOM
+        return "null"
+    return constant_text(value) if type(value) in (int, str, bytes) else str(value)
 
 
-@_render.register(Call)
-def _call(expr: Call) -> tuple[str, int]:
-    if expr.function in _INFIX and len(expr.arguments) == 2:
-        symbol, strength = _INFIX[expr.function]
-        left, right = expr.arguments
+def call_text(function: str, arguments: Sequence[Rendered], options: tuple[object, ...]) -> Rendered:
+    """The call of a function on rendered arguments, as an operator where there is a symbol for it."""
+    if function in _INFIX and len(arguments) == 2:
+        symbol, strength = _INFIX[function]
+        left, right = arguments
         on_left = strength + (1 if strength == _COMPARISON else 0)
         on_right = strength + (0 if symbol in _ASSOCIATIVE else 1)
         return f"{_bracketed(left, on_left)} {symbol} {_bracketed(right, on_right)}", strength
-    if expr.function in _PREFIX:
-        symbol, strength = _PREFIX[expr.function]
-        return f"{symbol}{_bracketed(expr.arguments[0], strength)}", strength
-    if expr.function == "shift":
-        (span,) = expr.options
+    if function in _PREFIX:
+        symbol, strength = _PREFIX[function]
+        return f"{symbol}{_bracketed(arguments[0], strength)}", strength
+    if function == "shift":
+        (span,) = options
         assert isinstance(span, timedelta)
         sign, shown = ("-", -span) if span < timedelta() else ("+", span)
-        return f"{_bracketed(expr.arguments[0], 5)} {sign} {short(shown)}", 5
-    if expr.function == "field":
-        return f"{_bracketed(expr.arguments[0], _ATOM)}.{expr.options[0]}", _ATOM
-    shown_options = [_option(o) for o in expr.options]
-    return f"{expr.function}({', '.join([*(text(a) for a in expr.arguments), *shown_options])})", _ATOM
+        return f"{_bracketed(arguments[0], 5)} {sign} {short(shown)}", 5
+    if function == "field":
+        return f"{_bracketed(arguments[0], ATOM)}.{options[0]}", ATOM
+    shown_options = [_option(o) for o in options]
+    return f"{function}({', '.join([*(text for text, _ in arguments), *shown_options])})", ATOM
 
 
-def _bracketed(expr: Expr, strength: int) -> str:
-    shown, own = _render(expr)
-    return f"({shown})" if own < strength else shown
+def _bracketed(part: Rendered, strength: int) -> str:
+    text, own = part
+    return f"({text})" if own < strength else text
 
 
 def _option(option: object) -> str:

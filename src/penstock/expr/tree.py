@@ -12,11 +12,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from penstock.errors import ExpressionTruthValue, SourceLocation, WrongType
+from penstock.expr.annotations import as_type
+from penstock.expr.durations import duration
+from penstock.expr.text import ATOM, Rendered, call_text, literal_text
+from penstock.expr.types import DATE, TIMESTAMP, DataType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from penstock.expr.types import DataType
 
 
 MAX_DIGITS = 400
@@ -54,9 +56,11 @@ class Expr:
         )
 
     def __str__(self) -> str:
-        from penstock.expr.text import text
+        return self._rendered()[0]
 
-        return text(self)
+    def _rendered(self) -> Rendered:
+        """The text of the expression and how strongly it binds."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -215,8 +219,6 @@ class Expr:
 
         Raises `EvaluationError` on a row whose value the type cannot hold.
         """
-        from penstock.expr.annotations import as_type
-
         return Call("cast", (self,), (as_type(type),))
 
     # -- strings ----------------------------------------------------------------------
@@ -284,8 +286,6 @@ class Expr:
 
         width: a `timedelta`, or text such as "10s", "5 min", "1h", "1d".
         """
-        from penstock.expr.durations import duration
-
         return Call("tumble", (self,), (duration(width),))
 
     def year(self) -> Expr:
@@ -334,14 +334,10 @@ class Expr:
 
     def to_timestamp(self) -> Expr:
         """A timestamp from ISO-8601 text, UTC where it names no zone; from a date, its midnight."""
-        from penstock.expr.types import TIMESTAMP
-
         return Call("cast", (self,), (TIMESTAMP,))
 
     def to_date(self) -> Expr:
         """A date from ISO-8601 text, or the date of a timestamp in UTC."""
-        from penstock.expr.types import DATE
-
         return Call("cast", (self,), (DATE,))
 
     # -- parts ----------------------------------------------------------------------------
@@ -377,6 +373,9 @@ class Column(Expr):
     def same(self, other: Expr) -> bool:
         return isinstance(other, Column) and (self.name, self.side) == (other.name, other.side)
 
+    def _rendered(self) -> Rendered:
+        return (f"{self.side}.{self.name}" if self.side else self.name), ATOM
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Expr):
@@ -388,6 +387,9 @@ class Literal(Expr):
     def same(self, other: Expr) -> bool:
         # By text, so that 1, 1.0 and True differ, and -0.0 and 0.0, and NaN is itself.
         return isinstance(other, Literal) and (repr(self.value), self.type) == (repr(other.value), other.type)
+
+    def _rendered(self) -> Rendered:
+        return literal_text(self.value), ATOM
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -412,6 +414,9 @@ class Call(Expr):
             and len(self.arguments) == len(other.arguments)
             and all(a.same(b) for a, b in zip(self.arguments, other.arguments, strict=True))
         )
+
+    def _rendered(self) -> Rendered:
+        return call_text(self.function, [a._rendered() for a in self.arguments], self.options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,17 @@
-"""Checked expressions: the tree with a type, a nullability and a rule at every node.
+"""Checked expressions: terms, and the function that a call refers to with its typing rule.
 
-`penstock.expr.check.elaborate` makes them from an `Expr` and a `Schema`. All
+`penstock.expr.check.elaborate` makes terms from an `Expr` and a `Schema`. All
 conversions that the rules ask for are nodes here (calls of "cast"), so both
 lowerings see the same operations on the same types.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from penstock.expr.types import DataType
-
-if TYPE_CHECKING:
-    from penstock.expr.catalogue import Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +25,10 @@ class Typed:
         return f"{self.type}{'?' if self.nullable else ''}"
 
 
-@dataclass(frozen=True, slots=True)
 class NullType(DataType):
     """The type of a bare null: it becomes whatever is asked of it."""
+
+    __slots__ = ()
 
 
 NULL = NullType()
@@ -57,6 +56,40 @@ class LiteralTerm(Term):
 
     value: object
     adapts: bool = False
+
+
+class Mismatch(Exception):
+    """Raised by a typing rule whose arguments do not fit. The check makes it a `WrongType`."""
+
+    def __init__(self, what: str, *, why: str = "", fix: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.why = why
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The decision of a typing rule: the types its arguments become, the result, and its nullability.
+
+    `nullable` None: the result is nullable if an argument is.
+    """
+
+    arguments: tuple[DataType, ...]
+    result: DataType
+    nullable: bool | None = None
+
+
+Arguments: TypeAlias = tuple[Term, ...]
+Rule: TypeAlias = Callable[[Arguments, tuple[object, ...]], Signature]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """Base of the entries of the function catalogue: a name and its typing rule."""
+
+    name: str
+    rule: Rule
 
 
 @dataclass(frozen=True, slots=True, eq=False)

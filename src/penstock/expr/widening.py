@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.expr.catalogue import Mismatch
-from penstock.expr.typed import NULL, LiteralTerm, Term
+from penstock.expr.typed import NULL, LiteralTerm, Mismatch, Term
 from penstock.expr.types import (
     DATE,
     FLOAT64,

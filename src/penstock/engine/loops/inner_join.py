@@ -17,7 +17,7 @@ from penstock.engine.loops.step import NestedStep
 from penstock.engine.retraction_order import pair_schema
 from penstock.engine.row_codegen import Row, times
 from penstock.engine.steps.joined_rows import JoinedRows
-from penstock.expr.fallible import can_fail
+from penstock.expr.check import can_fail
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

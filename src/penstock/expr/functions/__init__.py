@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from penstock.expr.catalogue import Function
 from penstock.expr.functions import (
     arithmetic,
     casts,
@@ -17,6 +16,7 @@ from penstock.expr.functions import (
     strings,
     time,
 )
+from penstock.expr.typed import Function
 
 _THEMES = (arithmetic, casts, comparison, hashing, logic, nested, numbers, strings, time)
 

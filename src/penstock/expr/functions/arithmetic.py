@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
+from penstock.expr.catalogue import Emitter, Strict
 from penstock.expr.decimals import DecimalSpec
 from penstock.expr.runtime import NAN, overflow, zero_division
-from penstock.expr.typed import NULL, CallTerm, LiteralTerm
+from penstock.expr.typed import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.types import FLOAT64, INT32, INT64, STR, DataType, DecimalType
 from penstock.expr.widening import bounded, common_type, decimal_of, is_integer, is_number
-
-if TYPE_CHECKING:
-    from penstock.expr.emit import Emitter
 
 RANGES: dict[DataType, tuple[int, int]] = {INT32: (-(2**31), 2**31 - 1), INT64: (-(2**63), 2**63 - 1)}
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
+from penstock.expr.catalogue import Emitter, Strict
 from penstock.expr.functions.arithmetic import checked, shape_of
 from penstock.expr.runtime import EPOCH, overflow
-from penstock.expr.typed import NULL, CallTerm
+from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import (
     AnyType,
     BoolType,
@@ -28,9 +28,6 @@ from penstock.expr.types import (
     StrType,
     TimestampType,
 )
-
-if TYPE_CHECKING:
-    from penstock.expr.emit import Emitter
 
 _SECOND = timedelta(seconds=1)
 _UTC = UTC

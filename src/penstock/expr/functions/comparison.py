@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature, Strict
-from penstock.expr.emit import Code, is_constant
-from penstock.expr.typed import NULL, CallTerm, LiteralTerm, Term
+from penstock.expr.catalogue import Code, Emitter, Lazy, Strict
+from penstock.expr.emit import is_constant
+from penstock.expr.typed import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature, Term
 from penstock.expr.types import BOOL, FLOAT64, AnyType, DataType, ListType, StructType
 from penstock.expr.widening import common_type
 
-if TYPE_CHECKING:
-    from penstock.expr.emit import Emitter
-
-Python = Callable[["Emitter", CallTerm, tuple[str, ...]], str]
+Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 
 
 def _equality(arguments: Arguments, options: tuple[object, ...]) -> Signature:

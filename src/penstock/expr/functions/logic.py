@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature
-from penstock.expr.emit import Code
-from penstock.expr.typed import NULL, CallTerm
+from penstock.expr.catalogue import Code, Emitter, Lazy
+from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import BOOL, FLOAT64
 from penstock.expr.widening import common_type
-
-if TYPE_CHECKING:
-    from penstock.expr.emit import Emitter
 
 
 def _need_bools(what: str, arguments: Arguments) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature
-from penstock.expr.emit import Code
-from penstock.expr.typed import CallTerm
+from penstock.expr.catalogue import Code, Emitter, Lazy
+from penstock.expr.typed import Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import INT32, Field, ListType, StructType
 from penstock.expr.widening import is_integer
-
-if TYPE_CHECKING:
-    from penstock.expr.emit import Emitter
 
 
 def _position(struct: StructType, name: object) -> int | None:

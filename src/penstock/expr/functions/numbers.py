@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.expr.catalogue import Arguments, Function, Lazy, Mismatch, Signature, Strict
+from penstock.expr.catalogue import Code, Emitter, Lazy, Strict
 from penstock.expr.decimals import DecimalSpec, fit, half_up
-from penstock.expr.emit import Code
 from penstock.expr.functions.arithmetic import RANGES, checked, shape_of
 from penstock.expr.runtime import overflow
-from penstock.expr.typed import NULL, CallTerm
+from penstock.expr.typed import NULL, Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import FLOAT64, INT64, AnyType, DataType, DecimalType, ListType, StructType
 from penstock.expr.widening import MAX_PRECISION, common_type, is_integer, is_number
-
-if TYPE_CHECKING:
-    from penstock.expr.emit import Emitter
 
 
 def _number(what: str) -> Callable[[Arguments, tuple[object, ...]], Signature]:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.errors import EvaluationError
-from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
-from penstock.expr.typed import NULL, CallTerm, LiteralTerm
+from penstock.expr.catalogue import Emitter, Strict
+from penstock.expr.typed import NULL, Arguments, CallTerm, Function, LiteralTerm, Mismatch, Signature
 from penstock.expr.types import BOOL, BYTES, INT32, STR, DataType, ListType
 from penstock.expr.widening import is_integer
 
-if TYPE_CHECKING:
-    from penstock.expr.emit import Emitter
-
-Python = Callable[["Emitter", CallTerm, tuple[str, ...]], str]
+Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 Rule = Callable[[Arguments, tuple[object, ...]], Signature]
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.expr.catalogue import Arguments, Function, Mismatch, Signature, Strict
+from penstock.expr.catalogue import Emitter, Strict
 from penstock.expr.durations import short
 from penstock.expr.runtime import EPOCH, overflow
-from penstock.expr.typed import CallTerm
+from penstock.expr.typed import Arguments, CallTerm, Function, Mismatch, Signature
 from penstock.expr.types import DATE, FLOAT64, INT32, INT64, TIMESTAMP, DataType
 
-if TYPE_CHECKING:
-    from penstock.expr.emit import Emitter
-
-Python = Callable[["Emitter", CallTerm, tuple[str, ...]], str]
+Python = Callable[[Emitter, CallTerm, tuple[str, ...]], str]
 Rule = Callable[[Arguments, tuple[object, ...]], Signature]
 
 _DAY = timedelta(days=1)

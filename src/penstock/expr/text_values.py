@@ -1,4 +1,4 @@
-"""From text to values, by the rules of Spark's ANSI casts."""
+"""Casts of text to values and of values to text, by the rules of Spark's ANSI mode."""
 
 from __future__ import annotations
 
@@ -143,6 +143,57 @@ def _offset(zone: str | None) -> timedelta:
     return -offset if zone[0] == "-" else offset
 
 
+# -- values to text ------------------------------------------------------------------------
+
+_LEAST_PLAIN = 1e-3
+_GREATEST_PLAIN = 1e7
+
+
+def of_bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def of_float(value: float) -> str:
+    """The shortest digits that read back as `value`, laid out as Java does: 1.0E20, 0.001, Infinity."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    size = abs(value)
+    if size == 0.0 or _LEAST_PLAIN <= size < _GREATEST_PLAIN:
+        return repr(value)
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    if not exponent:
+        mantissa, _, exponent = _scientific(value).partition("e")
+    if "." not in mantissa:
+        # Java shows two digits at least: of all pairs that read back, the nearest.
+        nearest = f"{value:.1e}"
+        mantissa = nearest.partition("e")[0] if float(nearest) == value else f"{mantissa}.0"
+    return f"{mantissa}E{int(exponent)}"
+
+
+def _scientific(value: float) -> str:
+    for digits in range(17):
+        shown = f"{value:.{digits}e}"
+        if float(shown) == value:
+            return shown
+    return f"{value:.17e}"
+
+
+def of_timestamp(value: datetime) -> str:
+    """year-month-day hour:minute:second in UTC, with as much of a fraction as there is."""
+    shown = value.replace(tzinfo=None).isoformat(" ")
+    return shown.rstrip("0") if value.microsecond else shown
+
+
+def of_bytes(value: bytes) -> str:
+    """The text that UTF-8 bytes say."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise EvaluationError(f"{value[:20]!r} is no UTF-8 text") from None
+
+
 NAMES: dict[str, Any] = {
     "x_int_of_str": to_int,
     "x_float_of_str": to_float,
@@ -150,4 +201,8 @@ NAMES: dict[str, Any] = {
     "x_bool_of_str": to_bool,
     "x_date_of_str": to_date,
     "x_timestamp_of_str": to_timestamp,
+    "x_str_of_bool": of_bool,
+    "x_str_of_float": of_float,
+    "x_str_of_timestamp": of_timestamp,
+    "x_str_of_bytes": of_bytes,
 }
