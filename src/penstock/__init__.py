@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.flow.flow import Flow
     from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
     from penstock.flow.signal import Signal, lift
-    from penstock.flow.signal_functions import crossed, diff, ewm, lag, moving_mean, timer
+    from penstock.flow.signal_statistics import crossed, diff, ewm, lag, moving_mean, timer
     from penstock.flow.stream import Stream, Table
     from penstock.flow.windows import session, sliding, tumbling
 
@@ -69,7 +69,7 @@ _NAMES_OF = {
     "penstock.flow.flow": "Flow",
     "penstock.flow.markers": "Append Bounded Changes NoOrder Ordered Unbounded",
     "penstock.flow.signal": "Signal lift",
-    "penstock.flow.signal_functions": "crossed diff ewm lag moving_mean timer",
+    "penstock.flow.signal_statistics": "crossed diff ewm lag moving_mean timer",
     "penstock.flow.stream": "Stream Table",
     "penstock.flow.windows": "session sliding tumbling",
 }

@@ -37,9 +37,7 @@ from penstock.flow.windows import Grid
 
 if TYPE_CHECKING:
     from penstock.errors import SourceLocation
-    from penstock.flow.flow import Flow
-    from penstock.flow.stream import Stream
-    from penstock.flow.stream_base import StreamBase
+    from penstock.flow.output import FlowBuilder, Output
     from penstock.graph.node import Node, Operator
 
 MOST_BOUNDS = 64
@@ -62,7 +60,7 @@ Times: TypeAlias = "Mapping[str, tuple[Bound, ...]]"
 """Per timed column its bounds: the least of them holds."""
 
 
-def times_of(flow: Flow, node_id: int) -> Times:
+def times_of(flow: FlowBuilder, node_id: int) -> Times:
     """The timed columns of a node's output."""
     # A node reads nodes written before it (a feedback keeps no times), so they are found in that order.
     while len(flow.times) <= node_id:
@@ -72,9 +70,7 @@ def times_of(flow: Flow, node_id: int) -> Times:
     return flow.times[node_id]
 
 
-def watermark_of(
-    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, location: SourceLocation
-) -> Stream[Any, Any, Any, Any]:
+def watermark_of(stream: Output, time: Expr, what: str, location: SourceLocation) -> Output:
     """The stream of the watermarks of `time`, an expression over rows of `stream`, for an operator `what`.
 
     Raises `BadFlow` where none is known, with the way on which it was lost.
@@ -85,9 +81,7 @@ def watermark_of(
     return _least(stream, bounds, Field(VALUE, check(time, stream.schema).type, True), location)
 
 
-def _least(
-    stream: StreamBase[Any, Any, Any, Any], bounds: tuple[Bound, ...], field: Field, location: SourceLocation
-) -> Stream[Any, Any, Any, Any]:
+def _least(stream: Output, bounds: tuple[Bound, ...], field: Field, location: SourceLocation) -> Output:
     read = [_watermark(stream, bound.on_time) for bound in bounds]
     if len(bounds) == 1 and not bounds[0].moves:
         return read[0]
@@ -100,32 +94,30 @@ def _least(
             and isinstance(node.operator, LeastWatermark)
             and node.operator.same(operator)
         ):
-            return stream.beside(node.id)
+            return stream.output_of(node.id)
     return stream.flow.add(operator, Schema((field,), scalar=True), read, None, location)
 
 
-def _watermark(stream: StreamBase[Any, Any, Any, Any], on_time: int) -> Stream[Any, Any, Any, Any]:
+def _watermark(stream: Output, on_time: int) -> Output:
     """The stream of the watermark that parts the rows of node `on_time`, made when it is first asked for."""
     flow, node = stream.flow, stream.flow.node(on_time)
     assert isinstance(node.operator, OnTime)
     operator, rows = Watermark(node.operator.clock), node.inputs[0]
     for other in flow.nodes:
         if other.operator == operator and other.inputs[0] == rows:
-            return stream.beside(other.id)
+            return stream.output_of(other.id)
     at = node.schema.position(operator.clock.column)
     assert at is not None
     schema = Schema((Field(VALUE, node.schema.fields[at].type, True),), scalar=True)
     end = _end_of_input(stream, sources_of(flow, rows), node.location)
-    return flow.add(operator, schema, (stream.beside(rows), end), None, node.location)
+    return flow.add(operator, schema, (stream.output_of(rows), end), None, node.location)
 
 
-def _end_of_input(
-    stream: StreamBase[Any, Any, Any, Any], sources: tuple[str, ...], location: SourceLocation
-) -> Stream[Any, Any, Any, Any]:
+def _end_of_input(stream: Output, sources: tuple[str, ...], location: SourceLocation) -> Output:
     operator = EndOfInput(sources)
     for node in stream.flow.nodes:
         if node.operator == operator:
-            return stream.beside(node.id)
+            return stream.output_of(node.id)
     return stream.flow.add(operator, Schema((Field(VALUE, BOOL),), scalar=True), (), None, location)
 
 
@@ -133,22 +125,22 @@ def _end_of_input(
 
 
 @singledispatch
-def _times(operator: Operator, node: Node, flow: Flow) -> Times:
+def _times(operator: Operator, node: Node, flow: FlowBuilder) -> Times:
     return {}
 
 
 @_times.register(OnTime)
-def _on_time(operator: OnTime, node: Node, flow: Flow) -> Times:
+def _on_time(operator: OnTime, node: Node, flow: FlowBuilder) -> Times:
     return {**times_of(flow, node.inputs[0]), operator.clock.column: (Bound(node.id),)}
 
 
 @_times.register(Filter)
-def _filter(operator: Filter, node: Node, flow: Flow) -> Times:
+def _filter(operator: Filter, node: Node, flow: FlowBuilder) -> Times:
     return times_of(flow, node.inputs[0])
 
 
 @_times.register(Select)
-def _select(operator: Select, node: Node, flow: Flow) -> Times:
+def _select(operator: Select, node: Node, flow: FlowBuilder) -> Times:
     before, schema = times_of(flow, node.inputs[0]), flow.node(node.inputs[0]).schema
     found = {name: _bounds_of(expr, schema, before) for name, expr in operator.columns}
     return {name: bounds for name, bounds in found.items() if bounds}
@@ -158,12 +150,12 @@ def _select(operator: Select, node: Node, flow: Flow) -> Times:
 @_times.register(FirstWithin)
 @_times.register(Inspect)
 @_times.register(Partition)
-def _some_rows(operator: Operator, node: Node, flow: Flow) -> Times:
+def _some_rows(operator: Operator, node: Node, flow: FlowBuilder) -> Times:
     return times_of(flow, node.inputs[0])
 
 
 @_times.register(JoinOnTime)
-def _join(operator: JoinOnTime, node: Node, flow: Flow) -> Times:
+def _join(operator: JoinOnTime, node: Node, flow: FlowBuilder) -> Times:
     """A pair comes with the later of its rows: the other may be older by what they may be apart."""
     names = [flow.node(i).schema.names for i in node.inputs[:2]]
     lefts, rights = (
@@ -181,7 +173,7 @@ def _join(operator: JoinOnTime, node: Node, flow: Flow) -> Times:
 
 
 @_times.register(Union)
-def _union(operator: Union, node: Node, flow: Flow) -> Times:
+def _union(operator: Union, node: Node, flow: FlowBuilder) -> Times:
     first, *others = (times_of(flow, i) for i in node.inputs)
     return {
         name: tuple(dict.fromkeys((*bounds, *(b for other in others for b in other[name]))))
@@ -191,7 +183,7 @@ def _union(operator: Union, node: Node, flow: Flow) -> Times:
 
 
 @_times.register(Window)
-def _window(operator: Window, node: Node, flow: Flow) -> Times:
+def _window(operator: Window, node: Node, flow: FlowBuilder) -> Times:
     """Windows that are still to answer end after the watermark."""
     if operator.emit is Emit.UPDATES:
         return {}
@@ -256,9 +248,7 @@ def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
 # -- where a time was lost -----------------------------------------------------------------------------
 
 
-def _no_watermark(
-    stream: StreamBase[Any, Any, Any, Any], time: Expr, what: str, location: SourceLocation
-) -> BadFlow:
+def _no_watermark(stream: Output, time: Expr, what: str, location: SourceLocation) -> BadFlow:
     flow = stream.flow
     here = flow.node(stream.node_id)
     way = _way_to_times(flow, here)
@@ -289,7 +279,7 @@ def _no_watermark(
     )
 
 
-def _way_to_times(flow: Flow, node: Node) -> list[Node]:
+def _way_to_times(flow: FlowBuilder, node: Node) -> list[Node]:
     """The nodes from the nearest with a timed column down to `node`; empty where none has any."""
     ways, seen = [[node]], {node.id}
     while ways:
@@ -326,7 +316,7 @@ def _why_window(operator: Window) -> str:
     return 'Updates of a window come as long as it is open; emit="close" has rows in order of time.'
 
 
-def sources_of(flow: Flow, node_id: int) -> tuple[str, ...]:
+def sources_of(flow: FlowBuilder, node_id: int) -> tuple[str, ...]:
     """Names of the sources whose rows may reach a node, in the order of writing."""
     seen, waiting = {node_id}, [node_id]
     while waiting:

@@ -1,4 +1,4 @@
-"""Flow: the builder of a dataflow graph."""
+"""`Flow`, the builder of a dataflow graph, and the streams that close its loops."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from typing_extensions import TypeVar
 
-from penstock.errors import BadFlow, SourceLocation, Step
+from penstock.errors import BadFlow, SourceLocation, Step, WrongType
 from penstock.expr.rows import schema_of
 from penstock.expr.tree import Column
 from penstock.expr.types import Schema
 from penstock.flow.columns import check_name
-from penstock.flow.feedback_stream import ChangingFeedbackStream, FeedbackStream
 from penstock.flow.markers import Append, Bounded, Changes, NoOrder, Ordered, Unbounded
 from penstock.flow.operators.bag_feedback import BagFeedback
 from penstock.flow.operators.feedback import Feedback
@@ -22,9 +21,8 @@ from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.flow.output import Output
 from penstock.flow.stream import Stream
-from penstock.flow.stream_base import StreamBase, check_stream
-from penstock.graph.loops import inside_loops
-from penstock.graph.node import FlowGraph, Node, Operator
+from penstock.flow.stream_base import StreamBase, T_co, check_stream
+from penstock.graph.node import FlowGraph, Node, Operator, inside_loops
 
 if TYPE_CHECKING:
     from penstock.flow.event_time import Times
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 G = TypeVar("G", bound=Changes)
 G2 = TypeVar("G2", bound=Changes)
+G_co = TypeVar("G_co", bound=Changes, covariant=True)
 
 
 class Flow:
@@ -325,3 +324,51 @@ class Flow:
 
 def _is_end(operator: Operator) -> bool:
     return operator.ends_streams and bool(operator.ports())
+
+
+# -- recursion: streams that are read before they are defined ------------------------------------
+
+
+class _OpenStream(Stream[T_co, Unbounded, G_co, NoOrder]):
+    __slots__ = ()
+
+    def _close(self, stream: Stream[Any, Any, Any, Any]) -> None:
+        location = SourceLocation.of_caller()
+        check_stream(stream, "feedback", location)
+        flow = cast("Flow", self.flow)
+        if stream.flow is not flow:
+            raise flow.foreign("feedback", stream, location)
+        self.check_row_type("feedback", stream, location)
+        for mine, closing in zip(self.schema.fields, stream.schema.fields, strict=True):
+            if closing.nullable and not mine.nullable:
+                raise WrongType(
+                    f"column {mine.name!r} may be null in what closes the feedback, and not in the feedback",
+                    where=[Step(flow.node(self.node_id).location, "opened here"), location],
+                    fix="coalesce() it, or declare it `| None` in the row class",
+                    column=mine.name,
+                )
+        flow.close_feedback(self.node_id, stream.node_id, location)
+
+
+class FeedbackStream(_OpenStream[T_co, Append]):
+    """A stream of rows that stay, read before it is defined; `close` defines it."""
+
+    __slots__ = ()
+
+    def close(self, stream: Stream[T_co, Any, Append, Any]) -> None:
+        """Define what this stream carries. Must be called exactly once.
+
+        Raises `BadFlow` on a second call and for a stream of another flow,
+        `WrongType` where the row types differ.
+        """
+        self._close(stream)
+
+
+class ChangingFeedbackStream(_OpenStream[T_co, Changes]):
+    """A stream whose rows may be taken back, read before it is defined; `close` defines it."""
+
+    __slots__ = ()
+
+    def close(self, stream: Stream[T_co, Any, Any, Any]) -> None:
+        """Define what this stream carries, as `FeedbackStream.close` does."""
+        self._close(stream)

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from penstock.errors import SourceLocation
     from penstock.expr.types import Schema
     from penstock.flow.operators.distinct import Distinct
+    from penstock.flow.output import AnyStream, Output
     from penstock.flow.spans import GivenSpan, Span, Unit
-    from penstock.flow.stream import Stream
 
 
-def timed_columns(stream: Stream[Any, Any, Any, Any]) -> dict[str, DataType]:
+def timed_columns(stream: Output) -> dict[str, DataType]:
     """The columns of a stream that may be told by a watermark, with their types."""
     times = times_of(stream.flow, stream.node_id)
     return {
@@ -38,9 +38,7 @@ def timed_columns(stream: Stream[Any, Any, Any, Any]) -> dict[str, DataType]:
     }
 
 
-def add_distinct(
-    stream: Stream[Any, Any, Any, Any], operator: Distinct, name: str | None, location: SourceLocation
-) -> Stream[Any, Any, Any, Any]:
+def add_distinct(stream: Output, operator: Distinct, name: str | None, location: SourceLocation) -> AnyStream:
     """Add a distinct of all rows so far, which forgets what it may."""
     forgetting = forgetting_distinct(stream, operator)
     if forgetting is None:
@@ -49,7 +47,7 @@ def add_distinct(
     return stream.flow.add(forgetting, stream.schema, (stream, watermark), name, location)
 
 
-def forgetting_distinct(stream: Stream[Any, Any, Any, Any], operator: Distinct) -> DistinctOnTime | None:
+def forgetting_distinct(stream: Output, operator: Distinct) -> DistinctOnTime | None:
     """The distinct of the rows of `stream` that forgets what it may; None where it may forget nothing."""
     timed = timed_columns(stream) if operator.lifetime is Lifetime.STATIC else {}
     for column, type_ in timed.items():
@@ -58,14 +56,14 @@ def forgetting_distinct(stream: Stream[Any, Any, Any, Any], operator: Distinct) 
 
 
 def add_first_within(
-    stream: Stream[Any, Any, Any, Any],
+    stream: Output,
     within: GivenSpan,
     keys: tuple[Expr, ...],
     time: str | None,
     unit: Unit | None,
     name: str | None,
     location: SourceLocation,
-) -> Stream[Any, Any, Any, Any]:
+) -> AnyStream:
     """Add an operator that lets the first of rows close to each other pass. Raises `BadFlow`, `WrongType`."""
     timed = timed_columns(stream)
     if time is None and len(timed) > 1:
@@ -85,13 +83,13 @@ def add_first_within(
 
 
 def add_inner_join(
-    left: Stream[Any, Any, Any, Any],
-    right: Stream[Any, Any, Any, Any],
+    left: Output,
+    right: Output,
     operator: Join,
     schema: Schema,
     name: str | None,
     location: SourceLocation,
-) -> Stream[Any, Any, Any, Any] | None:
+) -> AnyStream | None:
     """Add a join of all rows so far, which forgets what it may; None where it may forget nothing."""
     forgetting = forgetting_join(left, right, operator)
     if forgetting is None:
@@ -103,9 +101,7 @@ def add_inner_join(
     return left.flow.add(forgetting, schema, (left, right, *watermarks), name, location)
 
 
-def forgetting_join(
-    left: Stream[Any, Any, Any, Any], right: Stream[Any, Any, Any, Any], operator: Join
-) -> JoinOnTime | None:
+def forgetting_join(left: Output, right: Output, operator: Join) -> JoinOnTime | None:
     """The join of all rows so far that forgets what it may; None where it may forget nothing."""
     if operator.how is not How.INNER or Lifetime.TICK in operator.lifetimes:
         return None

@@ -1,4 +1,4 @@
-"""A stream with group keys: half of an aggregation."""
+"""Streams with group keys, and windows of event time: the first half of an aggregation."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field
 from penstock.flow.aggregates import Aggregation
-from penstock.flow.columns import as_class, check_aggregations, check_named, own_keywords
+from penstock.flow.columns import as_class, check_aggregations, check_named, own_keywords, shown
 from penstock.flow.lifetime import Lifetime, LifetimeName, check_reason, lifetimes
-from penstock.flow.markers import Changes, NoOrder, Unbounded
+from penstock.flow.markers import Changes, NoOrder
 from penstock.flow.operators.aggregate import Aggregate
+from penstock.flow.spans import TIME_TYPES
+from penstock.flow.stream_base import B, G, Groups, O
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.expr.types import Schema
+    from penstock.flow.operators.window import Emit
     from penstock.flow.stream import Stream
+    from penstock.flow.windows import Shape, Windows
 
 R = TypeVar("R")
-B = TypeVar("B", bound=Unbounded, covariant=True, default=Unbounded)
 
 
-class Grouped(Generic[B]):
+class Grouped(Groups, Generic[B]):
     """A stream with group keys, waiting for `agg`."""
 
-    __slots__ = ("_keys", "_stream")
-
-    def __init__(self, stream: Stream[Any, B, Any, Any], keys: tuple[tuple[str, Expr], ...]) -> None:
-        self._stream = stream
-        self._keys = keys
+    __slots__ = ()
 
     @overload
     def agg(
@@ -67,12 +66,58 @@ class Grouped(Generic[B]):
         lifetime, nondet = _own_lifetime(named, location)
         schema = self._stream.schema
         into, name = own_keywords(named)
-        result = answer_schema(schema, self._keys, (), named, into, location)
+        result = _answer_schema(schema, self._keys, (), named, into, location)
         operator = Aggregate(self._keys, tuple(named.items()), lifetime, nondet)
         return self._stream.flow.add(operator, result, (self._stream,), name, location)
 
 
-def answer_schema(
+class WindowGroups(Groups, Generic[B, G, O]):
+    """A stream with group keys and windows, waiting for `agg`."""
+
+    __slots__ = ("_emit", "_shape", "_time", "_watermark")
+
+    def __init__(
+        self,
+        stream: Stream[Any, B, Any, Any],
+        keys: tuple[tuple[str, Expr], ...],
+        windows: Windows,
+        emit: object,
+        location: SourceLocation,
+    ) -> None:
+        """Raises `WrongType` for what is no time, `BadFlow` for one without a watermark."""
+        from penstock.flow.event_time import watermark_of
+
+        super().__init__(stream, keys)
+        self._emit = _emit(emit, location)
+        self._time = windows.time
+        self._shape = _shape(stream, windows, location)
+        self._watermark = watermark_of(stream, windows.time, "windows", location)
+
+    @overload
+    def agg(
+        self, *, into: type[R], name: str | Aggregation | None = None, **named: Aggregation
+    ) -> Stream[R, B, G, O]: ...
+    @overload
+    def agg(self, *, name: str | Aggregation | None = None, **named: Aggregation) -> Stream[Any, B, G, O]: ...
+    def agg(self, *unnamed: Any, **named: Any) -> Stream[Any, B, Any, Any]:
+        """One row per group and window: the keys, `window_start`, `window_end`, then these aggregates.
+
+        See `operators.window`. `into` and `name` are as in `Stream.select`.
+        """
+        from penstock.flow.operators.window import END, START, Window
+
+        location = SourceLocation.of_caller()
+        check_named("agg takes aggregates", unnamed, "total=ps.sum(ps.col.price)", location)
+        into, name = own_keywords(named)
+        schema = self._stream.schema
+        type_ = check(self._time, schema).type
+        borders = (Field(START, type_), Field(END, type_))
+        result = _answer_schema(schema, self._keys, borders, named, into, location)
+        operator = Window(self._keys, self._time, self._shape, tuple(named.items()), self._emit)
+        return self._stream.flow.add(operator, result, (self._stream, self._watermark), name, location)
+
+
+def _answer_schema(
     schema: Schema,
     keys: Sequence[tuple[str, Expr]],
     more: Sequence[Field],
@@ -123,3 +168,35 @@ def _own_lifetime(named: dict[str, Any], location: SourceLocation) -> tuple[Life
     (lifetime,) = lifetimes(given, 1, "agg", location)
     check_reason(nondet, location)
     return lifetime, nondet
+
+
+def _shape(stream: Stream[Any, Any, Any, Any], windows: Windows, location: SourceLocation) -> Shape:
+    time = check(windows.time, stream.schema)
+    if time.type not in TIME_TYPES:
+        raise WrongType(
+            f"windows need a time, got {time.type}: {windows.time}",
+            where=[location],
+            why="Times are timestamps, and numbers that count time.",
+            fix="cast() it to a timestamp, or let .to_timestamp() read it from text",
+        )
+    if time.nullable:
+        raise WrongType(
+            f"the time of windows may be null: {windows.time}",
+            where=[location],
+            why="A row without a time is in no window.",
+            fix="use the column that the watermark is on, where rows without a time are late",
+        )
+    return windows.shape(time.type, location)
+
+
+def _emit(given: object, location: SourceLocation) -> Emit:
+    from penstock.flow.operators.window import Emit
+
+    try:
+        return Emit(given)
+    except ValueError:
+        raise WrongType(
+            f"windows cannot emit {shown(given)}",
+            where=[location],
+            fix='"close": each window once, when it closes; "updates": with every change until then',
+        ) from None

@@ -145,8 +145,7 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
               the source which the values come from; for computed ones `object`, any value.
         """
         schema = self._schema if rows is None else schema_of(rows)
-        stream = self._flow.add(ValueRows(), schema, (self,), name, SourceLocation.of_caller())
-        return cast("Stream[U, Unbounded, Append, Ordered]", stream)
+        return self._flow.add(ValueRows(), schema, (self,), name, SourceLocation.of_caller())
 
     # -- Python's operators ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The statistics of a signal, as its methods.
+"""Statistics of signals, as methods of `Signal` and as functions of signals (`ps.diff(a)`).
 
 A statistic is silent until it has `min_periods` values; from then on it fires for every
 value, with NaN where the values in the window are again too few, or none can be computed
@@ -237,6 +237,9 @@ def _crossed(
     return statistic_of(Crossed(direction, level), (signal,), None, location, name)
 
 
+# -- as functions of signals ------------------------------------------------------------------
+
+
 def timer(span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signal[Any]:
     """A signal that fires when a time at or after the next multiple of `span` comes, with that multiple.
 
@@ -251,3 +254,42 @@ def timer(span: GivenSpan, *, at: Signal[Any], name: str | None = None) -> Signa
     location = SourceLocation.of_caller()
     times = time_signal("timer", at, location)
     return statistic_of(Timer(span_of("timer", span, location)), (), times, location, name)
+
+
+def moving_mean(
+    signal: Signal[Any],
+    window: int | str | timedelta,
+    *,
+    at: Signal[Any] | None = None,
+    min_periods: int | None = None,
+    name: str | None = None,
+) -> Signal[float]:
+    """`signal.moving(window, ...).mean()`, the mean of the last values.
+
+    >>> import penstock as ps
+    >>> flow = ps.Flow("moving mean")
+    >>> flow.sink("mean", ps.moving_mean(flow.signal("a", float), 2))
+    >>> list(ps.Engine(flow).replay(a=[1.0, 2.0, 4.0])["mean"])
+    [(1, 1.5), (2, 3.0)]
+    """
+    return signal.moving(window, at=at, min_periods=min_periods).mean(name=name)
+
+
+def ewm(signal: Signal[Any], **how: Any) -> Weighted:
+    """`signal.ewm(...)`: all values so far, the older the lighter."""
+    return signal.ewm(**how)
+
+
+def lag(signal: Signal[Any], count: int = 1, **how: Any) -> Signal[Any]:
+    """`signal.lag(count)`: the value of `count` firings ago."""
+    return signal.lag(count, **how)
+
+
+def diff(signal: Signal[Any], count: int = 1, *, name: str | None = None) -> Signal[Any]:
+    """`signal.diff(count)`: the value less that of `count` firings ago."""
+    return signal.diff(count, name=name)
+
+
+def crossed(signal: Signal[Any], other: Signal[Any] | float, *, name: str | None = None) -> Signal[bool]:
+    """`signal.crossed(other)`: whether it has just gone to the other side of a signal or a level."""
+    return signal.crossed(other, name=name)

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr, Ordering
-from penstock.expr.types import BOOL, Field, Schema
+from penstock.expr.types import BOOL
 from penstock.flow.columns import (
     all_columns,
     as_class,
@@ -27,6 +27,7 @@ from penstock.flow.columns import (
     result_schema,
     shown,
 )
+from penstock.flow.composite_joins import OUTER_JOINS, add_difference, add_join, add_outer_join
 from penstock.flow.grouped import Grouped
 from penstock.flow.join_condition import plan_join
 from penstock.flow.lifetime import LifetimeName, Lifetimes, lifetimes
@@ -41,17 +42,14 @@ from penstock.flow.operators.select import Select
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.operators.union import Union
 from penstock.flow.operators.with_columns import with_columns
-from penstock.flow.outer_joins import OUTER_JOINS, add_outer_join
 from penstock.flow.stream_base import B, G, O, T_co, check_reason, check_stream
 from penstock.flow.stream_folds import StreamFolds
 from penstock.flow.stream_pairs import StreamPairs
 from penstock.flow.stream_rows import StreamRows
-from penstock.flow.stream_ticks import StreamTicks
 from penstock.flow.stream_time import StreamTime
-from penstock.flow.tick_joins import add_difference, add_join
 
 if TYPE_CHECKING:
-    from penstock.flow.window_groups import WindowGroups
+    from penstock.flow.grouped import WindowGroups
     from penstock.flow.windows import Windows
 
 U = TypeVar("U")
@@ -63,7 +61,6 @@ class Stream(
     StreamRows[T_co, B, G, O],
     StreamPairs[T_co, B, G, O],
     StreamFolds[T_co, B, G, O],
-    StreamTicks[T_co, B, G, O],
     StreamTime[T_co, B, G, O],
 ):
     """A stream of rows of one type: an edge of the flow.
@@ -175,17 +172,8 @@ class Stream(
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
         """All rows of all streams, duplicates kept (see `operators.union`)."""
         location = SourceLocation.of_caller()
-        inputs = (self, *others)
-        for other in others:
-            check_stream(other, "union", location)
-            self.check_row_type("union", other, location)
-        fields = tuple(
-            Field(f.name, f.type, any(s._schema.fields[i].nullable for s in inputs))
-            for i, f in enumerate(self._schema.fields)
-        )
-        schema = Schema(fields, self._schema.row_class, self._schema.scalar)
-        stream = self._flow.add(Union(len(inputs)), schema, inputs, name, location)
-        return cast("Stream[T_co, B | B2, G | G2, NoOrder]", stream)
+        schema = self._united("union", others, location)
+        return self._flow.add(Union(1 + len(others)), schema, (self, *others), name, location)
 
     @overload
     def join(
@@ -378,7 +366,7 @@ class Stream(
         check_reason(nondet, location)
         (given,) = lifetimes(lifetime, 1, "distinct", location)
         operator = Distinct(all_columns(self._schema), given, nondet)
-        return cast("Stream[T_co, B, G, NoOrder]", add_distinct(self, operator, name, location))
+        return add_distinct(self, operator, name, location)
 
     def top_k(
         self,
@@ -411,7 +399,7 @@ class Stream(
             check_expression("top_k", expr, location)
             check(expr, self._schema)
         operator = TopK(count, orderings, columns, given, nondet)
-        return cast("Stream[T_co, B, Changes, NoOrder]", self._add(operator, self._schema, name, location))
+        return self._add(operator, self._schema, name, location)
 
 
 Table: TypeAlias = Stream[T_co, Unbounded, Changes, NoOrder]

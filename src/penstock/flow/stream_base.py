@@ -17,13 +17,11 @@ from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Expr
 from penstock.expr.types import Field, Schema
 from penstock.flow.columns import as_class, shown
-from penstock.flow.grouped import Grouped
 from penstock.flow.lifetime import check_reason as check_reason
 from penstock.flow.markers import Changes, NoOrder, Unbounded
-from penstock.flow.output import Output
+from penstock.flow.output import AnyStream, Output
 
 if TYPE_CHECKING:
-    from penstock.flow.stream import Stream
     from penstock.graph.node import Operator
 
 T_co = TypeVar("T_co", covariant=True)
@@ -40,16 +38,10 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
     def __repr__(self) -> str:
         return f"Stream({self._flow.name!r}, {self._flow.node(self._id).name}{self._schema})"
 
-    # -- construction ----------------------------------------------------------------------
-
     def _add(
         self, operator: Operator, schema: Schema, name: str | None, location: SourceLocation
-    ) -> Stream[Any, B, G, O]:
+    ) -> AnyStream:
         return self._flow.add(operator, schema, (self,), name, location)
-
-    def beside(self, node: int) -> Stream[Any, Any, Any, Any]:
-        """The stream of another node of the same flow."""
-        return type(self)(self._flow, node, self._flow.node(node).schema)  # pyright: ignore[reportReturnType]
 
     def _computed(self, columns: Sequence[tuple[str, Expr]], into: Any, location: SourceLocation) -> Schema:
         fields: list[Field] = []
@@ -75,6 +67,19 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
         schema = derived_schema(tuple(fields))
         return schema if into is None else as_class(schema, into, location)
 
+    def _united(
+        self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], location: SourceLocation
+    ) -> Schema:
+        """The row type of this stream and `others` together. Raises `WrongType` where types differ."""
+        for other in others:
+            check_stream(other, what, location)
+            self.check_row_type(what, other, location)
+        fields = tuple(
+            Field(f.name, f.type, any(s._schema.fields[at].nullable for s in (self, *others)))
+            for at, f in enumerate(self._schema.fields)
+        )
+        return Schema(fields, self._schema.row_class, self._schema.scalar)
+
     def check_row_type(
         self, what: str, other: StreamBase[Any, Any, Any, Any], location: SourceLocation
     ) -> None:
@@ -90,10 +95,18 @@ class StreamBase(Output, Generic[T_co, B, G, O]):
             )
 
 
+class Groups:
+    """Base of streams with group keys, which are no streams before `agg` gives them aggregates."""
+
+    __slots__ = ("_keys", "_stream")
+
+    def __init__(self, stream: StreamBase[Any, Any, Any, Any], keys: tuple[tuple[str, Expr], ...]) -> None:
+        self._stream = stream
+        self._keys = keys
+
+
 def check_stream(given: object, what: str, location: SourceLocation) -> None:
     """Raises `WrongType` for what is no stream."""
-    from penstock.flow.window_groups import WindowGroups
-
     if isinstance(given, StreamBase):
         return
     if isinstance(given, Output):
@@ -103,7 +116,7 @@ def check_stream(given: object, what: str, location: SourceLocation) -> None:
             why="A signal is one value, which changes; a stream is rows.",
             fix="take a row for each of its values: signal.stream()",
         )
-    grouped = isinstance(given, Grouped | WindowGroups)
+    grouped = isinstance(given, Groups)
     raise WrongType(
         f"{what} needs a stream, got {'a group without aggregates' if grouped else shown(given)}",
         where=[location],

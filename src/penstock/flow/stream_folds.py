@@ -6,7 +6,7 @@ An operator is imported by the method that adds it: a flow need not load those i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from typing_extensions import TypeVar
 
@@ -453,4 +453,4 @@ class StreamFolds(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         operator, schema = threshold(self, threshold_value, column, location)
-        return cast("Stream[Any, B, Append, NoOrder]", self._add(operator, schema, name, location))
+        return self._add(operator, schema, name, location)

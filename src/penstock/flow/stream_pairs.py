@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import SourceLocation, WrongType
-from penstock.expr.types import Field, Schema
+from penstock.expr.types import Schema
 from penstock.flow.columns import all_columns, as_class, shown
+from penstock.flow.composite_joins import add_join
 from penstock.flow.join_condition import paired_schema, plan_join, plan_product
 from penstock.flow.lifetime import Lifetime, Lifetimes, lifetimes
 from penstock.flow.markers import Append, Changes, NoOrder, Ordered, Unbounded
@@ -20,7 +21,6 @@ from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.join import How
 from penstock.flow.operators.top_k import TopK
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason, check_stream
-from penstock.flow.tick_joins import add_join
 
 if TYPE_CHECKING:
     from penstock.expr.tree import Expr
@@ -51,9 +51,8 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         from penstock.flow.operators.chain import Chain
 
         location = SourceLocation.of_caller()
-        schema = self._one_row_type("chain", (other,), location)
-        stream = self._flow.add(Chain(), schema, (self, other), name, location)
-        return cast("Stream[T_co, B | B2, G | G2, NoOrder]", stream)
+        schema = self._united("chain", (other,), location)
+        return self._flow.add(Chain(), schema, (self, other), name, location)
 
     def chain_first_n(
         self,
@@ -76,22 +75,9 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
                 fix="a whole number: chain_first_n(3, others)",
             )
         check_reason(nondet, location)
-        schema = self._one_row_type("chain_first_n", others, location)
+        schema = self._united("chain_first_n", others, location)
         operator = ChainFirstN(count, 1 + len(others), nondet)
-        stream = self._flow.add(operator, schema, (self, *others), name, location)
-        return cast("Stream[T_co, B | B2, Append, Ordered]", stream)
-
-    def _one_row_type(
-        self, what: str, others: Sequence[StreamBase[Any, Any, Any, Any]], location: SourceLocation
-    ) -> Schema:
-        for other in others:
-            check_stream(other, what, location)
-            self.check_row_type(what, other, location)
-        fields = tuple(
-            Field(f.name, f.type, any(s.schema.fields[i].nullable for s in (self, *others)))
-            for i, f in enumerate(self._schema.fields)
-        )
-        return Schema(fields, self._schema.row_class, self._schema.scalar)
+        return self._flow.add(operator, schema, (self, *others), name, location)
 
     # -- by position -----------------------------------------------------------------------
 
@@ -116,8 +102,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         check_reason(nondet, location)
         schema, kept = self._beside("zip", other, suffix, into, location)
         left, right = lifetimes(lifetime, 2, "zip", location)
-        stream = self._flow.add(Zip(kept, (left, right), nondet), schema, (self, other), name, location)
-        return cast("Stream[Any, B | B2, Append, Ordered]", stream)
+        return self._flow.add(Zip(kept, (left, right), nondet), schema, (self, other), name, location)
 
     def zip_longest(
         self,
@@ -138,8 +123,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         check_stream(other, "zip_longest", location)
         check_reason(nondet, location)
         schema, kept = self._beside("zip_longest", other, suffix, into, location, may_lack=True)
-        stream = self._flow.add(ZipLongest(kept, nondet), schema, (self, other), name, location)
-        return cast("Stream[Any, B | B2, Append, Ordered]", stream)
+        return self._flow.add(ZipLongest(kept, nondet), schema, (self, other), name, location)
 
     def _beside(
         self,
@@ -173,7 +157,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
 
         It keeps all rows of both, and has as many pairs as their product.
         """
-        return cast("Any", self._joined("cross_join", other, None, lifetime, nondet, suffix, into, name))
+        return self._joined("cross_join", other, None, lifetime, nondet, suffix, into, name)
 
     def cross_join_set(
         self,
@@ -190,7 +174,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         It is `distinct` on either side, then `cross_join`.
         """
         given = (lifetime, nondet, suffix, into, name)
-        return cast("Any", self._joined("cross_join_set", other, None, *given, as_sets=True))
+        return self._joined("cross_join_set", other, None, *given, as_sets=True)
 
     def join_set(
         self,
@@ -208,7 +192,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
         on: as in `join`.
         """
         given = (lifetime, nondet, suffix, into, name)
-        return cast("Any", self._joined("join_set", other, on, *given, as_sets=True))
+        return self._joined("join_set", other, on, *given, as_sets=True)
 
     def _joined(
         self,
@@ -287,13 +271,11 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
             one = self._flow.add(TopK(1, (), ()), single.schema, (single,), None, location)
             operator, _ = plan_product(self._schema, single.schema, "_", location)
             operator = replace(operator, lifetimes=given, nondet=nondet)
-            return cast("Any", add_join(self, one, operator, schema, name, location))
+            return add_join(self, one, operator, schema, name, location)
         rows: StreamBase[Any, Any, Any, Any] = self
         if given[0] is Lifetime.STATIC:
             rows = self._flow.add(EveryTick(nondet), self._schema, (self,), None, location)
-        return cast(
-            "Any", self._flow.add(CrossSingleton(kept, nondet), schema, (rows, single), name, location)
-        )
+        return self._flow.add(CrossSingleton(kept, nondet), schema, (rows, single), name, location)
 
     # -- by absence and presence -----------------------------------------------------------
 
@@ -308,7 +290,7 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, B | B2, Changes, NoOrder]:
         """The rows without a partner in the other: `join(..., how="anti")`."""
         given = (lifetime, nondet, None, None, name)
-        return cast("Any", self._joined("anti_join", other, on, *given, how=How.ANTI))
+        return self._joined("anti_join", other, on, *given, how=How.ANTI)
 
     def semi_join(
         self,
@@ -321,4 +303,4 @@ class StreamPairs(StreamBase[T_co, B, G, O]):
     ) -> Stream[T_co, B | B2, G | G2, NoOrder]:
         """The rows with a partner in the other, as often as they are there: `join(..., how="semi")`."""
         given = (lifetime, nondet, None, None, name)
-        return cast("Any", self._joined("semi_join", other, on, *given, how=How.SEMI))
+        return self._joined("semi_join", other, on, *given, how=How.SEMI)

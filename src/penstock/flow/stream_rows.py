@@ -6,19 +6,24 @@ An operator is imported by the method that adds it: a flow need not load those i
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from penstock.errors import BadRow, SourceLocation, WrongType
+from penstock.expr.build import col, lit
 from penstock.expr.check import check
 from penstock.expr.tree import Column, Expr
-from penstock.expr.types import AnyType, Field, ListType, Schema
+from penstock.expr.types import INT64, AnyType, BoolType, Field, ListType, Schema
 from penstock.flow.columns import result_schema, shown
 from penstock.flow.markers import Ordered
+from penstock.flow.operators.filter import Filter
 from penstock.flow.operators.map import Map
+from penstock.flow.operators.partition import Partition
 from penstock.flow.operators.select import Select
 from penstock.flow.stream_base import B, G, O, StreamBase, T_co, check_reason
 
 if TYPE_CHECKING:
+    from penstock.flow.output import AnyStream, Output
     from penstock.flow.stream import Stream
 
 U = TypeVar("U")
@@ -172,14 +177,12 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         A row whose port is none of them stops the tick with `UnknownPort`.
         """
-        from penstock.flow.ports import split
-
         location = SourceLocation.of_caller()
         if isinstance(ports, int) and not isinstance(ports, bool):
-            streams = split("partition", self, by, range(ports), name, location)
+            streams = _split("partition", self, by, range(ports), name, location)
             return cast("tuple[Stream[T_co, B, G, O], ...]", tuple(streams.values()))
         tags = cast("Sequence[str]", ports)
-        return cast("dict[str, Stream[T_co, B, G, O]]", split("partition", self, by, tags, name, location))
+        return cast("dict[str, Stream[T_co, B, G, O]]", _split("partition", self, by, tags, name, location))
 
     def demux(
         self, by: Expr | Callable[[T_co], Tag], tags: Iterable[Tag], *, name: str | None = None
@@ -191,10 +194,8 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         A row with another tag stops the tick with `UnknownPort`.
         """
-        from penstock.flow.ports import split
-
         location = SourceLocation.of_caller()
-        return cast("dict[Tag, Stream[T_co, B, G, O]]", split("demux", self, by, tags, name, location))
+        return cast("dict[Tag, Stream[T_co, B, G, O]]", _split("demux", self, by, tags, name, location))
 
     def unzip(self) -> tuple[Stream[Any, B, G, O], Stream[Any, B, G, O]]:
         """The first parts of pairs, and the second parts, as streams of values.
@@ -234,8 +235,7 @@ class StreamRows(StreamBase[T_co, B, G, O]):
 
         location = SourceLocation.of_caller()
         check_reason(nondet, location)
-        stream = self._add(AssumeOrdered(nondet), self._schema, name, location)
-        return cast("Stream[T_co, B, G, Ordered]", stream)
+        return self._add(AssumeOrdered(nondet), self._schema, name, location)
 
 
 def _first(pair: object) -> object:
@@ -257,3 +257,78 @@ def _pair(value: object) -> tuple[object, object]:
         expected="a tuple of two",
         found=found,
     )
+
+
+# -- partitions: a number for each port, and a filter for the rows of each --------------------
+
+
+def _split(
+    what: str,
+    stream: Output,
+    by: Expr | Callable[..., object],
+    ports: Iterable[Hashable],
+    name: str | None,
+    location: SourceLocation,
+) -> dict[Hashable, AnyStream]:
+    """The stream of each of the tags `ports`, for an operator `what`. Raises `WrongType`."""
+    tags = _different(what, ports, location)
+    values = _values(what, stream.schema, by, tags, location)
+    schema = stream.schema
+    port = "port"
+    while schema.position(port) is not None:
+        port = f"_{port}"
+    numbered = Schema((*schema.fields, Field(port, INT64, False)))
+    rows = stream.flow.add(Partition(by, values), numbered, (stream,), name, location)
+    columns = tuple((n, Column(n)) for n in schema.names)
+    streams: dict[Hashable, AnyStream] = {}
+    for at, tag in enumerate(tags):
+        own = rows.flow.add(Filter(col[port] == lit(at)), numbered, (rows,), None, location)
+        streams[tag] = own.flow.add(Select(columns), schema, (own,), None, location)
+    return streams
+
+
+def _different(what: str, ports: object, location: SourceLocation) -> tuple[Hashable, ...]:
+    """The tags, if there are any and no two are equal."""
+    given: object = ports
+    if isinstance(ports, Iterable) and not isinstance(ports, str):
+        listed = given = list(cast("Iterable[object]", ports))
+        if listed and all(isinstance(tag, Hashable) for tag in listed) and len(set(listed)) == len(listed):
+            return cast("tuple[Hashable, ...]", tuple(listed))
+    raise WrongType(
+        f"{what} needs different ports, got {shown(given)}",
+        where=[location],
+        why="Each row goes to exactly one of them.",
+        fix=f'{what}(ps.col.kind, ["open", "closed"])',
+    )
+
+
+def _values(
+    what: str, schema: Schema, by: object, tags: Sequence[Hashable], location: SourceLocation
+) -> tuple[Hashable, ...]:
+    """What `by` gives for each tag."""
+    if not isinstance(by, Expr) and not callable(by):
+        raise WrongType(
+            f"{what} needs an expression or a function, got {shown(by)}", where=[location], fix="ps.col.kind"
+        )
+    if not isinstance(by, Expr):
+        return tuple(tags)
+    values = tuple(tag.value if isinstance(tag, Enum) else tag for tag in tags)
+    found = check(by, schema).type
+    if isinstance(found, BoolType) and values == (0, 1):
+        return (False, True)
+    for value in values:
+        if not _may_be(by, value, schema):
+            raise WrongType(
+                f"{what} is by {by}, which is {found}, and {value!r} is no such value",
+                where=[location],
+                fix="ports are values that the expression may have",
+            )
+    return values
+
+
+def _may_be(by: Expr, value: object, schema: Schema) -> bool:
+    try:
+        check(by == lit(value), schema)
+    except WrongType:
+        return False
+    return True

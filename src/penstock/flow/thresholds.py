@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import BadRow, NeedNotMet, SourceLocation, Step, WrongType
 from penstock.expr.rows import derived_schema, from_user
@@ -13,12 +13,12 @@ from penstock.flow.operators.at_least import AtLeast
 from penstock.graph.monotone_columns import growth_of, origin
 
 if TYPE_CHECKING:
-    from penstock.flow.stream_base import StreamBase
+    from penstock.flow.output import Output
     from penstock.graph.node import Node
 
 
 def threshold(
-    stream: StreamBase[Any, Any, Any, Any],
+    stream: Output,
     value: object,
     column: Column | str | None,
     location: SourceLocation,

@@ -7,12 +7,11 @@ count back, and yet no count falls.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.graph.node import Node
     from penstock.lattice import Lattice
 
 
@@ -29,7 +28,23 @@ class Growth:
     columns: Mapping[str, Lattice]
 
 
-def growth_of(nodes: Sequence[Node], node_id: int) -> Growth | None:
+class _Operator(Protocol):
+    def growth(self, inputs: Sequence[Growth | None]) -> Growth | None: ...
+
+
+class _Node(Protocol):
+    @property
+    def id(self) -> int: ...
+    @property
+    def operator(self) -> _Operator: ...
+    @property
+    def inputs(self) -> tuple[int, ...]: ...
+
+
+Node = TypeVar("Node", bound=_Node)
+
+
+def growth_of(nodes: Sequence[_Node], node_id: int) -> Growth | None:
     """What of a node's output only grows, while its `origin` reads rows that are only added."""
     growth: Growth | None = None
     for node in reversed(_upstream(nodes, node_id)):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from penstock.expr.tree import Column
 from penstock.graph.facts import Delay, Facts, Need, Port, meet
+from penstock.graph.order import components, is_cyclic, successors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -247,3 +248,14 @@ class FlowGraph:
             for port, source in enumerate(node.inputs):
                 if ports[port].delay is Delay.NONE:
                     yield Edge(source, node.id, port)
+
+
+def inside_loops(graph: FlowGraph) -> FlowGraph:
+    """Replace each operator in a cycle within a tick by its form for loops (`Operator.inside_loop`)."""
+    following = successors(len(graph.nodes), ((e.source, e.target) for e in graph.same_tick_edges()))
+    looping = {node for part in components(following) if is_cyclic(part, following) for node in part}
+    changed = {n: graph.nodes[n].operator.inside_loop() for n in looping}
+    if all(operator is graph.nodes[n].operator for n, operator in changed.items()):
+        return graph
+    nodes = tuple(replace(n, operator=changed[n.id]) if n.id in changed else n for n in graph.nodes)
+    return replace(graph, nodes=nodes)

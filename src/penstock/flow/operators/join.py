@@ -68,7 +68,7 @@ class Join(Operator):
     nondet:    why it is right that answers depend on the cut into ticks, where a
                lifetime is TICK.
 
-    Right and full joins are made of left and anti joins (`penstock.flow.outer_joins`).
+    Right and full joins are made of left and anti joins (`penstock.flow.composite_joins`).
 
     >>> from penstock import left, right
     >>> from penstock.testing import show

@@ -1,8 +1,17 @@
-"""Right and full joins, made of left and anti joins.
+"""Joins and differences that are composed of several operators: those of a lifetime, right and full joins.
 
-A right join is the left join of the sides the other way round, with its columns put
-back in their places. A full join is the left join, and beside it the right rows
-that have no partner: the anti join the other way round, with nulls for the left.
+A side of which a tick answers its own rows alone needs nothing special. Where it is
+the left side that stays and the right one that goes, all left rows so far are spoken
+of in each tick:
+
+    inner   one operator: this tick's right rows look up the left ones
+    semi    the inner join with this tick's right keys, each once
+    left, anti, difference, semi with a residual
+            `every_tick` shows the left rows again; then both sides are of the tick
+
+A right join is the left join with its sides swapped and its columns put back in order. A
+full join is the left join united with the right rows without a partner: the anti join with its
+sides swapped, with nulls for the left columns.
 """
 
 from __future__ import annotations
@@ -10,27 +19,84 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from penstock.expr.check import check
 from penstock.expr.rows import derived_schema
 from penstock.expr.tree import Column, Expr, Literal
-from penstock.expr.types import Schema
-from penstock.flow.columns import as_class
-from penstock.flow.join_condition import plan_outer_join
+from penstock.expr.types import Field
+from penstock.flow.columns import all_columns, as_class
+from penstock.flow.join_condition import pair_names, plan_outer_join
+from penstock.flow.lifetime import Lifetime
+from penstock.flow.operators.difference import Difference
+from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.join import How, Join
 from penstock.flow.operators.select import Select
 from penstock.flow.operators.union import Union
-from penstock.flow.tick_joins import AnyStream, add_join
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from penstock.errors import SourceLocation
-    from penstock.flow.lifetime import Lifetime
-    from penstock.flow.stream import Stream
+    from penstock.expr.types import Schema
+    from penstock.flow.output import AnyStream, Output
+
+_KEEPS_LEFT = (Lifetime.STATIC, Lifetime.TICK)
+_OF_A_TICK = (Lifetime.TICK, Lifetime.TICK)
 
 
-AddJoin: TypeAlias = (
-    "Callable[[AnyStream, AnyStream, Join, Schema, str | None, SourceLocation], Stream[Any, Any, Any, Any]]"
-)
+def add_join(
+    left: Output,
+    right: Output,
+    operator: Join,
+    schema: Schema,
+    name: str | None,
+    location: SourceLocation,
+) -> AnyStream:
+    """Add a join with the lifetimes that `operator` has. Raises what `Flow.add` raises."""
+    if operator.lifetimes == _KEEPS_LEFT and operator.how is not How.INNER:
+        if operator.how is How.SEMI and operator.residual is None:
+            right = _keys_of_tick(right, operator, location)
+            operator = replace(
+                operator,
+                how=How.INNER,
+                right_keys=all_columns(right.schema),
+                pair_names=pair_names(left.schema, right.schema),
+            )
+        else:
+            left = _shown_again(left, operator.nondet, location)
+            operator = replace(operator, lifetimes=_OF_A_TICK)
+    return left.flow.add(operator, schema, (left, right), name, location)
+
+
+def add_difference(
+    pos: Output, neg: Output, operator: Difference, name: str | None, location: SourceLocation
+) -> AnyStream:
+    """Add a difference with the lifetimes that `operator` has. Raises what `Flow.add` raises."""
+    if operator.lifetimes == _KEEPS_LEFT:
+        pos = _shown_again(pos, operator.nondet, location)
+        operator = replace(operator, lifetimes=_OF_A_TICK)
+    return pos.flow.add(operator, pos.schema, (pos, neg), name, location)
+
+
+def _shown_again(stream: Output, nondet: str | None, location: SourceLocation) -> Output:
+    return stream.flow.add(EveryTick(nondet), stream.schema, (stream,), None, location)
+
+
+def _keys_of_tick(right: Output, operator: Join, location: SourceLocation) -> Output:
+    """The keys of the right rows of a tick, each once."""
+    named = tuple((f"key {at}", key) for at, key in enumerate(operator.right_keys))
+    typed = [check(key, right.schema) for _, key in named]
+    fields = tuple(Field(name, t.type, t.nullable) for (name, _), t in zip(named, typed, strict=True))
+    schema = derived_schema(fields)
+    keys = right.flow.add(Select(named), schema, (right,), None, location)
+    columns = tuple(Column(name) for name, _ in named)
+    distinct = Distinct(columns, Lifetime.TICK, operator.nondet)
+    return right.flow.add(distinct, schema, (keys,), None, location)
+
+
+# -- right and full joins ----------------------------------------------------------------------
+
+AddJoin: TypeAlias = "Callable[[Output, Output, Join, Schema, str | None, SourceLocation], AnyStream]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +112,15 @@ class OuterJoin:
 
 def add_outer_join(
     kind: OuterJoin,
-    left: AnyStream,
-    right: AnyStream,
+    left: Output,
+    right: Output,
     on: Expr | str | Sequence[str],
     lifetimes: tuple[tuple[Lifetime, Lifetime], str | None],
     suffix: str | None,
     into: Any,
     name: str | None,
     location: SourceLocation,
-) -> Stream[Any, Any, Any, Any]:
+) -> AnyStream:
     """Add a join of this kind. lifetimes: of both sides, and the reason for them.
 
     Raises what `plan_join` and `Flow.add` raise.
@@ -67,13 +133,13 @@ def add_outer_join(
 
 
 def _add_right_join(
-    left: AnyStream,
-    right: AnyStream,
+    left: Output,
+    right: Output,
     planned: Join,
     schema: Schema,
     name: str | None,
     location: SourceLocation,
-) -> Stream[Any, Any, Any, Any]:
+) -> AnyStream:
     """Add a right join. planned, schema: the left join of these sides, and the columns of the answer."""
     mirrored = replace(_mirrored(left, right, planned), kept_right=tuple(range(len(left.schema.fields))))
     width = len(right.schema.fields)
@@ -88,13 +154,13 @@ def _add_right_join(
 
 
 def _add_full_join(
-    left: AnyStream,
-    right: AnyStream,
+    left: Output,
+    right: Output,
     planned: Join,
     schema: Schema,
     name: str | None,
     location: SourceLocation,
-) -> Stream[Any, Any, Any, Any]:
+) -> AnyStream:
     """Add a full join. planned, schema: the left join of these sides, and the columns of the answer."""
     matched = add_join(left, right, planned, schema, None, location)
     mirrored = replace(_mirrored(left, right, planned), how=How.ANTI, kept_right=())
@@ -105,7 +171,7 @@ def _add_full_join(
     return left.flow.add(Union(2), schema, (matched, padded), name, location)
 
 
-def _mirrored(left: AnyStream, right: AnyStream, planned: Join) -> Join:
+def _mirrored(left: Output, right: Output, planned: Join) -> Join:
     """The join with its sides the other way round; the residual sees columns under the same names."""
     width = len(left.schema.fields)
     return replace(
@@ -118,7 +184,7 @@ def _mirrored(left: AnyStream, right: AnyStream, planned: Join) -> Join:
 
 
 def _in_place(
-    right: AnyStream, planned: Join, schema: Schema, of_left: list[Expr], names: tuple[str, ...]
+    right: Output, planned: Join, schema: Schema, of_left: list[Expr], names: tuple[str, ...]
 ) -> tuple[tuple[str, Expr], ...]:
     """The columns of the answer: those of the left as `of_left`, those of the right under `names`.
 
