@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import penstock
+
 HEAVY = {"click", "duckdb", "msgpack", "numpy", "pandas", "polars", "pyarrow", "pyspark", "rich", "typer"}
 SRC = Path(__file__).resolve().parents[2] / "src"
 
@@ -15,29 +17,44 @@ PROGRAM = """
 import json, sys, time
 start = time.perf_counter()
 import penstock
-print(json.dumps({"seconds": time.perf_counter() - start, "modules": sorted(sys.modules)}))
+{use}
+print(json.dumps({{"seconds": time.perf_counter() - start, "modules": sorted(sys.modules)}}))
 """
+FLOW = "penstock.Flow, penstock.Stream, penstock.col, penstock.sum, penstock.DecimalType"
 
 
-def imported(path: str = "") -> dict:
+def imported(path: str = "", use: str = "") -> dict:
     # Only the package's own folder is added: a workstation may well have no Java at all.
     env = {"PATH": path, "PYTHONPATH": str(SRC)}
-    command = [sys.executable, "-c", PROGRAM]
+    command = [sys.executable, "-c", PROGRAM.format(use=use)]
     return json.loads(subprocess.run(command, env=env, capture_output=True, check=True).stdout)
 
 
-def test_importing_penstock_loads_no_heavy_package() -> None:
-    modules = imported()["modules"]
+@pytest.mark.parametrize("use", ["", FLOW])
+def test_importing_penstock_and_writing_a_flow_load_no_heavy_package(use: str) -> None:
+    modules = imported(use=use)["modules"]
     assert "penstock" in modules
+    assert ("penstock.flow.flow" in modules) == bool(use)
     assert [m for m in modules if m.split(".")[0] in HEAVY] == []
 
 
 def test_importing_penstock_needs_no_java_and_no_program_on_the_path(tmp_path: Path) -> None:
-    assert imported(path=str(tmp_path))["modules"]
+    assert imported(path=str(tmp_path), use=FLOW)["modules"]
+
+
+def test_each_public_name_is_found_and_no_other() -> None:
+    for name in penstock.__all__:
+        assert getattr(penstock, name) is not None
+    assert set(penstock.__all__) <= set(dir(penstock))
+    with pytest.raises(AttributeError, match="module 'penstock' has no attribute 'nothing'"):
+        penstock.nothing  # noqa: B018
 
 
 def test_the_median_time_of_the_import_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     median = statistics.median(imported()["seconds"] for _ in range(5))
+    writing = statistics.median(imported(use=FLOW)["seconds"] for _ in range(5))
     with capsys.disabled():
-        print(f"\nimport penstock: {median * 1000:.0f} ms (median of 5; the promise is under 100 ms)")
-    assert median > 0
+        print(
+            f"\nimport penstock: {median * 1000:.0f} ms, with a flow {writing * 1000:.0f} ms"
+        )
+    assert median > 0 < writing
