@@ -335,19 +335,18 @@ class _OpenStream(Stream[T_co, Unbounded, G_co, NoOrder]):
     def _close(self, stream: Stream[Any, Any, Any, Any]) -> None:
         location = SourceLocation.of_caller()
         check_stream(stream, "feedback", location)
-        flow = cast("Flow", self.flow)
-        if stream.flow is not flow:
-            raise flow.foreign("feedback", stream, location)
+        if stream.flow is not self.flow:
+            raise self.flow.foreign("feedback", stream, location)
         self.check_row_type("feedback", stream, location)
         for mine, closing in zip(self.schema.fields, stream.schema.fields, strict=True):
             if closing.nullable and not mine.nullable:
                 raise WrongType(
                     f"column {mine.name!r} may be null in what closes the feedback, and not in the feedback",
-                    where=[Step(flow.node(self.node_id).location, "opened here"), location],
+                    where=[Step(self.flow.node(self.node_id).location, "opened here"), location],
                     fix="coalesce() it, or declare it `| None` in the row class",
                     column=mine.name,
                 )
-        flow.close_feedback(self.node_id, stream.node_id, location)
+        self.flow.close_feedback(self.node_id, stream.node_id, location)
 
 
 class FeedbackStream(_OpenStream[T_co, Append]):

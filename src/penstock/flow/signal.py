@@ -30,6 +30,7 @@ from penstock.flow.signal_statistics import SignalStatistics
 
 if TYPE_CHECKING:
     from penstock.expr.types import Schema
+    from penstock.flow.flow import Flow
     from penstock.flow.markers import Append, Ordered, Unbounded
     from penstock.flow.stream import Stream
     from penstock.graph.node import Operator
@@ -53,6 +54,11 @@ class Signal(Output, SignalStatistics, Generic[T_co]):
     """
 
     __slots__ = ()
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that it is part of."""
+        return cast("Flow", self._flow)
 
     def __repr__(self) -> str:
         return f"Signal({self._flow.name!r}, {self._flow.node(self._id).name})"

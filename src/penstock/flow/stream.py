@@ -49,6 +49,7 @@ from penstock.flow.stream_rows import StreamRows
 from penstock.flow.stream_time import StreamTime
 
 if TYPE_CHECKING:
+    from penstock.flow.flow import Flow
     from penstock.flow.grouped import WindowGroups
     from penstock.flow.windows import Windows
 
@@ -70,6 +71,11 @@ class Stream(
     """
 
     __slots__ = ()
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that it is part of."""
+        return cast("Flow", self._flow)
 
     # -- row by row -------------------------------------------------------------------
 
