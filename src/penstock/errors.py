@@ -1,79 +1,25 @@
 """Errors that say what, where, why, and what to do.
 
 Every error a user can cause is a `PenstockError`: it has a stable code, the
-places in the user's own files that caused it, a reason and a way out. The
+source locations in the user's files that caused it, a reason and a way out. The
 facts are attributes, so that no program has to parse the text.
 """
 
 from __future__ import annotations
 
-import functools
-import linecache
-import os
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from types import FrameType
 from typing import Any, ClassVar, Self
 
-_PACKAGE = os.path.dirname(__file__) + os.sep  # `pathlib` would be a twentieth of the time of the import
-# Single dispatch puts frames of its own between ours.
-_DISPATCH = functools.__file__
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLocation:
-    """A line of a user's file: where an operator was written."""
-
-    file: str
-    line: int
-    function: str = ""
-
-    @property
-    def text(self) -> str:
-        """The source line, stripped; empty where the source cannot be read."""
-        return linecache.getline(self.file, self.line).strip()
-
-    def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.line}"
-
-    @classmethod
-    def of_caller(cls) -> SourceLocation:
-        """The nearest frame outside the package: the user's line that called us."""
-        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        while frame.f_back is not None and _is_ours(frame):
-            frame = frame.f_back
-        return cls(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-
-
-def _is_ours(frame: FrameType) -> bool:
-    """Whether a frame is of the package, or of code that `dataclass` has written for it."""
-    file = frame.f_code.co_filename
-    if file == "<string>":
-        return str(frame.f_globals.get("__name__")).startswith(f"{__package__}.")
-    return file.startswith((_PACKAGE, _DISPATCH))
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One line of a path shown in an error: a place and what it has to do with it."""
-
-    location: SourceLocation
-    note: str = ""
-
-    def line(self, width: int = 0) -> str:
-        """The place, at least `width` wide, the text of its line, and the note."""
-        line = f"  {self.location!s:<{width}}   {self.location.text}".rstrip()
-        return f"{line}      <- {self.note}" if self.note else line
+from penstock.source_location import SourceLocation as SourceLocation
+from penstock.source_location import Step as Step
 
 
 class Origin(Enum):
-    """Where an error lies.
+    """The cause of an error: the request, or the process that ran it.
 
-    DATA:    in what was asked for, or in its rows: every process meets it again.
-    PROCESS: in the process that met it, or in what surrounds it: its memory, its disk, what it can reach.
-        Another process may succeed.
+    DATA:    the request or its rows; every process fails in the same way.
+    PROCESS: the process or its surroundings, such as memory, disk or network; another process may succeed.
     """
 
     DATA = "data"
@@ -81,9 +27,9 @@ class Origin(Enum):
 
 
 def causes(error: BaseException, *, implicit: bool = False) -> Iterator[BaseException]:
-    """The error and what caused it, each once: a chain of causes may lead back into itself.
+    """Yield the error and its chain of causes, each once, even if the chain is circular.
 
-    implicit: also errors that were being handled when the next one was raised.
+    implicit: include errors that were being handled when the next one was raised.
     """
     seen: set[int] = set()
     found: BaseException | None = error
@@ -94,7 +40,7 @@ def causes(error: BaseException, *, implicit: bool = False) -> Iterator[BaseExce
 
 
 class PenstockError(Exception):
-    """Base of every error raised on purpose.
+    """Base of every error that Penstock raises on purpose.
 
     `what` is one sentence; `where` the user's lines, in order; `why` the
     reason; `fix` the way out. Keyword `facts` become attributes.
@@ -122,7 +68,7 @@ class PenstockError(Exception):
         super().__init__(self._text())
 
     def blaming(self, file: str, location: SourceLocation | None) -> Self:
-        """This error, with another place for those in files whose path begins so; None: with none."""
+        """Return this error with its locations in files that start with `file` replaced, or dropped."""
         others = [Step(location, "")] if location is not None else []
         self.where = tuple(
             step
@@ -133,7 +79,7 @@ class PenstockError(Exception):
         return self
 
     def advising(self, more: str) -> Self:
-        """This error, with one more way out."""
+        """Return this error with one more way out."""
         self.fix = f"{self.fix}\n{more}" if self.fix else more
         self.args = (self._text(),)
         return self
@@ -175,7 +121,7 @@ class ExpressionTruthValue(PenstockError):
 
 
 class BadExpression(PenstockError):
-    """A text is no expression: it says something else, or something that Python alone could do."""
+    """A text is not an expression, or uses Python beyond the syntax of expressions."""
 
     code = "P002"
 
@@ -187,13 +133,13 @@ class UnknownColumn(PenstockError):
 
 
 class WrongType(PenstockError):
-    """An expression, an operator or a function got a type it cannot work on."""
+    """An expression, an operator or a function received an argument of an unsupported type."""
 
     code = "P011"
 
 
 class UnknownRowType(PenstockError):
-    """A row type or a function's result has no type that Penstock knows."""
+    """A row type, or the result of a function, has a type that Penstock does not support."""
 
     code = "P012"
 
@@ -208,37 +154,37 @@ class EvaluationError(PenstockError, ArithmeticError):
 
 
 class CycleThroughBlockingInput(PenstockError):
-    """An operator would have to wait for its own answer."""
+    """A cycle passes through a blocking input, so an operator would wait for its own answer."""
 
     code = "P101"
 
 
 class NeedNotMet(PenstockError):
-    """An operator needs a fact of its input that does not hold."""
+    """An operator requires a fact of its input that does not hold."""
 
     code = "P102"
 
 
 class GuardMissing(PenstockError):
-    """An answer would depend on how the input is cut into ticks, and nothing says so."""
+    """An answer depends on how the input is cut into ticks, and no `nondet=` reason accepts that."""
 
     code = "P103"
 
 
 class BadFlow(PenstockError):
-    """A flow is not complete or contradicts itself: names, open feedbacks, foreign streams."""
+    """A flow is incomplete or inconsistent: duplicate names, open feedbacks, streams of another flow."""
 
     code = "P104"
 
 
 class FlowNotFound(PenstockError):
-    """The command line names a flow that is not there or cannot be loaded."""
+    """A flow named on the command line does not exist or cannot be loaded."""
 
     code = "P105"
 
 
 class BrokenClaim(PenstockError):
-    """A function or a lattice is not what is claimed of it: a counterexample was found."""
+    """A counterexample disproves a claim about a function or a lattice."""
 
     code = "P106"
 
@@ -247,49 +193,49 @@ class BrokenClaim(PenstockError):
 
 
 class BadRow(PenstockError):
-    """A row of the input does not have the type that the flow declares."""
+    """An input row does not match the row type that the flow declares."""
 
     code = "P201"
 
 
 class BadInput(PenstockError):
-    """A tick or a run was given an input that the flow does not take."""
+    """A tick or a run received input that the flow does not accept."""
 
     code = "P202"
 
 
 class DuplicateKey(BadInput):
-    """A tick gives two rows of one key to a table that has one row per key."""
+    """A tick contains two rows with one key for a table that holds one row per key."""
 
     code = "P208"
 
 
 class UserFunctionFailed(PenstockError):
-    """A callable of the flow raised."""
+    """A user's function in the flow raised an exception."""
 
     code = "P203"
 
 
 class NoFixpoint(PenstockError):
-    """A loop did not converge within its bound."""
+    """A loop did not reach its fixpoint within `max_iterations` rounds."""
 
     code = "P204"
 
 
 class EngineStopped(PenstockError):
-    """The engine failed in an earlier tick; its state is half of that tick."""
+    """The engine failed in an earlier tick, which left its state incomplete."""
 
     code = "P205"
 
 
 class QueueFull(PenstockError):
-    """More was fed to a source than may wait there."""
+    """A source was fed more rows than its queue may hold."""
 
     code = "P206"
 
 
 class UnknownPort(PenstockError):
-    """A row of a partition belongs to none of its ports."""
+    """A row belongs to none of the ports of its partition."""
 
     code = "P207"
 
@@ -305,40 +251,40 @@ class UnreadableSource(PenstockError):
 
 
 class BadUri(PenstockError):
-    """A source, a sink or a place is named in a way that nothing here knows, or by an unsupported scheme."""
+    """The URI of a source, a sink or a folder is malformed or has an unsupported scheme."""
 
     code = "P302"
 
 
 class UnwritableSink(PenstockError):
-    """A sink cannot be opened, or refuses the changes of a tick."""
+    """A sink cannot be opened, or rejects the changes of a tick."""
 
     code = "P303"
     origin = Origin.PROCESS
 
 
 class FlowChanged(PenstockError):
-    """A checkpoint was written by another flow, or by another version of this one."""
+    """A checkpoint was written by another flow, or by an incompatible version of this flow."""
 
     code = "P310"
 
 
 class CheckpointDamaged(PenstockError):
-    """A file that a commit names is missing, torn or altered."""
+    """A file of a checkpoint is missing, truncated or altered."""
 
     code = "P311"
     origin = Origin.PROCESS
 
 
 class CheckpointInUse(PenstockError):
-    """Another live process holds the checkpoint."""
+    """Another running process holds the lease of the checkpoint."""
 
     code = "P312"
     origin = Origin.PROCESS
 
 
 class NotPlainData(PenstockError, TypeError):
-    """State holds a value that cannot be stored."""
+    """State contains a value that cannot be serialized."""
 
     code = "P313"
 
@@ -347,30 +293,30 @@ class NotPlainData(PenstockError, TypeError):
 
 
 class SparkUnavailable(PenstockError):
-    """PySpark or Java is missing or does not start."""
+    """PySpark or Java is missing or fails to start."""
 
     code = "P401"
     origin = Origin.PROCESS
 
 
 class NotOnSpark(PenstockError):
-    """The flow has a part that does not run on Spark in this mode."""
+    """A part of the flow cannot run on Spark in this mode."""
 
     code = "P402"
 
 
 class SparkProcessDied(PenstockError):
-    """The JVM, an executor or a Python worker of Spark died, and no repetition helped."""
+    """The JVM, an executor or a Python worker of Spark died, and retries did not help."""
 
     code = "P403"
     origin = Origin.PROCESS
 
 
-# --- pull-streams: P5xx -----------------------------------------------------------------------
+# --- traces of pull-streams: P5xx ---------------------------------------------------------------
 
 
 class BadTrace(PenstockError):
-    """A text is no trace: it is not written in the notation of events."""
+    """A text is not a trace in the notation of protocol events."""
 
     code = "P501"
 
@@ -379,49 +325,49 @@ class BadTrace(PenstockError):
 
 
 class NotComposable(PenstockError):
-    """Pieces of a pipeline stand in an order that makes no pipeline."""
+    """The modules of a pipeline cannot be connected in the given order."""
 
     code = "P601"
 
 
 class EndNotConfirmed(PenstockError):
-    """A module was told to stop and has not confirmed it."""
+    """A module was aborted and did not confirm it."""
 
     code = "P602"
 
 
 class NeverAnswered(PenstockError):
-    """A pipeline waits for something that nothing will bring."""
+    """A pipeline waits for an answer that will never come."""
 
     code = "P603"
 
 
 class ProtocolBroken(PenstockError):
-    """A module did what the rules of the pull-stream protocol forbid."""
+    """A module violated a rule of the pull-stream protocol."""
 
     code = "P604"
 
 
 class LoopRunsAlready(PenstockError):
-    """A pipeline that needs an event loop is run where one is running."""
+    """A pipeline that starts its own event loop was run inside a running event loop."""
 
     code = "P605"
 
 
 class NotFinished(PenstockError):
-    """The result of a pipeline was asked for while it is at work."""
+    """The result of a pipeline was requested before the pipeline finished."""
 
     code = "P606"
 
 
 class NotAModule(PenstockError, TypeError):
-    """A function that opens a module of a pipeline returned something that is none."""
+    """A module factory returned something that is not a module."""
 
     code = "P607"
 
 
 class BadOption(PenstockError):
-    """A piece of a pipeline was given an option that it cannot work with."""
+    """A module of a pipeline received an invalid option."""
 
     code = "P610"
 
@@ -433,31 +379,31 @@ class NoAnswerInTime(PenstockError):
 
 
 class NotHashable(PenstockError, TypeError):
-    """A module remembers values by a key that cannot be hashed."""
+    """A module needs hashable keys and received one that is not."""
 
     code = "P612"
 
 
 class CallCancelled(PenstockError):
-    """A call that a module waited for was cancelled by somebody else."""
+    """A call that a module awaited was cancelled from outside the pipeline."""
 
     code = "P613"
 
 
 class NotAwaited(PenstockError, TypeError):
-    """A coroutine function was given where functions are called and not awaited."""
+    """A coroutine function was passed where a plain function is required."""
 
     code = "P614"
 
 
 class AlreadyUsed(PenstockError):
-    """What can be used once (an iterator, a handle) was used a second time."""
+    """A single-use object, such as an iterator or a handle, was used a second time."""
 
     code = "P620"
 
 
 class WrongThread(PenstockError):
-    """A handle of a pipeline was used from a thread that it does not expect."""
+    """A handle of a pipeline was used from the wrong thread."""
 
     code = "P621"
 
@@ -469,31 +415,31 @@ class AlreadyBound(PenstockError):
 
 
 class NotBound(PenstockError):
-    """The value of a dataflow variable was read before it had one."""
+    """A dataflow variable was read before it was bound."""
 
     code = "P631"
 
 
 class ForeignAwait(PenstockError):
-    """A dataflow thread awaits what is no dataflow variable."""
+    """A dataflow thread awaited something other than a dataflow variable."""
 
     code = "P632"
 
 
 class NotSorted(PenstockError):
-    """A source that must be sorted is not."""
+    """The values of a source that must be sorted are out of order."""
 
     code = "P640"
 
 
 class NoValue(PenstockError):
-    """A stream that must have a value was empty."""
+    """A stream ended without the value that was required of it."""
 
     code = "P650"
 
 
 class WrongValue(PenstockError, TypeError):
-    """A module was given a value of a type that it cannot work with."""
+    """A module received a value of an unsupported type."""
 
     code = "P651"
 
@@ -506,40 +452,40 @@ class UnwritableFile(PenstockError):
 
 
 class LineTooLong(PenstockError):
-    """More bytes came than a line may have, and its end was not among them."""
+    """A line exceeds the maximum length."""
 
     code = "P653"
 
 
 class UndecodableText(PenstockError):
-    """Bytes are no text of the encoding that was said."""
+    """Bytes cannot be decoded as text in the given encoding."""
 
     code = "P654"
 
 
 class ConnectionFailed(PenstockError):
-    """A connection cannot be made, or an address not be listened on."""
+    """A connection cannot be opened, or an address cannot be listened on."""
 
     code = "P655"
     origin = Origin.PROCESS
 
 
 class ConnectionLost(PenstockError):
-    """A connection broke before both sides had said that they were done."""
+    """A connection broke before both sides had finished."""
 
     code = "P656"
     origin = Origin.PROCESS
 
 
 class ProcessFailed(PenstockError):
-    """A process could not be started, or ended with an error."""
+    """A process failed to start, or exited with an error."""
 
     code = "P657"
     origin = Origin.PROCESS
 
 
 class NotLending(PenstockError):
-    """Values are to be lent where no stream has any to lend."""
+    """A lender was asked for values without a stream to lend them from."""
 
     code = "P660"
 
@@ -548,6 +494,6 @@ class NotLending(PenstockError):
 
 
 class BadCase(PenstockError):
-    """A file of conformance cases cannot be read, or does not fit its format."""
+    """A file of conformance cases cannot be read or is malformed."""
 
     code = "P901"
