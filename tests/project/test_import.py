@@ -54,7 +54,5 @@ def test_the_median_time_of_the_import_is_reported(capsys: pytest.CaptureFixture
     median = statistics.median(imported()["seconds"] for _ in range(5))
     writing = statistics.median(imported(use=FLOW)["seconds"] for _ in range(5))
     with capsys.disabled():
-        print(
-            f"\nimport penstock: {median * 1000:.0f} ms, with a flow {writing * 1000:.0f} ms"
-        )
+        print(f"\nimport penstock: {median * 1000:.0f} ms, with a flow {writing * 1000:.0f} ms")
     assert median > 0 < writing

@@ -57,9 +57,9 @@ def test_every_statistic_aggregate_and_lattice_has_a_name_in_plans() -> None:
     bases = {c for c in leaves(Statistic) if not _has_own_kind(c)}
     assert leaves(Statistic) - bases <= registered
     for base in (Aggregation, Lattice):
-        assert {
-            getattr(importlib.import_module(c.__module__), c.__name__) for c in all_of(base)
-        } <= registered
+        # A base that several share is private to its module.
+        named = [c for c in all_of(base) if not c.__name__.startswith("_")]
+        assert {getattr(importlib.import_module(c.__module__), c.__name__) for c in named} <= registered
 
 
 def _has_own_kind(cls: type) -> bool:
