@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 
 from benches.measure import Table
 from penstock.state.checkpoint import Checkpoint, work_folder
+from penstock.state.local_store import WorkingCopy
 from penstock.state.manifest import as_it_is
-from penstock.state.working_copy import WorkingCopy
 
 CHANGES = 1_000
 DRIVER = """
@@ -89,7 +89,7 @@ def opening(folder: Path) -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as name:
             began = time.process_time()
             for cell, chain in checkpoint.last.chains.items():
-                WorkingCopy.open(Path(name, f"{cell}.sqlite"), checkpoint.folder, chain).close()
+                WorkingCopy(Path(name, f"{cell}.sqlite"), checkpoint.folder, chain).close()
             return opened, time.process_time() - began
 
 

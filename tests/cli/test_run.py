@@ -59,12 +59,12 @@ def test_the_end_tells_which_rows_of_which_source_were_taken_back_and_never_ther
     done = penstock(*command, "--checkpoint", "state")
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        "source 'sales': 1 row was taken back more often than it came; sink 'stock' holds it back:",
+        "source 'sales': 1 row was retracted more often than it came; sink 'stock' holds it back:",
         "  -1 Sale(shop='c0', price=1)",
     ]
     (folder / "in" / "2.json").write_text("\n".join(gone[1:]))
     told = penstock(*command, "--checkpoint", "state").stderr.splitlines()
-    assert told[0].startswith("source 'sales': 12 rows were taken back more often than they came; ")
+    assert told[0].startswith("source 'sales': 12 rows were retracted more often than they came; ")
     assert (len(told), told[-1]) == (12, "  and 2 more")
     (folder / "in" / "3.json").write_text("\n".join(gone).replace("-1", "1"))
     assert penstock(*command, "--checkpoint", "state").stderr == ""
@@ -142,8 +142,8 @@ def test_an_update_whose_old_row_has_another_key_fails_the_run_and_is_told(
         done = CliRunner().invoke(app, ["run", "flows.py:stock", *ends])
     assert done.exit_code == 1, done.output
     assert "P208 DuplicateKey: sink 'stock': two rows have the same key (shop)" in done.stderr
-    assert "('a ', 1) was also taken back and is not there in this tick." in done.stderr
-    assert "The rows come of source 'sales'." in done.stderr
+    assert "('a ', 1) was also retracted in this tick, and is missing." in done.stderr
+    assert "The rows come from source 'sales'." in done.stderr
 
 
 @pytest.mark.usefixtures("here")

@@ -19,7 +19,7 @@ from penstock.engine.memory import StateInMemory, bytes_of, estimated_bytes
 from penstock.engine.sharded_slot import ShardedSlot
 from penstock.engine.slot import Slot, as_dict, as_it_is, as_list
 from penstock.errors import BadInput
-from penstock.state.spill import SpilledSlot, SpillFile
+from penstock.state.local_store import SpilledSlot, SpillFile
 from tests.properties.effort import examples
 from tests.random_flows.cases import Case, Tick, cases, cuts
 

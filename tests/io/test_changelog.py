@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import BadInput
 from penstock.expr.rows import schema_of
 from penstock.io import Changelog, Drain, Writer, open_sink
-from penstock.io.changelog import assemble, publish, recover, stage_part
+from penstock.io.files.changelog import assemble, publish, recover, stage_part
 from tests.io.feeds import Everything, Point
 
 ONE = [(1, "a", 1), (2, None, 1)]
@@ -109,9 +109,9 @@ def test_output_of_another_run_is_not_mixed_with(tmp_path: Path) -> None:
     sink = writer(tmp_path)
     sink.prepare(1, ONE)
     sink.publish(1)
-    with pytest.raises(BadInput, match="holds tick 1 already"):
+    with pytest.raises(BadInput, match="already holds tick 1"):
         writer(tmp_path)
-    with pytest.raises(BadInput, match="holds tick 1 already"):
+    with pytest.raises(BadInput, match="already holds tick 1"):
         writer(tmp_path, 0, spool=tmp_path / "spool")
 
 

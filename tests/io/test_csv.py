@@ -68,11 +68,11 @@ def test_a_reader_goes_on_where_it_was(tmp_path: Path) -> None:
     [
         ("1", "the header has 2 columns, the row 1"),
         ("1,a,b", "the header has 2 columns, the row 3"),
-        (",a", "x: it is empty, and int64 without null is declared"),
-        ("1_000,a", "x: an int64 is needed, not '1_000'"),
-        (" 1,a", "x: an int64 is needed, not ' 1'"),
-        ("1.0,a", "x: an int64 is needed, not '1.0'"),
-        ("٣,a", "x: an int64 is needed, not '٣'"),
+        (",a", "x: it is empty, but int64 is declared without null"),
+        ("1_000,a", "x: expected an int64, found '1_000'"),
+        (" 1,a", "x: expected an int64, found ' 1'"),
+        ("1.0,a", "x: expected an int64, found '1.0'"),
+        ("٣,a", "x: expected an int64, found '٣'"),
         ("9223372036854775808,a", "x: 9223372036854775808 is out of the range of int64"),
     ],
 )

@@ -140,7 +140,7 @@ def test_what_was_committed_is_written_by_the_next_run_and_what_was_not_is_gone(
 
 def test_a_table_of_another_run_or_form_is_refused(tmp_path: Path) -> None:
     write(writer(DeltaTable(tmp_path / "t", "shop"), Total), 3, ("a", 1, 1))
-    with pytest.raises(BadInput, match="holds tick 3 already"):
+    with pytest.raises(BadInput, match="already holds tick 3"):
         writer(DeltaTable(tmp_path / "t", "shop"), Total)
     with pytest.raises(UnwritableSink, match="has other columns"):
         writer(DeltaChangelog(tmp_path / "t", app="other"), Total)
@@ -188,7 +188,7 @@ def test_names_of_columns_are_names_whatever_they_hold(name: str, tmp_path: Path
 
 @pytest.mark.parametrize("key", ["real", "inner", "numbers"])
 def test_a_key_that_delta_cannot_search_is_refused(key: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="which is no key of a Delta table"):
+    with pytest.raises(BadInput, match="which Delta tables cannot have in a key"):
         writer(DeltaTable(tmp_path / "t", key), Everything)
 
 
@@ -253,7 +253,7 @@ def test_a_source_that_takes_no_row_back_reads_a_table_that_only_grows(tmp_path:
     flow.sink("rows", flow.source("rows", Total))
     table_with_history(tmp_path / "t")
     memory = io.Memory()
-    with pytest.raises(UnreadableSource, match="takes rows back in version 2"):
+    with pytest.raises(UnreadableSource, match="retracts rows in version 2"):
         ps.run(flow, {"rows": DeltaRows(tmp_path / "t", version=1)}, {"rows": memory})
     data = pa.table({"shop": ["x"], "total": pa.array([1])})
     for _ in range(2):
@@ -273,7 +273,7 @@ def test_what_cannot_be_followed_or_read_is_named(tmp_path: Path) -> None:
     for _ in range(2):
         deltalake.write_deltalake(tmp_path / "u", right, mode="append")
     assert read(DeltaRows(tmp_path / "u")) == Counter([("x", 1)] * 2)
-    with pytest.raises(UnreadableSource, match="keeps no change data feed"):
+    with pytest.raises(UnreadableSource, match="has no change data feed"):
         read(DeltaRows(tmp_path / "u", version=0))
     with pytest.raises(UnreadableSource, match="has no readable version 9"):
         read(DeltaRows(tmp_path / "u", version=9))

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import io, pull
 from penstock.io import Guarantee, SinkTarget, Source, guarantee_of
-from penstock.io.outbox import Delivered
+from penstock.io.delivery.outbox import Delivered
 
 
 def classes(base: type[Any]) -> list[type[Any]]:

@@ -167,7 +167,7 @@ def test_two_rows_of_a_key_tell_which_row_was_taken_back_and_never_there(table: 
     with pytest.raises(BadInput, match="two rows have the same key") as raised:
         table.tick([("a", 7, -1), ("a", 2, 1)])
     table.start_again()
-    assert "('a', 7) was taken back, and is not there. It comes of source 'given'." in raised.value.why
+    assert "('a', 7) was retracted, and is missing. It comes from source 'given'." in raised.value.why
     assert raised.value.facts["held"] == (("a", 7, -1),)
     table.tick([("a", 1, -1), ("a", 2, 1)])
     assert (table.rows, table.held) == (Counter([("a", 2), ("b", 1)]), Counter())
@@ -179,9 +179,9 @@ def test_two_rows_of_a_key_tell_which_row_of_another_key_was_taken_back(table: T
         table.tick([("a ", 1, -1), ("a", 2, 1), ("b", 1, -1)])
     table.start_again()
     assert (
-        "\n('a ', 1) was also taken back and is not there in this tick.\n"
-        "The rows come of source 'given'.\n"
-        "The row that goes must be told as it came, column by column."
+        "\n('a ', 1) was also retracted in this tick, and is missing.\n"
+        "The rows come from source 'given'.\n"
+        "A retraction must name the row exactly as it came, column by column."
     ) in raised.value.why
     assert raised.value.facts["held"] == ()
     assert raised.value.facts["also_held"] == (("a ", 1, -1),)
@@ -192,14 +192,14 @@ def test_two_rows_of_a_key_tell_which_row_of_another_key_was_taken_back(table: T
 def test_two_rows_of_a_key_always_tell_the_sources(table: Table) -> None:
     with pytest.raises(DuplicateKey) as raised:
         table.tick([("a", 1, 1), ("a", 2, 1)])
-    assert "The rows come of source 'given'." in raised.value.why
+    assert "The rows come from source 'given'." in raised.value.why
 
 
 def test_only_a_few_rows_of_other_keys_are_told(tmp_path: Path) -> None:
     table = files(tmp_path, "key")
     with pytest.raises(DuplicateKey) as raised:
         table.tick([(f"x{n}", 1, -1) for n in range(5)] + [("a", 1, 2)])
-    assert raised.value.why.count("was also taken back") == 3
+    assert raised.value.why.count("was also retracted in this tick") == 3
     assert "So were 2 more." in raised.value.why
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import Flow, io
 from penstock.expr.rows import schema_of
-from penstock.io.arrow import table_to_rows
-from penstock.io.parts import read_part
+from penstock.io.arrow import read_part, table_to_rows
 from penstock.io.sink import Drain, open_sink
 from tests.postgres_server import Postgres
 from tests.properties.effort import examples

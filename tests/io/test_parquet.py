@@ -82,14 +82,14 @@ def test_another_type_is_refused_with_file_and_column(
     tmp_path: Path, array: pa.Array, annotation: Any
 ) -> None:
     write_column(tmp_path, array)
-    with pytest.raises(UnreadableSource, match=r"its column 'v' is .*, and .* is declared"):
+    with pytest.raises(UnreadableSource, match=r"its column 'v' is .*, but .* is declared"):
         read(ParquetFiles(tmp_path), feed(one(annotation)))
 
 
 @pytest.mark.parametrize(
     ("array", "annotation", "reason"),
     [
-        (pa.array([1, None]), int, "v: it is null, and int64 without null is declared"),
+        (pa.array([1, None]), int, "v: it is null, but int64 is declared without null"),
         (pa.array([1, 2**63], pa.uint64()), int, "v: Integer value 9223372036854775808 not in range"),
         (
             pa.array([Decimal("1"), Decimal("1e30")]),
@@ -130,7 +130,7 @@ def test_a_table_source_reads_weights(tmp_path: Path) -> None:
     *rows, bad = read(source, feed(Point, append=False))
     assert rows == [(1, None, 1), (2, None, -1), (3, None, 1), (5, None, 1)]
     assert isinstance(bad, BadRecord)
-    assert bad.reason == "weight: a row comes or goes, its weight is not 0"
+    assert bad.reason == "weight: the weight of a row cannot be 0"
 
 
 def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_reader_goes_on_within_a_file_of_several_batches(tmp_path: Path) -> No
 def test_no_rows_are_no_rows(tmp_path: Path) -> None:
     for rows in (Everything, Flat):
         to = feed(rows)
-        from penstock.io.parts import write_part
+        from penstock.io.arrow import write_part
 
         write_part(tmp_path / "a.parquet", [], to.schema, weighted=False)
         assert read(ParquetFiles(tmp_path), to) == []

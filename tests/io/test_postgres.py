@@ -17,7 +17,7 @@ from penstock import Flow, col, io
 from penstock.errors import BadInput, BadUri, UnwritableSink
 from penstock.expr.rows import schema_of
 from penstock.io import PostgresChangelog, PostgresTable
-from penstock.io.postgres_server import Server, without_password
+from penstock.io.postgres.server import Server, without_password
 from penstock.io.sink import Drain, Writer, open_sink
 from tests.postgres_server import PASSWORD, Postgres
 
@@ -219,7 +219,7 @@ def test_a_table_of_another_run_is_refused(place: tuple[Postgres, str], tmp_path
     out = writer(sink, Total)
     write(out, 3, ("a", 1, 1))
     out.close()
-    with pytest.raises(BadInput, match="holds tick 3 already"):
+    with pytest.raises(BadInput, match="already holds tick 3"):
         writer(sink, Total, tmp_path / "spool")
     place[0].query(f'drop table "{place[1]}".totals')
     with pytest.raises(BadInput, match="is new, and the checkpoint ends with tick 5"):
@@ -256,7 +256,7 @@ def test_what_cannot_be_a_name_is_refused(name: str) -> None:
 
 
 def test_a_key_that_may_be_null_or_is_no_column_is_refused() -> None:
-    for key, text in (("total", "may be null"), ("other", "the key names 'other'")):
+    for key, text in (("total", "may be null"), ("other", "the key has unknown column 'other'")):
         with pytest.raises(BadInput, match=text):
             open_sink(PostgresTable("postgresql://h/d", "t", key), Drain("totals", schema_of(Total)))
 

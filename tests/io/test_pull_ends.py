@@ -22,7 +22,7 @@ from penstock.errors import (
     UserFunctionFailed,
 )
 from penstock.io import Changelog, Memory, Rows
-from penstock.io.changelog import ChangelogWriter
+from penstock.io.files.changelog import ChangelogWriter
 from penstock.pull import (
     Source,
     async_map,

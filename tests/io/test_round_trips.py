@@ -20,8 +20,7 @@ from hypothesis import given
 from penstock.expr.runtime import NAN
 from penstock.expr.types import DataType, DecimalType, Float64Type, ListType, Schema, StructType
 from penstock.io import CsvFiles, Feed, JsonFiles, ParquetFiles
-from penstock.io.arrow import rows_to_table, table_to_rows
-from penstock.io.parts import read_part, write_part
+from penstock.io.arrow import read_part, rows_to_table, table_to_rows, write_part
 from tests.io.feeds import read
 from tests.io.internal_rows import FLAT_WITH_ROWS, SCHEMAS_WITH_ROWS
 

@@ -53,7 +53,7 @@ def test_a_bad_row_fails_the_pipeline_or_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_what_is_no_source_is_refused() -> None:
-    with pytest.raises(BadInput, match="is int, which is no source"):
+    with pytest.raises(BadInput, match="is int, which is not a source"):
         pull(rows_of(7, int), collect()).run()
 
 

@@ -126,8 +126,8 @@ def test_deferred_rows_start_ticks_of_their_own() -> None:
         ({"sales": []}, {"total": []}, "has no sink 'total'"),
         ({"sales": "sales.json"}, {}, "source 'sales' is given as str"),
         ({"sales": {"a": 1}}, {}, "source 'sales' is given as dict"),
-        ({"sales": 7}, {}, "source 'sales' is int, which is no source"),
-        ({"sales": []}, {"totals": 7}, "sink 'totals' is int, which is no sink"),
+        ({"sales": 7}, {}, "source 'sales' is int, which is not a source"),
+        ({"sales": []}, {"totals": 7}, "sink 'totals' is int, which is not a sink"),
     ],
 )
 def test_ends_that_do_not_fit_are_refused_before_anything_is_written(
@@ -173,7 +173,7 @@ def test_bad_rows_are_set_aside_where_a_folder_is_given(tmp_path: Path) -> None:
         f"select source, row, line, reason, text from '{tmp_path}/dead/*.jsonl' order by row"
     )
     assert letters.fetchall() == [
-        ("sales", 15, 15, "price: it is missing, and int64 without null is declared", '{"shop": "a"}'),
+        ("sales", 15, 15, "price: it is missing, but int64 is declared without null", '{"shop": "a"}'),
         ("sales", 16, 16, "the line is not JSON: Expecting value, at character 1", "?"),
     ]
     names = sorted(p.name for p in (tmp_path / "dead").iterdir())

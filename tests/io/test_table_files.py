@@ -22,8 +22,8 @@ from penstock.expr.runtime import NAN
 from penstock.expr.types import Schema
 from penstock.io import Drain, TableFiles, Writer, open_sink
 from penstock.io.arrow import table_to_rows
-from penstock.io.bucketing import bucketing
-from penstock.io.table_files import bucket_file
+from penstock.io.delivery.keys import bucketing
+from penstock.io.files.table_files import bucket_file
 from tests.io.feeds import Everything, Point
 from tests.io.internal_rows import SCHEMAS, rows
 
@@ -121,7 +121,7 @@ def test_what_is_held_back_is_in_no_file_that_readers_of_a_folder_find(tmp_path:
 
 
 def test_an_unknown_key_and_another_number_of_buckets_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="the key names 'y'"):
+    with pytest.raises(BadInput, match="the key has unknown column 'y'"):
         writer(TableFiles(tmp_path, key=("x", "y")))
     writer(TableFiles(tmp_path, buckets=4))
     with pytest.raises(BadInput, match="has 4 buckets, not 8"):
@@ -130,7 +130,7 @@ def test_an_unknown_key_and_another_number_of_buckets_are_refused(tmp_path: Path
 
 def test_output_of_another_run_is_not_mixed_with(tmp_path: Path) -> None:
     run_tick(writer(TableFiles(tmp_path)), 1, [(1, "a", 1)])
-    with pytest.raises(BadInput, match="holds tick 1 already"):
+    with pytest.raises(BadInput, match="already holds tick 1"):
         writer(TableFiles(tmp_path))
 
 

@@ -58,7 +58,7 @@ JUDGED = {
     ("expr/python.py", "exec"): _GENERATED,
     ("flow/columns.py", "get_type_hints"): _ANNOTATIONS,
     ("flow/fold_arguments.py", "get_type_hints"): _ANNOTATIONS,
-    ("io/json_values.py", "exec"): _GENERATED,
+    ("io/files/json_values.py", "exec"): _GENERATED,
     ("spark/__init__.py", "import_module"): _BY_NAME,
     ("spark/batch/in_process_subplans.py", "loads"): _OWN_PROCESS,
     ("spark/batch/loops.py", "loads"): _OWN_PROCESS,

@@ -139,7 +139,7 @@ def test_operations_of_a_dataframe_become_weights(spark: Any) -> None:
         copied(spark, io.Operations(given, "op", "I", "D"), Word)
     with pytest.raises(WrongType, match="has no column 'kind'"):
         copied(spark, io.Operations(given, "kind", "I", "D"), Word)
-    with pytest.raises(BadInput, match="is given change data, and takes no row back"):
+    with pytest.raises(BadInput, match="gets change data, but is append-only"):
         copied(spark, source, Word, table=False)
 
 
@@ -150,7 +150,7 @@ def test_rows_that_cannot_be_read_go_to_dead_letters(spark: Any, tmp_path: Path)
     source = io.Operations(files, "op", "insert", "delete")
     assert copied(spark, source) == Counter(map(repr, now(BOOKS)))
     [letter] = (tmp_path / "dead").glob("*.jsonl")
-    assert json.loads(letter.read_text())["reason"] == "id: it is missing, and int64 without null is declared"
+    assert json.loads(letter.read_text())["reason"] == "id: it is missing, but int64 is declared without null"
 
 
 class Point(NamedTuple):
@@ -207,7 +207,7 @@ def test_the_versions_of_a_delta_table_are_followed_across_runs(spark: Any, tmp_
     assert copied(spark, io.DeltaRows(tmp_path / "copy"), Total, mode="batch") == Counter(
         map(repr, [Total("a", 9), Total("b", 12), Total("c", 15)])
     )
-    with pytest.raises(UnreadableSource, match="takes rows back in version"):
+    with pytest.raises(UnreadableSource, match="retracts rows in version"):
         copied(spark, io.DeltaRows(tmp_path / "totals", version=0), Total, table=False)
 
 

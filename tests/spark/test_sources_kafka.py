@@ -170,5 +170,5 @@ def test_a_topic_that_is_there_is_read_and_written(spark: Any) -> None:
 
 def test_the_sink_of_a_topic_needs_its_columns(tmp_path: Path, spark: Any) -> None:
     drain = Drain("bids", schema_of(Bid), tmp_path)
-    with pytest.raises(PenstockError, match="the key names 'nothing'"):
+    with pytest.raises(PenstockError, match="the key has unknown column 'nothing'"):
         open_sink(KafkaTopic("a:1", "t", key="nothing"), drain)

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import CheckpointDamaged, NotPlainData
 from penstock.expr.runtime import NAN
-from penstock.state.codec import decode, decode_each, key_encoder, value_encoder
-from penstock.state.exact import Exact
+from penstock.state.codec import Exact, decode, decode_each, key_encoder, value_encoder
 
 scalars = (
     st.none()

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.analysis.checks import check_changing_loops, check_cycles, check_guards, check_needs
+from penstock.analysis.checks import (
+    check_changing_loops,
+    check_cycles,
+    check_growth,
+    check_guards,
+    check_needs,
+)
 from penstock.analysis.propagation import find_facts
 from penstock.analysis.regions import Region, find_activation, find_regions
 from penstock.analysis.signed_zero import Zeros, find_zeros
 from penstock.analysis.strata import find_order
-from penstock.analysis.threshold_checks import check_growth
 from penstock.analysis.verdicts import Judgement, Verdict, find_judgements
 
 if TYPE_CHECKING:

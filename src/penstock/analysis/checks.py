@@ -10,6 +10,7 @@ from penstock.analysis.verdicts import upstream
 from penstock.analysis.witness import cycle_across_ticks, cycle_through, steps, way_of_loss
 from penstock.errors import CycleThroughBlockingInput, GuardMissing, NeedNotMet
 from penstock.graph.facts import Delay
+from penstock.graph.monotone_columns import origin
 from penstock.graph.order import components, successors
 
 if TYPE_CHECKING:
@@ -211,3 +212,37 @@ def _inside(graph: FlowGraph, edges: Sequence[Edge]) -> Iterator[Edge]:
 
 def _delays(node: Node) -> bool:
     return any(port.delay is not Delay.NONE for port in node.operator.ports())
+
+
+def check_growth(graph: FlowGraph, facts: Sequence[Facts]) -> None:
+    """Raises `NeedNotMet` for an operator that needs a column to only grow, where rows are taken back.
+
+    That the column is one which grows while rows are only added, was seen when the flow was written.
+    """
+    for node in graph.nodes:
+        column = node.operator.grows_from()
+        if column is None:
+            continue
+        maker = origin(graph.nodes, node.inputs[0])
+        read = [i for i in maker.inputs if not facts[i].append]
+        if not read:
+            continue
+        way = [graph.nodes[i] for i in way_of_loss(graph, facts, read[0], "append")]
+        raise NeedNotMet(
+            f"{called(graph, node)} needs {column!r} to only grow, and it may fall",
+            where=steps(
+                [
+                    (way[0], "from here on rows may be taken back"),
+                    *((between, "") for between in way[1:]),
+                    (maker, f"{column!r} falls with each of them"),
+                    (node, "what passed the threshold is never taken back"),
+                ]
+            ),
+            why="Of a value that falls again, it would have been wrong to say that it had come so far.",
+            fix=f"make {called(graph, maker)} of rows that are only added,\n"
+            "or keep up to date which values are that high now: .filter(...) of the table",
+            flow=graph.name,
+            node=node.name,
+            fact="grows",
+            way=tuple(n.name for n in way),
+        )

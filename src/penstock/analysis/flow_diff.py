@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Description: TypeAlias = "dict[str, Any]"
-"""Of one node, as `penstock.analysis.fingerprint.describe` makes it."""
+"""Of one node, as `penstock.analysis.identity.describe` makes it."""
 
 
 def diff(old: Sequence[Description], new: Sequence[Description]) -> str:

@@ -1,24 +1,72 @@
-"""What an operator is, wherever it stands: what it does, and what it reads, and so on up to the sources.
-
-Two operators with one identity have seen the same rows and done the same with
-them, so state of the one is state of the other. Names, order of writing, and what
-reads them do not count.
-"""
+"""Identity of flows and operators: descriptions, fingerprints, and which operators are the same."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.analysis.canonical import essential
+from penstock.analysis.canonical import Json, essential, parameters
+from penstock.analysis.flow_diff import diff, essence
+from penstock.analysis.names import user_name
 from penstock.graph.order import components, successors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.expr.types import Schema
+    from penstock.graph.node import FlowGraph, Node
+
+
+def describe(graph: FlowGraph) -> list[dict[str, Json]]:
+    """One description per node, in order: what `json` can write, the same in every process.
+
+    kind, parameters, schema and inputs (positions of other nodes) make the
+    fingerprint; name and text are for people.
+    """
+    return [_describe(graph, node) for node in graph.nodes]
+
+
+def fingerprint(graph: FlowGraph) -> str:
+    """A hash that two flows share exactly if state of one may be used by the other."""
+    return fingerprint_of(describe(graph))
+
+
+def fingerprint_of(description: list[dict[str, Json]]) -> str:
+    """The fingerprint of a flow that is there only as its description."""
+    text = json.dumps([essence(node) for node in description], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _describe(graph: FlowGraph, node: Node) -> dict[str, Json]:
+    return {
+        "kind": node.operator.kind,
+        "name": user_name(graph, node),
+        "text": node.operator.describe(),
+        "parameters": _parameters(node.operator),
+        "schema": _schema(node.schema),
+        "inputs": list(node.inputs),
+    }
+
+
+def _parameters(operator: Any) -> dict[str, Json]:
+    alterable = {f.name for f in dataclasses.fields(operator) if f.metadata.get("alterable")}
+    return {name: value for name, value in parameters(operator).items() if name not in alterable}
+
+
+def _schema(schema: Schema) -> Json:
+    return {
+        "scalar": schema.scalar,
+        "columns": [[f.name, str(f.type), f.nullable] for f in schema.fields],
+    }
+
+
+__all__ = ["describe", "diff", "fingerprint", "fingerprint_of"]
+
+
 Description: TypeAlias = "dict[str, Any]"
-"""Of one node, as `penstock.analysis.fingerprint.describe` makes it."""
+"""Of one node, as `penstock.analysis.identity.describe` makes it."""
 
 
 def identities(description: Sequence[Description]) -> list[str]:

@@ -93,7 +93,7 @@ def package(
     from penstock.cli.run import named
     from penstock.engine.endpoints import check_names
     from penstock.io import parse_sink, parse_source
-    from penstock.io.postgres_server import without_password
+    from penstock.io.postgres.server import without_password
     from penstock.paths import local_path
     from penstock.private_files import make_private_file
 
@@ -186,8 +186,8 @@ _NO_FOLDERS = ("kafka", "postgres", "postgresql", "print")
 
 def told_of_ends(named: Iterable[tuple[str, str]], checkpoint: str | None) -> Iterator[str]:
     """A word on paths that mean another folder on each host, and on passwords that can be read."""
-    from penstock.io.postgres_server import without_password
-    from penstock.io.uri_parts import Uri
+    from penstock.io.postgres.server import without_password
+    from penstock.io.uri import Uri
     from penstock.paths import scheme_of
 
     paths: list[tuple[str, str]] = []

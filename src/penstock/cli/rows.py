@@ -35,8 +35,8 @@ def parsed_rows(known: Known, lines: Iterable[str], where: str) -> Iterator[tupl
 
     Raises `BadRow` with the number of the line, also for names that are no column.
     """
-    from penstock.io.json_values import from_json, from_object
-    from penstock.io.text_values import Unfit
+    from penstock.io.files.json_values import from_json, from_object
+    from penstock.io.files.text_values import Unfit
 
     fields = known.schema.fields
     convert = from_json(fields[0].type) if known.schema.scalar else from_object(fields)
@@ -135,8 +135,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def parsed_key(known: Known, text: str) -> Any:
     """A key given as JSON: a value, or an array where there are several key columns. Raises `BadInput`."""
     from penstock.expr.types import Schema
-    from penstock.io.json_values import from_object
-    from penstock.io.text_values import Unfit, shortened
+    from penstock.io.files.json_values import from_object
+    from penstock.io.files.text_values import Unfit, shortened
 
     fields = Schema(tuple(known.schema.fields[known.position(name)] for name in known.key_columns)).fields
     try:
@@ -180,8 +180,8 @@ def parsed_condition(known: Known, text: str) -> Expr:
 
 def show_rows(schema: Schema, rows: Iterable[Any], format: Format) -> None:
     """Print rows as users have them."""
-    from penstock.io.print_rows import shown
-    from penstock.io.to_json import to_object
+    from penstock.io.files.json_values import to_object
+    from penstock.io.in_process import shown
 
     inside = [_inside(schema, row) for row in rows]
     if format is Format.JSON:

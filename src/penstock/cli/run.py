@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command was told beside the ends; `tick_rows` and `shards` None where nothing was said."""
+    """Options of the command beside sources and sinks; None where an option was not given."""
 
     checkpoint: str | None
     follow: bool
@@ -123,7 +123,7 @@ def run(
 
 def named(kind: str, texts: Sequence[str]) -> dict[str, str]:
     """NAME=URI options as a dict. Raises `BadUri`."""
-    from penstock.io.postgres_server import without_password
+    from penstock.io.postgres.server import without_password
 
     found: dict[str, str] = {}
     for text in texts:
@@ -204,11 +204,11 @@ _RUNS = {Where.HERE: _run_here, Where.SPARK: _run_on_spark}
 def report(result: Any, checkpoint: str | None) -> None:
     """Say what a user must know at the end; the exit code of a signal if one ended the run."""
     from penstock.cli.exit_codes import signal_code
-    from penstock.io.held_back import told
+    from penstock.io.delivery.held_back import report_lines
 
     if result.set_aside:
         typer.echo(f"{result.set_aside:,} rows could not be read and were set aside", err=True)
-    for line in told(result.held_back):
+    for line in report_lines(result.held_back):
         typer.echo(line, err=True)
     if result.stopped_by is None:
         return

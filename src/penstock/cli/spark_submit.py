@@ -49,7 +49,7 @@ def run_submitted(
     from penstock.cli.load import load_flow
     from penstock.cli.progress import SECONDS_BETWEEN_LINES, Lines
     from penstock.io import parse_sink, parse_source
-    from penstock.io.held_back import told
+    from penstock.io.delivery.held_back import report_lines
     from penstock.spark import run
 
     spark: SparkSession | None = None
@@ -73,7 +73,7 @@ def run_submitted(
     finally:
         if spark is not None:
             spark.stop()
-    sys.stderr.writelines(f"{line}\n" for line in told(result.held_back))
+    sys.stderr.writelines(f"{line}\n" for line in report_lines(result.held_back))
     sys.stderr.write(
         f"{result.ticks:,} ticks up to {result.last_tick:,}: "
         f"{result.rows_in:,} rows in, {result.changes_out:,} changes out\n"

@@ -99,7 +99,7 @@ Show = Callable[["Batch[Any]"], None]
 
 @contextmanager
 def _lines(known: Known, progress: bool) -> Iterator[Show]:
-    from penstock.io.print_rows import shown
+    from penstock.io.in_process import shown
 
     names = known.schema.names
 
@@ -117,7 +117,7 @@ def _lines(known: Known, progress: bool) -> Iterator[Show]:
 
 @contextmanager
 def _json(known: Known, progress: bool) -> Iterator[Show]:
-    from penstock.io.to_json import to_object
+    from penstock.io.files.json_values import to_object
 
     record = to_object(known.schema.fields)
 
@@ -137,7 +137,7 @@ def _table(known: Known, progress: bool) -> Iterator[Show]:
     from rich.live import Live
 
     from penstock.cli.text_tables import console, table_of
-    from penstock.io.print_rows import shown
+    from penstock.io.in_process import shown
 
     rows: Counter[tuple[str, ...]] = Counter()  # as they are shown: lists in them have no hash
     with Live(console=console(), auto_refresh=False) as live:

@@ -1,7 +1,7 @@
 """The ends of a run in this process, as pull-streams: what its sources bring, where its changes go.
 
 Sources answer batches (`penstock.io.source.Batch`), sinks ask for the steps of ticks
-(`penstock.io.pull_sink`); whatever the user gave is made into one of these.
+(`penstock.io.pull.sinks`); whatever the user gave is made into one of these.
 """
 
 from __future__ import annotations
@@ -32,15 +32,12 @@ from penstock.expr.rows import to_user
 from penstock.flow.operators.signals.signal_source import SignalSource
 from penstock.flow.operators.source import Source as SourceOperator
 from penstock.io import Call, Feed, SinkTarget, Source, open_sink, open_source
-from penstock.io.async_rows import rows_ahead
-from penstock.io.close_once import Once
-from penstock.io.dead_letter import DeadLetters
-from penstock.io.held_back import HeldBack
-from penstock.io.publish import folder_called
-from penstock.io.pull_changes import Handover
-from penstock.io.pull_rows import in_batches
-from penstock.io.pull_sink import written_by
-from penstock.io.pull_source import Ahead, batches_of
+from penstock.io.delivery.held_back import HeldBack
+from penstock.io.delivery.publish import folder_called
+from penstock.io.files.dead_letters import DeadLetters
+from penstock.io.pull.async_rows import rows_ahead
+from penstock.io.pull.sinks import Handover, writer_sink
+from penstock.io.pull.sources import CloseOnce, PendingPositions, in_batches, reader_source
 from penstock.io.sink import Drain, Writer
 from penstock.io.source import dead_letter_folder
 
@@ -164,7 +161,7 @@ def open_sources(
             operator.schema,
             append=engine.program.source_append[name],
             follow=follow and not bounded,
-            taken={} if positions is None else Ahead(positions),
+            taken={} if positions is None else PendingPositions(positions),
             resumed=resumed,
             skip=skip,
             from_user=engine.intake_of(name),
@@ -185,10 +182,10 @@ def _batches(source: Any, feed: Feed, limit: int | None, closing: ExitStack) -> 
     if isinstance(source, AsyncIterable):
         return pull.pull(rows_ahead(cast("AsyncIterable[Any]", source), limit), in_batches(feed, limit))
     reader = open_source(source, feed)
-    close = Once(reader.close)
+    close = CloseOnce(reader.close)
     closing.callback(close)
-    ahead = feed.taken if isinstance(feed.taken, Ahead) else None
-    return batches_of("reader", reader, limit, close, ahead)
+    ahead = feed.taken if isinstance(feed.taken, PendingPositions) else None
+    return reader_source("reader", reader, limit, close, ahead)
 
 
 def dead_letters_of(name: str, source: AnySource, durable: bool) -> DeadLetters | None:
@@ -203,7 +200,7 @@ def _check_places(graph: FlowGraph, sinks: Mapping[str, object]) -> None:
     """Raises `BadInput` for two sinks of one place."""
     taken: dict[object, str] = {}
     for name, sink in sinks.items():
-        place = sink.place if isinstance(sink, SinkTarget) else None
+        place = sink.destination if isinstance(sink, SinkTarget) else None
         other = name if place is None else taken.setdefault(place, name)
         if other != name:
             raise BadInput(
@@ -252,9 +249,9 @@ def open_sinks(
             opened.append(OpenSink(name, stream, handover.recover, append, handover.only_holds, None))
             continue
         writer = open_sink(as_sink(sink), drain)
-        close = Once(writer.close)
+        close = CloseOnce(writer.close)
         closing.callback(close)
-        stream = written_by("writer", writer, close)
+        stream = writer_sink("writer", writer, close)
         opened.append(OpenSink(name, stream, writer.recover, append, writer.only_holds, writer))
     return opened
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.graph.node import FlowGraph
     from penstock.io import Batch
-    from penstock.io.dead_letter import DeadLetters
+    from penstock.io.files.dead_letters import DeadLetters
     from penstock.pull.edge import Edge
     from penstock.pull.protocol import AnswerTo, End
     from penstock.pull.stop_once import StopOnce

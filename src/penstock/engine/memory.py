@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.engine.slot import Slot, SlotMapping
-    from penstock.state.spill import SpilledSlot, SpillFile
+    from penstock.state.local_store import SpilledSlot, SpillFile
 
 SHARDED_FROM = 250_000
 """Entries from which a slot is divided: at 350,000 a dict is copied, for some 10 ms."""
@@ -136,7 +136,7 @@ class StateInMemory:
 
     def _spill(self, name: str, bound: int) -> None:
         # Only a run that spills needs the codec.
-        from penstock.state.spill import SpilledSlot, SpillFile
+        from penstock.state.local_store import SpilledSlot, SpillFile
 
         if self._file is None:
             self._file = SpillFile()

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.analysis.canonical import canonical
-from penstock.analysis.fingerprint import describe, fingerprint
-from penstock.analysis.identity import identities
+from penstock.analysis.identity import describe, fingerprint, identities
 from penstock.analysis.state_compatibility import (
     Carried,
     Kept,

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.engine.progress import Progress, SourceProgress
-from penstock.io.pull_sink import Prepare, Publish
+from penstock.io.pull.sinks import Prepare, Publish
 
 if TYPE_CHECKING:
     from penstock.engine.checkpointed import CheckpointedState

@@ -6,34 +6,31 @@ engine, and nothing heavy is imported before a source or sink is opened.
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.io.call import Call
 from penstock.io.change_data import ChangeData, Debezium, DeltaChanges, Operations
-from penstock.io.changelog import Changelog
-from penstock.io.csv_files import CsvFiles
+from penstock.io.delivery.guarantee import Guarantee, guarantee_of
+from penstock.io.delivery.held_back import HeldBack
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
-from penstock.io.guarantee import Guarantee, guarantee_of
-from penstock.io.held_back import HeldBack
-from penstock.io.iterable_source import Rows
-from penstock.io.json_files import JsonFiles
+from penstock.io.files.changelog import Changelog
+from penstock.io.files.csv_files import CsvFiles
+from penstock.io.files.json_files import JsonFiles
+from penstock.io.files.parquet_files import ParquetFiles
+from penstock.io.files.table_files import TableFiles
+from penstock.io.in_process import Call, Memory, Print, Rows
 from penstock.io.kafka import Kafka, KafkaTopic
-from penstock.io.memory import Memory
-from penstock.io.parquet_files import ParquetFiles
 from penstock.io.postgres import PostgresChangelog, PostgresTable
-from penstock.io.print_rows import Print
 from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
 from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, Source, open_source
-from penstock.io.table_files import TableFiles
 from penstock.io.uri import parse_sink, parse_source
 from penstock.io.wall_clock import WallClock
 
 if TYPE_CHECKING:
-    from penstock.io.row_source import rows_of
+    from penstock.io.pull.rows_of import rows_of
 
 
 def __getattr__(name: str) -> Any:
     # Tasks on Spark import this package, and no pull-streams.
     if name == "rows_of":
-        from penstock.io.row_source import rows_of
+        from penstock.io.pull.rows_of import rows_of
 
         return rows_of
     raise AttributeError(f"module 'penstock.io' has no attribute {name!r}")

@@ -1,14 +1,16 @@
-"""Rows as Arrow tables and back. The only place that says which Arrow type a column has.
+"""Rows as Arrow tables and Parquet part files, and back; the only mapping of column types to Arrow.
 
-Weighted rows (`weighted=True`) carry their weight as last field, which is the
-last column of the table, `weight: int64`.
+Weighted rows (`weighted=True`) have their weight as last field, which is the last column of the table,
+`weight: int64`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import singledispatch
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +33,7 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
 )
+from penstock.io.delivery.publish import sync_file
 from penstock.io.source import WEIGHT
 
 _compute: Any = pc  # its functions are made when it is imported; type checkers know none of them
@@ -41,7 +44,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @singledispatch
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type in which columns of a type are written."""
+    """The Arrow type of columns of a type."""
     raise TypeError(data_type)
 
 
@@ -80,7 +83,7 @@ def arrow_field(column: Field) -> pa.Field:
 
 
 def arrow_schema(schema: Schema, *, weighted: bool = False) -> pa.Schema:
-    """The Arrow schema of a stream's rows, with the weight as last column if `weighted`."""
+    """The Arrow schema of a stream's rows, with the weight last if `weighted`."""
     fields = [arrow_field(f) for f in schema.fields]
     if weighted:
         fields.append(pa.field(WEIGHT, pa.int64(), nullable=False))
@@ -91,7 +94,7 @@ def arrow_schema(schema: Schema, *, weighted: bool = False) -> pa.Schema:
 
 
 def rows_to_table(rows: Sequence[tuple[Any, ...]], schema: Schema, *, weighted: bool = False) -> pa.Table:
-    """Internal rows as a table. Rows are valid already: nothing is checked again."""
+    """Convert internal rows, which are valid already, to a table."""
     arrow = arrow_schema(schema, weighted=weighted)
     columns = list(zip(*rows)) if rows else [()] * len(arrow)
     arrays = [pa.array(column, type=f.type, from_pandas=False) for column, f in zip(columns, arrow)]
@@ -105,7 +108,7 @@ Restore = Callable[[Any], Any]
 
 @singledispatch
 def restore(data_type: DataType) -> Restore | None:
-    """What makes an internal value of what Arrow gives for a non-null value; None: it is one already."""
+    """Converter of a non-null value from Arrow to an internal one; None if they are the same."""
     return None
 
 
@@ -137,13 +140,13 @@ def _same(value: Any) -> Any:
 
 
 def nullable_restore(data_type: DataType) -> Restore | None:
-    """As `restore`, and None stays None."""
+    """As `restore`, for values that may be None."""
     inner = restore(data_type)
     return None if inner is None else lambda value: None if value is None else inner(value)
 
 
 def _epoch_type(arrow: pa.DataType) -> pa.DataType:
-    """The type with timestamps as numbers of microseconds: Arrow's own datetimes cost ten times more."""
+    """The type with timestamps as integer microseconds: Arrow's datetimes cost ten times more."""
     if pa.types.is_timestamp(arrow):
         return pa.int64()
     if pa.types.is_list(arrow):
@@ -154,7 +157,7 @@ def _epoch_type(arrow: pa.DataType) -> pa.DataType:
 
 
 def column_to_values(column: pa.Array | pa.ChunkedArray, data_type: DataType) -> Iterable[Any]:
-    """Internal values of a column that has exactly the Arrow type of `data_type`."""
+    """Convert a column that has exactly the Arrow type of `data_type` to internal values."""
     epoch = _epoch_type(column.type)
     if epoch != column.type:
         column = column.cast(epoch)
@@ -168,7 +171,7 @@ def column_to_values(column: pa.Array | pa.ChunkedArray, data_type: DataType) ->
 
 @singledispatch
 def whole_column(data_type: DataType, column: Any) -> Iterable[Any] | None:
-    """Internal values of a column without nulls, made of all at once; None where there is no such way."""
+    """Convert a column without nulls at once; None if the type has no such conversion."""
     return None
 
 
@@ -189,8 +192,40 @@ def _(data_type: TimestampType, column: Any) -> Iterable[Any] | None:
 def table_to_rows(
     table: pa.Table | pa.RecordBatch, schema: Schema, *, weighted: bool = False
 ) -> list[tuple[Any, ...]]:
-    """Internal rows of a table whose columns are exactly those of `arrow_schema(schema, weighted=...)`."""
+    """Convert a table with exactly the columns of `arrow_schema(schema, weighted=...)` to internal rows."""
     columns = [column_to_values(table.column(f.name), f.type) for f in schema.fields]
     if weighted:
         columns.append(table.column(WEIGHT).to_pylist())
     return list(zip(*columns))
+
+
+def write_part(
+    path: str | os.PathLike[str],
+    rows: Sequence[tuple[Any, ...]],
+    schema: Schema,
+    *,
+    weighted: bool = True,
+    durable: bool = False,
+) -> None:
+    """Write internal rows to a new Parquet file in an existing folder.
+
+    weighted: rows have their weight last, and the file a column `weight`.
+    durable:  the bytes are on disk when this returns.
+    """
+    # Not at the top: Spark's tasks exchange tables without any file.
+    import pyarrow.parquet as pq
+
+    pq.write_table(rows_to_table(rows, schema, weighted=weighted), path, compression="snappy")
+    if durable:
+        sync_file(Path(path))
+
+
+def read_part(
+    path: str | os.PathLike[str], schema: Schema, *, weighted: bool = True
+) -> list[tuple[Any, ...]]:
+    """Read the internal rows of a file that `write_part` wrote with the same schema."""
+    import pyarrow.parquet as pq
+
+    # ParquetFile, not read_table: a folder called tick=12 must not become a column.
+    with pq.ParquetFile(path) as file:
+        return table_to_rows(file.read(), schema, weighted=weighted)

@@ -1,12 +1,12 @@
-"""Change data: records that say what became of a row, as rows with weights.
+"""Change data: records of the changes of a database, as rows with weights.
 
-A database that tells its changes writes records: the row as it was, the row
-as it is, and what was done. Wrapped in one of these, a source of files (or on
-Spark a `Frame`) of such records is a source for `flow.table`. An update is two
-rows, the old one with weight -1 and the new one with 1; in one tick where one record tells both.
+A database with change data capture writes records: the row before, the row after, and the operation.
+Wrapped in one of these classes, a source of files (or on Spark a `Frame`) of such records is a source for
+`flow.table`. An update is two rows, the old one with weight -1 and the new one with 1, in one tick if one
+record has both.
 
-A record is no key: what goes must be named in full, so the database has to
-write the old row of an update and of a deletion.
+A retraction must name the whole row, not only its key, so the database has to write the old row of an
+update and of a deletion.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, Self, TypeAlias
 from penstock.errors import BadInput
 from penstock.expr.types import STR, Field, Schema, StructType
 from penstock.io.epoch import EPOCH_UNITS, EpochUnit, from_epoch, in_epoch
-from penstock.io.files import Files
-from penstock.io.source import Feed, Reader, Source, dead_letter_folder, open_source
-from penstock.io.text_values import Unfit, shortened, unfit
+from penstock.io.files.listing import Files
+from penstock.io.files.text_values import Unfit, shortened, unfit
+from penstock.io.source import Feed, Reader, Source, dead_letter_folder, open_source, set_fields
 
 Row: TypeAlias = tuple[Any, ...]
 Decode: TypeAlias = Callable[[Row | None], list[Row]]
@@ -30,26 +30,26 @@ Decode: TypeAlias = Callable[[Row | None], list[Row]]
 
 @dataclass(frozen=True)
 class ChangeData(Source):
-    """Base of the forms of change data. records: `JsonFiles(...)` or other files; a `Frame(df)` on Spark."""
+    """Base class of change data. records: `JsonFiles(...)` or other files; a `Frame(df)` on Spark."""
 
     records: Any
 
     def of(self, records: Any) -> Self:
-        """The same form of other records."""
+        """Return the same form over other records."""
         made = copy(self)
-        object.__setattr__(made, "records", records)
+        set_fields(made, records=records)
         return made
 
 
 @dataclass(frozen=True, init=False)
 class Operations(ChangeData):
-    """Flat records with a column that says what was done: `Operations(CsvFiles("in"), "op", "I", "D")`.
+    """Flat records with a column for the operation: `Operations(CsvFiles("in"), "op", "I", "D")`.
 
-    column: its name; text.
-    insert: the words that mean that the row comes, one or several.
-    delete: those that mean that it goes. ignore: those of records to leave out.
+    column: its name; it holds text.
+    insert: words for an insertion, one or several.
+    delete: words for a deletion. ignore: words of records to skip.
 
-    Any other word, and none, is a row that cannot be read. Raises `BadInput` for a word with two meanings.
+    A record with another word or none is unreadable. Raises `BadInput` for a word with two meanings.
     """
 
     column: str
@@ -71,10 +71,8 @@ class Operations(ChangeData):
             raise BadInput(
                 f"the operation {twice[0]!r} has two meanings", fix="name it in one of insert, delete, ignore"
             )
-        object.__setattr__(self, "records", records)
-        object.__setattr__(self, "column", column)
-        for name, part in zip(("insert", "delete", "ignore"), words):
-            object.__setattr__(self, name, part)
+        inserts, deletes, ignored = words
+        set_fields(self, records=records, column=column, insert=inserts, delete=deletes, ignore=ignored)
 
 
 def _words(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -83,9 +81,9 @@ def _words(given: str | Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, init=False)
 class DeltaChanges(Operations):
-    """Records as a Delta change data feed has them, with `_change_type`: `DeltaChanges(ParquetFiles("in"))`.
+    """Records of a Delta change data feed, with `_change_type`: `DeltaChanges(ParquetFiles("in"))`.
 
-    For a feed that somebody exported; `DeltaRows` reads the feed of a table itself.
+    For an exported feed; `DeltaRows` reads the feed of a table itself.
     """
 
     def __init__(self, records: Any) -> None:
@@ -98,12 +96,12 @@ class DeltaChanges(Operations):
 class Debezium(ChangeData):
     """Debezium's envelopes, `before`, `after` and `op`, also under `payload`: `Debezium(JsonFiles("in"))`.
 
-    epoch: times are whole numbers since 1970: dates in days, timestamps in "millis", "micros" or "nanos",
-           as the connector's `time.precision.mode` says. None: as in other files of this kind.
+    epoch: unit of timestamps, "millis", "micros" or "nanos", if times are integers since 1970 (dates in
+           days), as set by the connector's `time.precision.mode`. None: as in other files of this kind.
 
-    c, r and u bring the row `after`, u and d take back the row `before`; m (a message) and a
-    tombstone (null) bring nothing. t (truncate) names no rows, so it cannot be read. Decimals must be
-    written as text (`decimal.handling.mode=string`).
+    c, r and u insert the row `after`; u and d delete the row `before`; m (a message) and a tombstone
+    (null) are skipped. t (truncate) names no rows, so it is unreadable. Decimals must be written as text
+    (`decimal.handling.mode=string`).
     """
 
     epoch: EpochUnit | None
@@ -113,22 +111,21 @@ class Debezium(ChangeData):
             raise BadInput(
                 f"epoch is {epoch!r}", fix=f"give {', '.join(map(repr, EPOCH_UNITS))}, or leave it out"
             )
-        object.__setattr__(self, "records", records)
-        object.__setattr__(self, "epoch", epoch)
+        set_fields(self, records=records, epoch=epoch)
 
 
-# --- what a record looks like, and what it means -----------------------------------------
+# --- schema and meaning of records --------------------------------------------------------
 
 
 @singledispatch
 def record_schema(source: ChangeData, rows: Schema) -> Schema:
-    """The columns of a record whose rows have the columns `rows`."""
+    """The schema of records whose rows have the columns `rows`."""
     raise NotImplementedError(type(source))
 
 
 @singledispatch
 def decoder(source: ChangeData, rows: Schema) -> Decode:
-    """What makes weighted rows of an internal record (None: a record that is null). It raises `Unfit`."""
+    """Decoder of an internal record (None: a null record) to weighted rows. It raises `Unfit`."""
     raise NotImplementedError(type(source))
 
 
@@ -155,14 +152,14 @@ def _(source: Operations, rows: Schema) -> Decode:
             raise unfit("a record", None)
         weight = weights.get(record[at])
         if weight is None:
-            raise Unfit(f"{source.column}: {shortened(repr(record[at]))} is none of {known}")
+            raise Unfit(f"{source.column}: {shortened(repr(record[at]))} is not one of {known}")
         return [(*record[:width], weight)] if weight else []
 
     return decode
 
 
 def row_fields(source: Debezium, rows: Schema) -> tuple[Field, ...]:
-    """The columns of `before` and `after`, times as they are written."""
+    """The columns of `before` and `after`, with times as they are written."""
     if source.epoch is None:
         return rows.fields
     return tuple(replace(f, type=in_epoch(f.type)) for f in rows.fields)
@@ -179,7 +176,7 @@ def _(source: Debezium, rows: Schema) -> Schema:
     return Schema((*envelope, Field("payload", StructType(envelope), nullable=True)))
 
 
-_NOT_TOLD = "the database must write old rows whole (PostgreSQL: REPLICA IDENTITY FULL)"
+_OLD_ROWS = "the database must write whole old rows (PostgreSQL: REPLICA IDENTITY FULL)"
 IMAGES: dict[str, tuple[bool, bool]] = {
     "c": (False, True),
     "r": (False, True),
@@ -187,7 +184,7 @@ IMAGES: dict[str, tuple[bool, bool]] = {
     "d": (True, False),
     "m": (False, False),
 }
-"""Per operation of Debezium: whether it takes back `before`, and whether it brings `after`."""
+"""Per operation of Debezium: whether it deletes `before`, and whether it inserts `after`."""
 
 
 @decoder.register
@@ -196,8 +193,8 @@ def _(source: Debezium, rows: Schema) -> Decode:
 
     def image(found: Row | None, name: str, op: str, weight: int) -> Row:
         if found is None:
-            why = f"; {_NOT_TOLD}" if weight < 0 else ""
-            raise Unfit(f"{name}: it is null or missing, and op {op!r} needs it{why}")
+            why = f"; {_OLD_ROWS}" if weight < 0 else ""
+            raise Unfit(f"{name}: it is null or missing, but op {op!r} needs it{why}")
         return (*(found if restore is None else restore(found)), weight)
 
     def decode(record: Row | None) -> list[Row]:
@@ -205,10 +202,10 @@ def _(source: Debezium, rows: Schema) -> Decode:
             return []
         before, after, op = record[3] or record[:3]
         if op not in IMAGES:
-            raise Unfit(f"op: {shortened(repr(op))} is none of {', '.join(map(repr, IMAGES))}")
-        goes, comes = IMAGES[op]
-        found = [image(before, "before", op, -1)] if goes else []
-        return [*found, image(after, "after", op, 1)] if comes else found
+            raise Unfit(f"op: {shortened(repr(op))} is not one of {', '.join(map(repr, IMAGES))}")
+        deletes, inserts = IMAGES[op]
+        found = [image(before, "before", op, -1)] if deletes else []
+        return [*found, image(after, "after", op, 1)] if inserts else found
 
     return decode
 
@@ -217,11 +214,11 @@ def _(source: Debezium, rows: Schema) -> Decode:
 
 
 def refuse_rows_only(source: ChangeData, name: str, append: bool) -> None:
-    """Raises `BadInput` where the flow's source takes no row back."""
+    """Raise `BadInput` if the flow's source is append-only."""
     if append:
         raise BadInput(
-            f"source {name!r} is given change data, and takes no row back",
-            why=f"{type(source).__name__} brings rows with weights, those that go with -1.",
+            f"source {name!r} gets change data, but is append-only",
+            why=f"{type(source).__name__} brings rows with weights, -1 for deletions.",
             fix=f'declare it as flow.table("{name}", ...)',
             source=name,
         )
@@ -234,7 +231,7 @@ def _(source: ChangeData, feed: Feed) -> Reader:
         raise BadInput(
             f"source {feed.name!r}: {type(source).__name__} cannot read {type(source.records).__name__}",
             fix=f"give {type(source).__name__}(JsonFiles(...)), CsvFiles or ParquetFiles; "
-            "a Frame is for Spark alone",
+            "a Frame works only on Spark",
             source=feed.name,
         )
     feed.reserved()

@@ -1,4 +1,4 @@
-"""Times as whole numbers since 1970: dates in days, timestamps in a unit that is said."""
+"""Times as integers since 1970: dates in days, timestamps in a given unit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.expr.types import (
     StructType,
     TimestampType,
 )
-from penstock.io.text_values import Unfit
+from penstock.io.files.text_values import Unfit
 
 EpochUnit: TypeAlias = Literal["millis", "micros", "nanos"]
 EPOCH_UNITS: tuple[str, ...] = get_args(EpochUnit)
@@ -30,7 +30,7 @@ _DAY = date(1970, 1, 1)
 
 @singledispatch
 def in_epoch(data_type: DataType) -> DataType:
-    """The type in which values are written where times are whole numbers."""
+    """The type of values with times written as integers."""
     return data_type
 
 
@@ -56,7 +56,7 @@ def _(data_type: StructType) -> DataType:
 
 @singledispatch
 def restored(data_type: DataType, unit: EpochUnit) -> Restore | None:
-    """What makes an internal value of one that is not null; None: it is one. It raises `Unfit`."""
+    """Converter of a non-null value to an internal one; None if they are the same. It raises `Unfit`."""
     return None
 
 
@@ -66,7 +66,7 @@ def _(data_type: DateType, unit: EpochUnit) -> Restore | None:
         try:
             return _DAY + timedelta(days)
         except OverflowError:
-            raise Unfit(f"{days} days after 1970 are no day of the calendar") from None
+            raise Unfit(f"{days} days after 1970 is not a date of the calendar") from None
 
     return day
 
@@ -79,7 +79,7 @@ def _(data_type: TimestampType, unit: EpochUnit) -> Restore | None:
         try:
             return _EPOCH + timedelta(microseconds=count * numerator // denominator)
         except OverflowError:
-            raise Unfit(f"{count} {unit} after 1970 are no moment of the calendar") from None
+            raise Unfit(f"{count} {unit} after 1970 is not a time of the calendar") from None
 
     return moment
 
@@ -96,7 +96,7 @@ def _(data_type: StructType, unit: EpochUnit) -> Restore | None:
 
 
 def from_epoch(fields: Sequence[Field], unit: EpochUnit) -> Restore | None:
-    """As `restored`, for rows of these columns; `Unfit` names the column."""
+    """Converter of rows of these columns, as `restored`; `Unfit` names the column."""
     parts = [(f.name, restored(f.type, unit)) for f in fields]
     if all(part is None for _, part in parts):
         return None

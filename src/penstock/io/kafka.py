@@ -1,9 +1,8 @@
-"""Topics of Kafka, for Spark's connector, which comes with no installation of Spark.
+"""Topics of Kafka, through Spark's connector, which Spark does not include.
 
     pyspark or spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0
 
-A position of a source is Spark's own offset, so each record counts once. A sink can
-be told a tick twice.
+Positions of a source are Spark's offsets, so each record counts once. A sink may get a tick twice.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from penstock.errors import BadInput
-from penstock.io.guarantee import Guarantee
-from penstock.io.outbox import Delivered
-from penstock.io.sink import Drain, Writer, open_sink
-from penstock.io.source import Feed, Reader, Source, open_source
+from penstock.io.delivery.guarantee import Guarantee
+from penstock.io.delivery.outbox import Delivered
+from penstock.io.sink import Drain, Writer, column_names, open_sink
+from penstock.io.source import Feed, Reader, Source, open_source, set_fields
 
 
 def _joined(words: Iterable[str] | str) -> str:
@@ -25,20 +24,19 @@ def _joined(words: Iterable[str] | str) -> str:
 
 @dataclass(frozen=True, init=False)
 class Kafka(Source):
-    """The records of a topic: `Kafka("broker:9092", "bids")`, their values as rows.
+    """Values of the records of a topic as rows: `Kafka("broker:9092", "bids")`.
 
     servers: one, several, or several in one text with commas.
     topic:   one or several.
     value:   "json": an object whose fields are the columns of the flow's source; "avro": records of `avro`.
     avro:    the schema of the values, as JSON text; needs the package spark-avro.
     options: of Spark's connector (`startingOffsets`, `maxOffsetsPerTrigger`, `kafka.security.protocol`,
-             ...), passed on as they are. They may hold secrets and are shown nowhere.
+             ...), passed on unchanged. They may hold secrets and are never shown.
 
-    A value that is no JSON of these columns ends the run, as far as Spark's `from_json` minds: it rounds
-    digits that a decimal has no room for, takes a number for a timestamp as seconds, any value for
-    text, and passes over what stands behind an object. Records without a value (tombstones) are
-    nothing to `Debezium(Kafka(...))`, and elsewhere a record whose columns are all null: an error,
-    unless all of them may be.
+    A value that is not JSON of these columns ends the run, within the limits of Spark's `from_json`: it
+    rounds digits that do not fit a decimal, reads a number for a timestamp as seconds, accepts any value
+    for text, and ignores text after an object. Records without a value (tombstones) are skipped by
+    `Debezium(Kafka(...))`; elsewhere all of their columns are null, an error unless all are nullable.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee("exactly once", "Spark keeps the offsets of each tick")
@@ -62,31 +60,31 @@ class Kafka(Source):
                 f"the values of topic {_joined(topic)!r} are {value!r}, with {'a' if avro else 'no'} schema",
                 fix='give value="json", or value="avro" with avro="{...}"',
             )
-        for name, given in (
-            ("servers", _joined(servers)),
-            ("topic", _joined(topic)),
-            ("value", value),
-            ("avro", avro),
-            ("options", dict(options or {})),
-        ):
-            object.__setattr__(self, name, given)
+        set_fields(
+            self,
+            servers=_joined(servers),
+            topic=_joined(topic),
+            value=value,
+            avro=avro,
+            options=dict(options or {}),
+        )
 
     def connection(self) -> dict[str, str]:
-        """The options of Spark's connector."""
+        """Options for Spark's connector."""
         return {**self.options, "kafka.bootstrap.servers": self.servers, "subscribe": self.topic}
 
 
 @dataclass(frozen=True, init=False)
 class KafkaTopic(Delivered):
-    """Every change as a record of a topic: its value a JSON object of the columns, `weight` and `tick`.
+    """Every change as a record of a topic, with a JSON object of the columns, `weight` and `tick` as value.
 
-    key:     columns that make the record's key, as a JSON object; None: records have no key.
-    options: of Spark's connector, passed on as they are; they may hold secrets and are shown nowhere.
+    key:     columns of the record's key, a JSON object; None: records have no key.
+    options: of Spark's connector, passed on unchanged; they may hold secrets and are never shown.
     """
 
     guarantee: ClassVar[Guarantee] = Guarantee(
         "at least once",
-        "Spark's connector writes without transactions: after a crash or a failed task records of the "
+        "Spark's connector writes without transactions: after a crash or a failed task, records of the "
         "last tick may come twice, with the same tick",
     )
     servers: str
@@ -102,17 +100,11 @@ class KafkaTopic(Delivered):
         key: Iterable[str] | str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
-        columns = (key,) if isinstance(key, str) else None if key is None else tuple(key)
-        for name, given in (
-            ("servers", _joined(servers)),
-            ("topic", topic),
-            ("columns", columns),
-            ("options", dict(options or {})),
-        ):
-            object.__setattr__(self, name, given)
+        columns = None if key is None else column_names(key)
+        set_fields(self, servers=_joined(servers), topic=topic, columns=columns, options=dict(options or {}))
 
     def connection(self) -> dict[str, str]:
-        """The options of Spark's connector."""
+        """Options for Spark's connector."""
         return {**self.options, "kafka.bootstrap.servers": self.servers, "topic": self.topic}
 
 
@@ -129,9 +121,9 @@ def only_on_spark(what: str) -> BadInput:
 
 @open_source.register
 def _(source: Kafka, feed: Feed) -> Reader:
-    raise only_on_spark(f"source {feed.name!r}: a topic of Kafka is read by Spark")
+    raise only_on_spark(f"source {feed.name!r}: only Spark reads topics of Kafka")
 
 
 @open_sink.register
 def _(sink: KafkaTopic, drain: Drain) -> Writer:
-    raise only_on_spark(f"sink {drain.name!r}: a topic of Kafka is written by Spark")
+    raise only_on_spark(f"sink {drain.name!r}: only Spark writes topics of Kafka")

@@ -1,16 +1,15 @@
-"""What every source has in common: a feed asked for, a reader given.
+"""Sources: the contract between a source, the feed that a flow asks for, and the reader that fills it.
 
 A source (`JsonFiles`, `CsvFiles`, `ParquetFiles`, `Rows`) is frozen data. Each
 engine dispatches on its class: in-process `open_source` makes a `Reader`, which
-`penstock.io.pull_source` makes a pull-stream of; on Spark the same dataclass becomes
+`penstock.io.pull.sources` makes a pull-stream of; on Spark the same dataclass becomes
 a `readStream`.
 
-**Positions are state.** A reader notes what it took in `feed.taken`, a mapping
-from a name (of a file, mostly) to a number of rows, or `DONE`. Where that
-mapping is a slot of a checkpoint, positions are committed together with the
-state that came of them, and a reader opened on it goes on where it was.
-Nothing iterates the mapping: a folder with many files costs a tick no more
-than the files it touched.
+**Positions are state.** A reader records what it took in `feed.taken`, a mapping
+from a name (mostly of a file) to a number of rows, or `DONE`. If that mapping
+is a slot of a checkpoint, positions are committed together with the state
+derived from them, and a reader opened on it resumes there. Nothing iterates
+the mapping: a folder with many files costs a tick only the files it touched.
 """
 
 from __future__ import annotations
@@ -19,28 +18,31 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from penstock.errors import BadInput, BadRow
-from penstock.expr.types import Field, Schema
-from penstock.io.guarantee import Guarantee
+from penstock.expr.types import Schema
+from penstock.io.delivery.guarantee import Guarantee
+
+Row: TypeAlias = tuple[Any, ...]
+Rows: TypeAlias = list[Row]
 
 DONE = -1
-"""The position of a file that was taken whole."""
+"""Position of a file that was read to its end."""
 
 WEIGHT = "weight"
-"""The column that holds the weight of a row, in table sources and in changelogs."""
+"""Name of the column with the weight of a row, in table sources and changelogs."""
 
 
 def printable(path: object) -> str:
-    """A path for people: a name may hold line breaks, or half a character."""
+    """A path as text for people, quoted if it holds line breaks or invalid characters."""
     text = str(path)
     return text if text.isprintable() else repr(text)
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A row of an input that cannot be read: where it is, what is wrong, how it begins.
+    """An unreadable row of an input, with its location, the reason, and how it begins.
 
     row:  its number in the file, from 1, counting rows and not header or blank lines.
     line: its line in a text file, where the format has lines.
@@ -53,12 +55,12 @@ class BadRecord:
     line: int | None = None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"row {self.row} of {printable(self.file)}" + (f" (line {self.line})" if self.line else "")
 
     def error(self, source: str) -> BadRow:
         return BadRow(
-            f"source {source!r} cannot read {self.place}",
+            f"source {source!r} cannot read {self.location}",
             why=f"{self.reason}\n\n  {self.text}" if self.text else self.reason,
             fix='correct the row, or have such rows set aside with `dead_letter="FOLDER"` on the source',
             source=source,
@@ -70,7 +72,7 @@ class BadRecord:
         )
 
     def as_json(self, source: str) -> dict[str, object]:
-        """What a dead-letter file holds of it."""
+        """Convert to a line of a dead-letter file."""
         return {
             "source": source,
             "file": self.file,
@@ -85,7 +87,7 @@ class BadRecord:
 class Batch:
     """Rows for one tick, internal tuples (weight last for a table source), and rows set aside.
 
-    positions: what is to be noted when a tick takes the batch; readers leave it empty.
+    positions: to be recorded when a tick takes the batch; readers leave it empty.
     """
 
     rows: list[tuple[Any, ...]]
@@ -95,16 +97,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What a flow wants of a source.
+    """A flow's request to a source.
 
-    append:    rows only; else each row carries its weight, from the column `weight` or 1.
-    follow:    go on looking for new input for ever.
-    taken:     positions, see above; an empty dict to begin at the beginning.
-    resumed:   the run goes on from a committed tick: that there is none now is no mistake.
+    append:    rows only; otherwise each row has a weight, from the column `weight` or 1.
+    follow:    keep looking for new input forever.
+    taken:     positions, see above; an empty dict to start at the beginning.
+    resumed:   the run resumes from a committed tick, so having no input now is no mistake.
     skip:      files to leave out, as absolute paths.
-    from_user: user rows to internal rows, for sources that hold Python objects.
-    decode:    what makes rows of each record of a file, where a record is not a row: a list of them,
-               weight last; None is a record that is null. It raises `Unfit`.
+    from_user: converter of user rows to internal rows, for sources that hold Python objects.
+    decode:    decoder of a file's records where a record is not a row: to a list of rows, weight last.
+               None is a null record. It raises `Unfit`.
     """
 
     name: str
@@ -117,11 +119,8 @@ class Feed:
     from_user: Callable[[list[Any]], list[tuple[Any, ...]]] | None = None
     decode: Callable[[tuple[Any, ...] | None], list[tuple[Any, ...]]] | None = None
 
-    def columns(self) -> tuple[Field, ...]:
-        return self.schema.fields
-
     def reserved(self) -> None:
-        """Raises `BadInput` if a table source has a column of its own that is called like the weight."""
+        """Raise `BadInput` if a table source has a column of its own with the name of the weight."""
         if not self.append and self.schema.position(WEIGHT) is not None:
             raise BadInput(
                 f"table source {self.name!r} has a column {WEIGHT!r} of its own",
@@ -132,12 +131,11 @@ class Feed:
 
 
 class Reader(ABC):
-    """Takes input in batches. One thread; `close` is called once, whatever happened.
+    """A reader of input in batches. One thread; `close` is called once, whatever happened.
 
-    `read(limit)` returns at most `limit` rows (None: all there is) and notes the
-    new position in `feed.taken`; None where there is nothing now: it does not wait.
-    `done` says that no call will ever return a batch again; where there was nothing and it is not
-    done, `look_again` says after how many seconds it is worth another call.
+    `read(limit)` returns at most `limit` rows (None: all there are) and records the new position in
+    `feed.taken`. It returns None if there is nothing now, and never waits. `done` means that no call will
+    return a batch again; until then `look_again` is the number of seconds to wait after a None.
     Raises `BadRow` and `UnreadableSource`; then the batch is not taken.
     """
 
@@ -153,24 +151,30 @@ class Reader(ABC):
 
 @dataclass(frozen=True)
 class Source:
-    """Base of the sources."""
+    """Base class of sources."""
 
     guarantee: ClassVar[Guarantee] = Guarantee(
         "exactly once", "positions are committed together with the state that came of them"
     )
 
 
+def set_fields(instance: object, **values: object) -> None:
+    """Set the fields of a frozen dataclass that has an `__init__` of its own."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+
+
 @singledispatch
 def dead_letter_folder(source: object) -> str | None:
-    """Where the rows of a source that cannot be read are set aside, if they are."""
+    """The folder for unreadable rows of a source; None if they end the run."""
     return None
 
 
 @singledispatch
 def open_source(source: object, feed: Feed) -> Reader:
-    """A reader of `source`. Raises `BadInput` for what is no source, `UnreadableSource` for a bad path."""
+    """Open a reader. Raises `BadInput` for what is not a source, `UnreadableSource` for a bad path."""
     raise BadInput(
-        f"source {feed.name!r} is {type(source).__name__}, which is no source",
+        f"source {feed.name!r} is {type(source).__name__}, which is not a source",
         fix="give JsonFiles(...), CsvFiles(...), ParquetFiles(...), Rows(...) or an iterable of rows",
         source=feed.name,
     )

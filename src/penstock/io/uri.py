@@ -1,4 +1,4 @@
-"""Sources and sinks as text, for the command line.
+"""URIs of sources and sinks, for the command line.
 
 json:PATH  csv:PATH  parquet:PATH              sources; a plain path by its ending
     ?dead_letter=FOLDER&files_per_tick=N
@@ -6,34 +6,129 @@ debezium+json:PATH?epoch=millis                sources of change data, with the 
 deltachanges+parquet:PATH
 operations+csv:PATH?column=op&insert=I&delete=D&ignore=...
 delta:PATH?version=N&versions_per_tick=N       source: a Delta table
-kafka:SERVERS/TOPIC?OPTION=VALUE&...           source or sink, on Spark; debezium+kafka:... too
+kafka:SERVERS/TOPIC?OPTION=VALUE&...           source or sink, on Spark; also debezium+kafka:...
 changelog:PATH  table:PATH?key=a,b&buckets=N   sinks
-delta:PATH?key=a,b&app=NAME                    sink: with a key the current rows, else all changes
+delta:PATH?key=a,b&app=NAME                    sink: the current rows with a key, otherwise all changes
 postgresql://USER@HOST:PORT/DATABASE?table=T&key=a,b&schema=S    sink, likewise
 print:  or  -                                  sink: lines on standard output
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from penstock.errors import BadUri
 from penstock.io.change_data import Debezium, DeltaChanges, Operations
-from penstock.io.changelog import Changelog
-from penstock.io.csv_files import CsvFiles
 from penstock.io.delta import DeltaChangelog, DeltaRows, DeltaTable
-from penstock.io.files import Files
-from penstock.io.json_files import JsonFiles
+from penstock.io.files.changelog import Changelog
+from penstock.io.files.csv_files import CsvFiles
+from penstock.io.files.json_files import JsonFiles
+from penstock.io.files.listing import Files
+from penstock.io.files.parquet_files import ParquetFiles
+from penstock.io.files.table_files import TableFiles
+from penstock.io.in_process import Print
 from penstock.io.kafka import Kafka, KafkaTopic
-from penstock.io.parquet_files import ParquetFiles
 from penstock.io.postgres import PostgresChangelog, PostgresTable
-from penstock.io.print_rows import Print
+from penstock.io.postgres.server import without_password
 from penstock.io.sink import SinkTarget
 from penstock.io.source import Source
-from penstock.io.table_files import TableFiles
-from penstock.io.uri_parts import Uri
+
+# One letter is not a scheme: C:\data is a path.
+_SCHEME = re.compile(r"[A-Za-z0-9]{2,}(\+[A-Za-z0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Uri:
+    """The parts of a URI. Options are taken out one by one, and those left over are refused.
+
+    shown:  the whole URI without secrets.
+    scheme: in lower case, empty for a plain path.
+    """
+
+    shown: str
+    scheme: str
+    path: str
+    options: dict[str, str]
+
+    @classmethod
+    def of(cls, text: str) -> Uri:
+        """Split a URI. Raises `BadUri` for options that are not name=value, or given twice."""
+        head, question, query = text.partition("?")
+        if question and "=" not in query:
+            head, query = text, ""  # a pattern: in/part-?.json
+        scheme, colon, path = head.partition(":")
+        if not colon or not _SCHEME.fullmatch(scheme):
+            scheme, path = "", head
+        # Options of Kafka may hold secrets under many names.
+        is_kafka = scheme.lower().rpartition("+")[2] == "kafka"
+        shown = f"{head}?..." if query and is_kafka else without_password(text)
+        try:
+            pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+        except ValueError:
+            raise BadUri(f"{shown!r}: options must be name=value&name=value", uri=shown) from None
+        options = dict(pairs)
+        if len(options) < len(pairs):
+            twice = next(name for at, (name, _) in enumerate(pairs) if name in dict(pairs[:at]))
+            raise BadUri(f"{shown!r} gives {twice} twice", fix=f"{twice}=one,two for several", uri=shown)
+        return cls(shown, scheme.lower(), path, options)
+
+    def error(self, problem: str, fix: str = "") -> BadUri:
+        return BadUri(f"{self.shown!r}{problem}", fix=fix, uri=self.shown)
+
+    @property
+    def ending(self) -> str:
+        name = Path(self.path)
+        return Path(name.stem).suffix if name.suffix == ".gz" else name.suffix
+
+    def need_path(self) -> str:
+        if not self.path:
+            raise self.error(" has no path")
+        return self.path
+
+    def take(self, name: str) -> str | None:
+        return self.options.pop(name, None)
+
+    def need(self, name: str) -> str:
+        found = self.take(name)
+        if not found:
+            raise self.error(f" has no option {name}", f"write ...?{name}=...")
+        return found
+
+    def words(self, name: str) -> tuple[str, ...] | None:
+        """Take an option with commas between words."""
+        found = self.take(name)
+        words = None if found is None else tuple(found.split(","))
+        if words is not None and not all(words):
+            raise self.error(f": {name} has an empty word", f"write {name}=one,two, or leave it out")
+        return words
+
+    def number(self, name: str, least: int = 1) -> int | None:
+        text = self.take(name)
+        if text is None:
+            return None
+        if not text.isdecimal() or int(text) < least:
+            raise self.error(f": {name} must be an integer of at least {least}, not {text!r}")
+        return int(text)
+
+    def refuse_rest(self, *known: str) -> None:
+        """Raise `BadUri` for an option that was not taken."""
+        if self.options:
+            raise self.error(
+                f" has the unknown option {next(iter(self.options))!r}",
+                f"known options: {', '.join(known)}" if known else "leave it out",
+            )
+
+    def rest(self) -> Mapping[str, str]:
+        """Take all remaining options, to pass them on."""
+        found = dict(self.options)
+        self.options.clear()
+        return found
+
 
 _ENDINGS: Mapping[str, str] = {
     ".json": "json",
@@ -45,14 +140,14 @@ _ENDINGS: Mapping[str, str] = {
 
 
 def parse_source(uri: str) -> Source:
-    """The source that a URI names. Raises `BadUri`, saying which there are."""
+    """Parse the URI of a source. Raises `BadUri` listing the valid forms."""
     found = Uri.of(uri)
     form, plus, kind = found.scheme.rpartition("+")
     make = _SOURCES.get(kind if found.scheme else _ENDINGS.get(found.ending, ""))
     wrap = _FORMS.get(form) if plus else _plain
     if make is None or wrap is None:
         raise found.error(
-            " names no source" if found.scheme else " does not say which kind of files it is",
+            " is not the URI of a source" if found.scheme else " does not show the format of the files",
             f"write {', '.join(f'{name}:...' for name in _SOURCES)}, "
             f"{', '.join(f'{name}+json:PATH' for name in _FORMS)}, "
             f"or a path that ends in {', '.join(_ENDINGS)}",
@@ -61,12 +156,12 @@ def parse_source(uri: str) -> Source:
 
 
 def parse_sink(uri: str) -> SinkTarget:
-    """The sink that a URI names. Raises `BadUri`, saying which there are."""
+    """Parse the URI of a sink. Raises `BadUri` listing the valid forms."""
     found = Uri.of("print:" if uri == "-" else uri)
     make = _SINKS.get(found.scheme)
     if make is None:
         raise found.error(
-            " names no sink",
+            " is not the URI of a sink",
             "write changelog:PATH, table:PATH?key=COLUMN,..., delta:PATH?key=COLUMN,..., "
             "postgresql://USER@HOST/DATABASE?table=TABLE&key=COLUMN,..., kafka:SERVERS/TOPIC, print: or -",
         )
@@ -96,7 +191,7 @@ def _delta_rows(uri: Uri, known: tuple[str, ...]) -> Source:
 def _topic_of(uri: Uri) -> tuple[str, str]:
     servers, _, topic = uri.path.removeprefix("//").rpartition("/")
     if not servers or not topic:
-        raise uri.error(" names no servers and topic", "write kafka:HOST:PORT,HOST:PORT/TOPIC")
+        raise uri.error(" lacks servers or topic", "write kafka:HOST:PORT,HOST:PORT/TOPIC")
     return servers, topic
 
 
@@ -130,7 +225,7 @@ def _operations(uri: Uri, make: Make) -> Source:
     column = uri.need("column")
     insert, delete, ignore = (uri.words(name) or () for name in ("insert", "delete", "ignore"))
     if not insert and not delete:
-        raise uri.error(" says for no operation what it means", "write ...?column=op&insert=I&delete=D")
+        raise uri.error(" defines no operation", "write ...?column=op&insert=I&delete=D")
     return Operations(make(uri, ("column", "insert", "delete", "ignore")), column, insert, delete, ignore)
 
 

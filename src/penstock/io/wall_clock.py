@@ -1,4 +1,4 @@
-"""The wall clock as a source: time is input like any other, so what depends on it can be replayed."""
+"""The wall clock as a source: time is an input like any other, so runs that depend on it can be replayed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.errors import SourceLocation, WrongType
 from penstock.expr.durations import duration, short
-from penstock.io.iterable_source import converted
+from penstock.io.in_process import converted
 from penstock.io.source import Batch, Feed, Reader, Source, open_source
 
 _LAST = "last"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST = 60.0
-"""Seconds between two looks at most: clocks are set forward, and machines sleep."""
+"""Limit on the seconds between two looks: clocks are set forward, and machines sleep."""
 
 
 def _system_time() -> datetime:
@@ -26,9 +26,9 @@ def _system_time() -> datetime:
 class WallClock(Source):
     """The time, for a source of `datetime`s: each multiple of `every` since 1970 in UTC, once it has passed.
 
-    Where several have passed since the last look, as after a pause, the latest of them is given.
-    Times never go back, also when the clock does. It has no end: a run with it goes on until it is
-    told to stop; with a checkpoint, the next run goes on with later times.
+    If several have passed since the last look, as after a pause, the source gives the latest. Times never
+    go back, even if the clock does. The source has no end: a run continues until it is stopped; with a
+    checkpoint, the next run continues with later times.
 
     >>> import penstock as ps
     >>> flow = ps.Flow("orders of the last minute", ticks="given")
@@ -37,7 +37,7 @@ class WallClock(Source):
     >>> flow.sink("seen", orders.moving("1 min", at=clock).sum().sample(ps.timer("10s", at=clock)))
     >>> # ps.run(flow, sources={"orders": ..., "clock": WallClock("1s")}, sinks={"seen": print})
 
-    Raises `WrongType` for no span of time.
+    Raises `WrongType` unless `every` is a positive span of time.
     """
 
     every: timedelta | str

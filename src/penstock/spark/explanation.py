@@ -17,7 +17,7 @@ from penstock.flow.operators.end_of_input import EndOfInput
 from penstock.flow.operators.sink import Sink
 from penstock.flow.operators.source import Source
 from penstock.graph.order import components, is_cyclic, successors
-from penstock.io.guarantee import guarantee_of
+from penstock.io.delivery.guarantee import guarantee_of
 from penstock.spark.placing.combining import combined, combined_nodes
 from penstock.spark.placing.native import native_parts
 from penstock.spark.placing.order import whose_order_is_read

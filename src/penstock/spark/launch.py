@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.flow.flow import Flow
-    from penstock.io.dead_letter import DeadLetters
+    from penstock.io.files.dead_letters import DeadLetters
 
 SOURCES = (change_frames, delta_source, kafka, pulled)
 """The modules that say how further sources are opened: they register with `open_on_spark` and `frame_of`."""

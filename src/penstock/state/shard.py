@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from penstock.state.chain import Chain, Version, merge
 from penstock.state.codec import key_encoder, value_encoder
+from penstock.state.local_store import AlteredCopy, WorkingCopy
 from penstock.state.slots import Form, Slot
 from penstock.state.sorted_files import Entry, read_entries, write_entries
-from penstock.state.working_copy import AlteredCopy, WorkingCopy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -92,7 +92,7 @@ class ShardState:
         self.close()
 
     def _open_copy(self, chain: Chain) -> WorkingCopy:
-        return WorkingCopy.open(self._work / f"{self._shard:03d}.sqlite", self._checkpoint, chain)
+        return WorkingCopy(self._work / f"{self._shard:03d}.sqlite", self._checkpoint, chain)
 
     def _load(self, slot: str, key: bytes) -> bytes | None:
         return self._copy.load(slot, key)

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from penstock.compute.collections.store import Collections
 from penstock.errors import BadInput, BadUri
-from penstock.io.delta import check_place, need_deltalake
-from penstock.io.postgres_server import without_password
+from penstock.io.delta import check_location, require_deltalake
+from penstock.io.postgres.server import without_password
 from penstock.paths import local_path
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
@@ -80,8 +80,8 @@ def _postgresql(url: str) -> Opener:
 
 
 def _delta(path: str) -> Opener:
-    need_deltalake("a store of collections")
-    check_place(path, {}, "collections in Delta Lake")
+    require_deltalake("a store of collections")
+    check_location(path, {}, "collections in Delta Lake")
     from penstock.compute.collections.delta import DeltaCollections
 
     return partial(DeltaCollections, path)

@@ -17,7 +17,7 @@ from penstock.compute.collections.database import Stored, Transaction
 from penstock.compute.collections.postgres_location import Location
 from penstock.compute.collections.rows import damaged
 from penstock.compute.errors import ComputeError, StoreUnavailable
-from penstock.io.postgres_server import reason, sqlstate, ssl_context, without_password
+from penstock.io.postgres.server import reason, sqlstate, ssl_context, without_password
 
 T = TypeVar("T")
 _connection: Any = pg8000_native.Connection

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 from penstock.errors import BadInput
-from penstock.io.postgres_server import Server
+from penstock.io.postgres.server import Server
 
 _SCHEMA = re.compile(r"[?&]schema=(?P<name>[^&@#]*)(?=&|$)")
 

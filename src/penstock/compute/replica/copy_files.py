@@ -18,8 +18,8 @@ from typing import Any
 from penstock.compute.errors import BadPlan
 from penstock.compute.protocol.responses import Row
 from penstock.expr.types import Schema
-from penstock.io.arrow_needed import need_arrow
-from penstock.io.to_json import to_object
+from penstock.io.files.json_values import to_object
+from penstock.io.requirements import require_arrow
 from penstock.private_files import make_private_file, make_private_folder
 
 _LONGEST = 200
@@ -95,7 +95,7 @@ class _Parquet(CopyFile):
     """A row group per part."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
-        need_arrow(f"the copy {path.name}")
+        require_arrow(f"the copy {path.name}")
         super().__init__(path)
         self._schema = schema
         self._arrow: Any = import_module("penstock.io.arrow")

@@ -41,7 +41,7 @@ from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
-from penstock.io.publish import folder_called
+from penstock.io.delivery.publish import folder_called
 
 FORM = 1
 """Of what is in the folder of a dataflow."""

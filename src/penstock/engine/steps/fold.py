@@ -17,7 +17,7 @@ from penstock.flow.operators.fold_keyed import FoldKeyed
 from penstock.flow.operators.fold_tick import FoldTick
 from penstock.flow.operators.reduce import Reduce
 from penstock.flow.operators.reduce_keyed import ReduceKeyed
-from penstock.state.exact import Exact
+from penstock.state.codec import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable

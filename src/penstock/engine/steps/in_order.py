@@ -18,7 +18,7 @@ from penstock.flow.operators.enumerate import Enumerate
 from penstock.flow.operators.scan import Scan
 from penstock.flow.operators.state import State
 from penstock.flow.operators.unique import Unique
-from penstock.state.exact import Exact
+from penstock.state.codec import Exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable

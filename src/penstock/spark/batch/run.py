@@ -27,9 +27,9 @@ from penstock.errors import BadInput
 from penstock.expr.types import INT64, Field, Schema
 from penstock.flow.operators.source import Source
 from penstock.io.arrow import arrow_schema, rows_to_table, table_to_rows
-from penstock.io.publish import folder_called
+from penstock.io.delivery.publish import folder_called
+from penstock.io.files.table_files import TableFiles
 from penstock.io.source import WEIGHT, BadRecord
-from penstock.io.table_files import TableFiles
 from penstock.spark.batch.flow import lower_plan
 from penstock.spark.batch.operators import named
 from penstock.spark.batch.ordinals import ORDINAL

@@ -22,8 +22,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from penstock.io.listing import Listing, finished
-from penstock.io.publish import folder_called
+from penstock.io.delivery.publish import folder_called
+from penstock.io.files.listing import Listing, finished
 
 _FIRST_TIME = 1_000_000_000_000
 """In milliseconds, which is as fine as Spark looks."""

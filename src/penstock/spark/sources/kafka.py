@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import BadInput, UnwritableSink
 from penstock.expr.types import Schema
-from penstock.io.bucketing import bucketing
-from penstock.io.changelog import check_columns
+from penstock.io.delivery.keys import bucketing
+from penstock.io.delivery.outbox import Outbox, Rows
+from penstock.io.files.changelog import check_columns
 from penstock.io.kafka import Kafka, KafkaTopic, only_on_spark
-from penstock.io.outbox import Outbox, Rows
 from penstock.io.sink import Drain, PartsWriter, Writer, open_sink
 from penstock.io.source import WEIGHT
 from penstock.spark.sources.opening import Opening, frame_of, no_pattern, sends_rows

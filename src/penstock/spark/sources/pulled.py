@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock import pull
 from penstock.errors import BadInput
 from penstock.expr.types import Schema
-from penstock.io.guarantee import Guarantee
+from penstock.io.delivery.guarantee import Guarantee
+from penstock.io.requirements import refuse_untyped
 from penstock.io.source import Source
-from penstock.io.untyped import refuse_untyped
 from penstock.spark.sources.opening import Opening, frame_of, sends_rows
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from penstock.io import changelog, table_files
-from penstock.io.changelog import Changelog
-from penstock.io.outbox import Delivered, Staged
-from penstock.io.publish import folder_called
-from penstock.io.table_files import TableFiles
+from penstock.io.delivery.outbox import Delivered, StagedSink
+from penstock.io.delivery.publish import folder_called
+from penstock.io.files import changelog, table_files
+from penstock.io.files.changelog import Changelog
+from penstock.io.files.table_files import TableFiles
 from penstock.spark.placing.placement import ByBucket
 from penstock.spark.ticks.messages import Result
 from penstock.spark.ticks.plan import Output
@@ -51,7 +51,9 @@ def _(
 
 
 @write_changes.register
-def _(target: Staged, output: Output, tick: int, attempt: str, rows: Rows, durable: bool) -> Iterator[Result]:
+def _(
+    target: StagedSink, output: Output, tick: int, attempt: str, rows: Rows, durable: bool
+) -> Iterator[Result]:
     staged = target.stage(output.name, tick, f"{attempt}.parquet", rows, output.schema)
     yield Result("file", (output.name, staged, len(rows)))
 
@@ -91,4 +93,4 @@ def _(target: Changelog | TableFiles, sink: str, folder: Path) -> object | None:
 @task_target.register
 def _(target: Delivered, sink: str, folder: Path) -> object | None:
     # Not the sink itself, which may hold a password.
-    return Staged(str(outbox_of(folder, sink)), target.key)
+    return StagedSink(str(outbox_of(folder, sink)), target.key)

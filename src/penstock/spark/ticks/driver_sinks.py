@@ -13,7 +13,7 @@ from penstock.engine.endpoints import as_sink
 from penstock.engine.inlet import table_sources
 from penstock.expr.rows import to_user
 from penstock.io import Writer, open_sink
-from penstock.io.outbox import Delivered
+from penstock.io.delivery.outbox import Delivered
 from penstock.io.sink import Drain, PartsWriter
 from penstock.spark.ticks.drain import outbox_of
 

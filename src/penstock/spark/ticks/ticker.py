@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.engine.metrics import RunMetrics
-    from penstock.io.dead_letter import DeadLetters
+    from penstock.io.files.dead_letters import DeadLetters
     from penstock.spark.ticks.driver_sinks import DriverSink
     from penstock.state.checkpoint import Checkpoint
     from penstock.state.commit import Commit

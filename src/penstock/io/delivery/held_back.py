@@ -1,0 +1,124 @@
+"""Rows that a table holds back: those with negative multiplicity.
+
+The deletion of a row may overtake its insertion, or name a row that never came; without a key nothing
+tells the two apart before the input ends. So a changelog shows such a change as it is; a table does not
+show the row, keeps its negative multiplicity, and offsets it when the row comes. At its end the run
+reports what is still held back, with the sources that it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.expr.types import Schema
+from penstock.io.delivery.publish import move
+from penstock.io.source import Row
+
+MAX_LISTED = 10
+"""Limit on the rows that a report lists one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """A report on the rows that a table holds back.
+
+    rows:    number of distinct rows.
+    some:    the first of them, as changes with their negative weights.
+    sources: table sources that the rows may come from.
+    """
+
+    rows: int
+    some: Sequence[Any]
+    sources: tuple[str, ...]
+
+
+def consolidated(rows: Iterable[Row]) -> dict[Row, int]:
+    """Consolidate changes, weight last: the nonzero sum of weights per row."""
+    sums: dict[Row, int] = {}
+    for *values, weight in rows:
+        row = tuple(values)
+        sums[row] = sums.get(row, 0) + weight
+    return {row: weight for row, weight in sums.items() if weight}
+
+
+def named(sources: Sequence[str]) -> str:
+    """The name or names of sources, for a sentence."""
+    if len(sources) == 1:
+        return f"source {sources[0]!r}"
+    return f"one of the sources {', '.join(map(repr, sources))}"
+
+
+def report_lines(held_back: Mapping[str, HeldBack]) -> Iterator[str]:
+    """Lines of text on the rows that tables hold back at the end of a run."""
+    for sink, held in held_back.items():
+        if held.rows == 1:
+            what, them = "1 row was retracted more often than it came", "it"
+        else:
+            what, them = f"{held.rows:,} rows were retracted more often than they came", "them"
+        yield f"{named(held.sources)}: {what}; sink {sink!r} holds {them} back:"
+        yield from (f"  {change.weight:+d} {change.row!r}" for change in held.some)
+        if held.rows > len(held.some):
+            yield f"  and {held.rows - len(held.some):,} more"
+
+
+class HeldRows:
+    """The rows held back for a sink in another system, in a folder if they must survive the run.
+
+    A tick that changes which rows are held back has a file, written before the tick is committed. The
+    file before it is kept too: the tick may have to be delivered again.
+    """
+
+    def __init__(self, schema: Schema, folder: Path | None) -> None:
+        self.rows: dict[Row, int] = {}
+        self._schema = schema
+        self._folder = None if folder is None else folder / "held"
+        self._tick = 0
+        self._before: dict[Row, int] = {}
+
+    def recover(self, tick: int) -> None:
+        """Restore the rows held back after the committed `tick`, and forget later ticks."""
+        for number in self._numbers():
+            if number > tick:
+                self._path(number).unlink()
+        self.rows, self._before, self._tick = self._read(tick), self._read(tick - 1), tick
+
+    def before(self, tick: int) -> dict[Row, int]:
+        """Rows held back before a tick, whatever an earlier attempt at it has kept."""
+        return self._before if tick == self._tick else self.rows
+
+    def keep(self, tick: int, rows: dict[Row, int]) -> None:
+        """Keep the rows held back after a tick, on disk if there is a folder."""
+        before = self.before(tick)
+        if self._folder is not None and (rows != before or self._path(tick).exists()):
+            self._write(self._path(tick), rows)
+            newest_before = max((number for number in self._numbers() if number < tick), default=0)
+            for number in self._numbers():
+                if number < newest_before:
+                    self._path(number).unlink()
+        self.rows, self._before, self._tick = rows, before, tick
+
+    def _write(self, path: Path, rows: dict[Row, int]) -> None:
+        from penstock.io.arrow import write_part
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.stem}.tmp")
+        write_part(aside, [(*row, weight) for row, weight in rows.items()], self._schema)
+        move(aside, path, durable=True)
+
+    def _read(self, tick: int) -> dict[Row, int]:
+        from penstock.io.arrow import read_part
+
+        last = max((number for number in self._numbers() if number <= tick), default=None)
+        return {} if last is None else consolidated(read_part(self._path(last), self._schema))
+
+    def _path(self, tick: int) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{tick:012d}.parquet"
+
+    def _numbers(self) -> list[int]:
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        return [int(file.stem) for file in self._folder.iterdir() if file.stem.isdigit()]

@@ -1,0 +1,237 @@
+"""Outbox: prepared ticks as part files, for sinks in another system that takes a tick in one transaction.
+
+A *delivery* is such a system. It keeps the number of the last tick beside the rows and changes both in one
+transaction, so it recognises a tick that is delivered again, and skips it. The changes of a tick wait in
+the outbox until they have arrived. So each tick arrives exactly once, wherever a run is killed:
+
+    prepare   the outbox holds the tick, and the delivery has it ready if it can
+    commit    the engine commits its checkpoint
+    publish   the delivery's transaction ends, and the outbox forgets the tick
+    recover   a tick that is committed and has not arrived is delivered
+
+On Spark, tasks stage the parts (`StagedSink`) and never see the other system or its credentials.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from penstock.expr.keys import with_one_zero
+from penstock.expr.types import Schema
+from penstock.io.delivery.held_back import HeldBack, HeldRows, consolidated
+from penstock.io.delivery.keys import Keys
+from penstock.io.delivery.publish import STAGING, remove
+from penstock.io.files import changelog
+from penstock.io.requirements import require_arrow
+from penstock.io.sink import Drain, PartsWriter, SinkTarget, held_back_of, refuse_later_ticks, refuse_new
+from penstock.io.source import Row, Rows
+
+Batches: TypeAlias = Callable[[], Iterator[Rows]]
+
+BATCH_ROWS = 8192
+"""Rows of an outbox that are in memory at once."""
+
+
+@dataclass(frozen=True)
+class Delivered(SinkTarget):
+    """Base class of sinks that are deliveries. key: of a table; None for a changelog."""
+
+    key: tuple[str, ...] | None = None
+
+
+class Delivery(ABC):
+    """Another system that takes each tick in one transaction. One thread."""
+
+    destination: str
+    """Where rows go, as text without secrets."""
+
+    @abstractmethod
+    def last_tick(self) -> int | None:
+        """Return the last tick that arrived: 0 before the first, None if the destination is missing."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Create what does not exist yet."""
+
+    @abstractmethod
+    def apply(self, tick: int, batches: Batches) -> Rows | None:
+        """Prepare the changes of a tick, weight last, unseen by readers; undo whatever was not finished.
+
+        A table with a key gets each row once, held-back rows included. Returns the rows with negative
+        multiplicity after the tick, weight last; None if the tick had already arrived.
+        """
+
+    @abstractmethod
+    def finish(self, tick: int) -> None:
+        """Make the applied changes visible, together with the number of the tick."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Prepared ticks of one sink, in a folder of its own."""
+
+    folder: Path
+    schema: Schema
+
+    def keep(self, tick: int, rows: Rows) -> None:
+        """Write the rows of a tick to disk, in place of those of an earlier attempt."""
+        self.drop(tick)
+        self.assemble(tick, [changelog.stage_part(self.folder, tick, "0.parquet", rows, self.schema)])
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        """Assemble a tick from parts that tasks have staged; repeating it is harmless."""
+        changelog.assemble(self.folder, tick, names)
+
+    def _tick(self, tick: int) -> Path:
+        return self.folder / STAGING / changelog.tick_folder(tick)
+
+    def holds(self, tick: int) -> bool:
+        return self._tick(tick).is_dir()
+
+    def parts(self, tick: int) -> list[Path]:
+        """List the files of a tick."""
+        return sorted(self._tick(tick).iterdir())
+
+    def batches(self, tick: int) -> Iterator[Rows]:
+        """Yield the rows of a tick, some at a time."""
+        import pyarrow.parquet as pq
+
+        from penstock.io.arrow import table_to_rows
+
+        for part in self.parts(tick):
+            with pq.ParquetFile(part) as file:
+                for batch in file.iter_batches(BATCH_ROWS):
+                    yield table_to_rows(batch, self.schema, weighted=True)
+
+    def drop(self, tick: int) -> None:
+        """Forget a tick, which has arrived."""
+        remove(self._tick(tick))
+
+    def clear(self) -> None:
+        """Forget all ticks."""
+        remove(self.folder / STAGING)
+
+
+class DeliveryWriter(PartsWriter):
+    """A writer of ticks to a delivery, through an outbox if there is a checkpoint.
+
+    keys: of a table; None for a changelog.
+    """
+
+    def __init__(self, drain: Drain, delivery: Delivery, keys: Keys | None) -> None:
+        require_arrow(f"sink {drain.name!r}")
+        self._drain = drain
+        self._delivery = delivery
+        self._keys = keys
+        self._outbox = None if drain.spool is None else Outbox(drain.spool, drain.schema)
+        self._held = HeldRows(drain.schema, drain.spool)
+        self._ready: int | None = None
+
+    def recover(self, tick: int) -> None:
+        delivery, name = self._delivery, self._drain.name
+        found = delivery.last_tick()
+        refuse_later_ticks(name, delivery.destination, found or 0, tick)
+        refuse_new(name, delivery.destination, tick, found is not None)
+        delivery.begin()
+        self._held.recover(tick)
+        if self._outbox is not None:
+            if (found or 0) < tick and self._outbox.holds(tick):
+                self._apply(tick)
+                self.publish(tick)
+            self._outbox.clear()
+
+    def prepare(self, tick: int, rows: Rows) -> None:
+        if not rows:
+            return
+        if self._keys is not None:
+            rows = netted(rows, self._drain.schema)
+        if self._outbox is not None:
+            self._outbox.keep(tick, rows)
+        self._apply(tick, rows)
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        assert self._outbox is not None, "tasks stage in an outbox"
+        self._outbox.assemble(tick, names)
+        self._apply(tick)
+
+    def _apply(self, tick: int, rows: Rows | None = None) -> None:
+        outbox = self._outbox
+
+        def batches() -> Iterator[Rows]:
+            if outbox is not None:
+                return outbox.batches(tick)
+            assert rows is not None, "without an outbox rows are in memory"
+            return iter([rows])
+
+        if self._keys is None:
+            self._delivery.apply(tick, batches)
+        else:
+            self._apply_to_table(tick, self._keys, batches)
+        self._ready = tick
+
+    def _apply_to_table(self, tick: int, keys: Keys, batches: Batches) -> None:
+        before = self._held.before(tick)
+        touched = _of_keys_in(before, keys, batches) if before else {}
+        less = self._delivery.apply(tick, (lambda: _with(touched, batches)) if touched else batches)
+        if less is not None:
+            others = {row: weight for row, weight in before.items() if row not in touched}
+            self._held.keep(tick, others | consolidated(less))
+
+    def publish(self, tick: int) -> None:
+        if self._ready == tick:
+            self._delivery.finish(tick)
+            self._ready = None
+            if self._outbox is not None:
+                self._outbox.drop(tick)
+
+    def held_back(self) -> HeldBack | None:
+        return held_back_of([(*row, weight) for row, weight in self._held.rows.items()], self._drain)
+
+    def close(self) -> None:
+        self._delivery.close()
+
+
+def netted(rows: Rows, schema: Schema) -> Rows:
+    """Consolidate changes, so that each row comes once."""
+    return [(*row, weight) for row, weight in consolidated(with_one_zero(rows, schema)).items()]
+
+
+def _of_keys_in(held: Mapping[Row, int], keys: Keys, batches: Batches) -> dict[Row, int]:
+    """The held-back rows that have the key of a change."""
+    key = keys.of()
+    changed = {key(row) for rows in batches() for row in rows}
+    return {row: weight for row, weight in held.items() if key(row) in changed}
+
+
+def _with(held: Mapping[Row, int], batches: Batches) -> Iterator[Rows]:
+    """Add held-back rows to changes, each row once."""
+    left = dict(held)
+    for rows in batches():
+        yield [
+            (*row, total) for *values, weight in rows if (total := weight + left.pop(row := tuple(values), 0))
+        ]
+    yield [(*row, weight) for row, weight in left.items()]
+
+
+# --- in tasks ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StagedSink:
+    """All that a task on Spark knows of such a sink: the folder of its outbox, and the key."""
+
+    folder: str
+    key: tuple[str, ...] | None
+
+    def stage(self, sink: str, tick: int, name: str, rows: Rows, schema: Schema) -> str:
+        """Write a part of a tick and return its name for `assemble`. All rows of a key are in one task."""
+        if self.key is not None:
+            rows = netted(rows, schema)
+        return changelog.stage_part(self.folder, tick, name, rows, schema)

@@ -1,0 +1,113 @@
+"""Spool: prepared ticks kept in the checkpoint, for sinks that cannot hold them themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.io.delivery.held_back import HeldBack
+from penstock.io.delivery.publish import move, sync_folder
+from penstock.io.requirements import refuse_untyped, require_arrow
+from penstock.io.sink import Drain, Writer, held_back_of
+from penstock.io.source import Rows
+
+Deliver = Callable[[int, Rows], object]
+
+
+class Spool:
+    """Files of prepared ticks with rows, one per tick until it is dropped.
+
+    Raises `BadInput` if pyarrow is missing or cannot hold such rows.
+    """
+
+    def __init__(self, drain: Drain, folder: Path) -> None:
+        require_arrow(f"sink {drain.name!r} with a checkpoint")
+        refuse_untyped(drain.schema, f"sink {drain.name!r} with a checkpoint")
+        self._schema = drain.schema
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def _file(self, tick: int) -> Path:
+        return self._folder / f"{tick:08d}.parquet"
+
+    def keep(self, tick: int, rows: Rows) -> None:
+        """Write the rows of a tick to disk."""
+        from penstock.io.arrow import write_part
+
+        if rows:
+            aside = self._folder / f".{tick:08d}.tmp"
+            write_part(aside, rows, self._schema)
+            move(aside, self._file(tick), durable=True)
+
+    def kept(self, tick: int) -> Rows | None:
+        """Return the rows of a tick that was kept and not dropped, or None."""
+        from penstock.io.arrow import read_part
+
+        file = self._file(tick)
+        return read_part(file, self._schema) if file.exists() else None
+
+    def drop(self, tick: int) -> None:
+        """Forget a tick, whose rows have been delivered."""
+        self._file(tick).unlink(missing_ok=True)
+
+    def drop_others(self, tick: int) -> None:
+        """Forget all other ticks."""
+        for leftover in self._folder.iterdir():
+            if leftover != self._file(tick):
+                leftover.unlink()
+        sync_folder(self._folder)
+
+
+def _ignore(_tick: int) -> None:
+    pass
+
+
+class SpooledWriter(Writer):
+    """A writer that calls `deliver` with the rows of each published tick that has some.
+
+    held:   the rows that a table holds back.
+    begins: called with the committed tick from which the run resumes, before any delivery.
+
+    At least once for the last tick before a crash, exactly once for all others. Without a checkpoint the
+    prepared tick stays in memory: no run will resume.
+    """
+
+    def __init__(
+        self,
+        drain: Drain,
+        deliver: Deliver,
+        held: Callable[[], Rows] = list,
+        begins: Callable[[int], None] = _ignore,
+    ) -> None:
+        self._drain = drain
+        self._deliver = deliver
+        self._held = held
+        self._begins = begins
+        self._spool = None if drain.spool is None else Spool(drain, drain.spool)
+        self._prepared: tuple[int, Rows] | None = None
+        self.only_holds = self._spool is None
+
+    def recover(self, tick: int) -> None:
+        self._begins(tick)
+        if self._spool is not None:
+            rows = self._spool.kept(tick)
+            if rows is not None:
+                self._prepared = tick, rows
+                self.publish(tick)
+            self._spool.drop_others(tick)
+
+    def prepare(self, tick: int, rows: Rows) -> None:
+        self._prepared = tick, rows
+        if self._spool is not None:
+            self._spool.keep(tick, rows)
+
+    def publish(self, tick: int) -> None:
+        if self._prepared and self._prepared[0] == tick:
+            rows, self._prepared = self._prepared[1], None
+            if rows:
+                self._deliver(tick, rows)
+        if self._spool is not None:
+            self._spool.drop(tick)
+
+    def held_back(self) -> HeldBack | None:
+        return held_back_of(self._held(), self._drain)

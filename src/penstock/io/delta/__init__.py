@@ -1,0 +1,207 @@
+"""Delta tables through the `deltalake` package: changes or current rows, and tables as sources.
+
+A tick is one version of the table, whose log also holds the number of the tick (a transaction id of `app`),
+so a tick that comes again is recognised and skipped. The package writes files and log, in a folder on this
+machine or in any storage that it knows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from penstock.errors import BadInput
+from penstock.expr.types import Float64Type, ListType, Schema, StructType
+from penstock.io.delivery.guarantee import Guarantee
+from penstock.io.delivery.keys import Keys, key_of
+from penstock.io.delivery.outbox import Delivered, DeliveryWriter
+from penstock.io.files.changelog import check_columns
+from penstock.io.requirements import refuse_untyped, require_package
+from penstock.io.sink import Drain, Writer, column_names, open_sink
+from penstock.io.source import Feed, Reader, Source, open_source, set_fields
+from penstock.paths import scheme_of, unsupported
+
+_GUARANTEE = Guarantee(
+    "exactly once", "a version of the table holds the rows of a tick together with its number"
+)
+
+
+def require_deltalake(what: str) -> None:
+    """Raise `BadInput` if the package is missing. what: who needs it, "sink 'totals'"."""
+    require_package(what, "deltalake", "delta")
+
+
+def check_location(path: str, options: Mapping[str, str], what: str) -> None:
+    """Raise `BadUri` for a scheme that `deltalake` does not know, before the first tick would fail."""
+    if not scheme_of(path):
+        return
+    from deltalake.exceptions import DeltaError
+    from deltalake.fs import DeltaStorageHandler
+
+    try:
+        DeltaStorageHandler(path, dict(options))
+    except DeltaError as error:
+        if not str(error).startswith(("Unknown scheme", "Generic error: Unable to recognise URL")):
+            return  # such as a missing option: reading or writing the table reports it
+        raise unsupported(
+            path,
+            what,
+            why=f"The deltalake package says: {str(error).partition('. Known')[0]}.",
+            fix="give a folder, or a URL that it knows, such as s3://BUCKET/TABLE, gs://... or abfss://...",
+        ) from error
+    except OSError:
+        return
+
+
+@dataclass(frozen=True, init=False)
+class DeltaTable(Delivered):
+    """The current rows: inserted, updated and deleted by key.
+
+    path:    a folder or a URI; a missing table is created.
+    key:     columns that identify a row; not nullable, no floats, lists or nested rows.
+    app:     the name under which the table's log records ticks.
+    feed:    create the table with a change data feed, which `DeltaRows` can follow.
+    options: storage options of `deltalake`; they may hold secrets and are never shown.
+    """
+
+    guarantee: ClassVar[Guarantee] = _GUARANTEE
+    path: str
+    app: str
+    feed: bool
+    options: Mapping[str, str] = field(repr=False, compare=False)
+    key: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        key: Iterable[str] | str,
+        *,
+        app: str = "penstock",
+        feed: bool = True,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        set_fields(
+            self,
+            path=os.fspath(path),
+            key=column_names(key),
+            app=app,
+            feed=feed,
+            options=dict(options or {}),
+        )
+
+    @property
+    def destination(self) -> Hashable:
+        return "delta", self.path, self.app
+
+
+@dataclass(frozen=True, init=False)
+class DeltaChangelog(Delivered):
+    """Every change: the columns, then `weight` and `tick`. See `DeltaTable` for path, app and options."""
+
+    guarantee: ClassVar[Guarantee] = _GUARANTEE
+    path: str
+    app: str
+    options: Mapping[str, str] = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        app: str = "penstock",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        set_fields(self, path=os.fspath(path), app=app, options=dict(options or {}))
+
+    @property
+    def destination(self) -> Hashable:
+        return "delta", self.path, self.app
+
+
+@dataclass(frozen=True, init=False)
+class DeltaRows(Source):
+    """The rows of a Delta table, then the changes of each later version.
+
+    path:    a folder or a URI.
+    version: the first to read; by default the newest.
+    versions_per_tick: number of versions per tick, however many rows they have.
+    options: storage options of `deltalake`; they may hold secrets and are never shown.
+
+    Versions are read whole. A bounded source reads the rows of one version. Others read those, and then the
+    table's change data feed (`delta.enableChangeDataFeed`) up to the newest version or, when following,
+    forever. An append source may read a table that only grows.
+    """
+
+    path: str
+    version: int | None
+    versions_per_tick: int | None
+    options: Mapping[str, str] = field(repr=False, compare=False)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        version: int | None = None,
+        versions_per_tick: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        if versions_per_tick is not None and versions_per_tick < 1:
+            raise BadInput(f"versions_per_tick is {versions_per_tick}", fix="give 1 or more, or leave it out")
+        set_fields(
+            self,
+            path=os.fspath(path),
+            version=version,
+            versions_per_tick=versions_per_tick,
+            options=dict(options or {}),
+        )
+
+
+def check_delta(table: DeltaTable | DeltaChangelog | DeltaRows, what: str, schema: Schema) -> None:
+    """Check the requirements of a Delta table: package, location and types. Raises `BadInput`, `BadUri`."""
+    require_deltalake(what)
+    check_location(table.path, table.options, what)
+    refuse_untyped(schema, f"{what}, a Delta table")
+
+
+def _comparable(sink: str, schema: Schema, key: tuple[str, ...]) -> tuple[str, ...]:
+    for f in schema.fields:
+        if f.name in key and isinstance(f.type, Float64Type | ListType | StructType):
+            raise BadInput(
+                f"sink {sink!r}: the key's column {f.name!r} is {f.type}, "
+                "which Delta tables cannot have in a key",
+                fix="give other columns as key, or cast it in a select before the sink",
+                sink=sink,
+                column=f.name,
+            )
+    return key_of(sink, schema, key)
+
+
+@open_sink.register
+def _(sink: DeltaTable, drain: Drain) -> Writer:
+    check_delta(sink, f"sink {drain.name!r}", drain.schema)
+    key = _comparable(drain.name, drain.schema, sink.key)
+    keys = Keys(drain.name, drain.schema, key, drain.sources)
+    from penstock.io.delta.delivery import TableDelivery
+
+    where: Any = (drain.name, sink.path, sink.app, sink.options, drain.schema)
+    return DeliveryWriter(drain, TableDelivery(*where, keys=keys, feed=sink.feed), keys)
+
+
+@open_sink.register
+def _(sink: DeltaChangelog, drain: Drain) -> Writer:
+    check_delta(sink, f"sink {drain.name!r}", drain.schema)
+    check_columns(drain.name, drain.schema)
+    from penstock.io.delta.delivery import ChangelogDelivery
+
+    return DeliveryWriter(
+        drain, ChangelogDelivery(drain.name, sink.path, sink.app, sink.options, drain.schema), None
+    )
+
+
+@open_source.register
+def _(source: DeltaRows, feed: Feed) -> Reader:
+    check_delta(source, f"source {feed.name!r}", feed.schema)
+    from penstock.io.delta.reader import DeltaReader
+
+    return DeltaReader(source, feed)

@@ -1,0 +1,1 @@
+"""Sources and sinks of files: CSV, JSON and Parquet in; changelogs, tables and dead letters out."""

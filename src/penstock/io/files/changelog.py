@@ -1,0 +1,190 @@
+"""Changelog: every change of every tick, as Parquet.
+
+    <path>/tick=1/part-*.parquet             columns of the stream, then `weight` (int64)
+    <path>/tick=2/part-*.parquet
+    <path>/_staging/...                      unpublished ticks
+
+A tick's folder appears by one rename, whole. Ticks without changes have none.
+The tick is only in the folder's name (a column of that name in the files would
+clash): Spark, DuckDB, Polars and pyarrow all turn it into an integer column
+`tick` ("hive partitioning"):
+
+    duckdb   select * from read_parquet('out/tick=*/*.parquet', hive_partitioning = true)
+    Polars   pl.scan_parquet("out/tick=*/*.parquet", hive_partitioning=True)
+    Spark    spark.read.parquet("out")
+
+The current rows are those whose weights add up to more than 0.
+
+**For tasks that write in parallel**: each calls `stage_part(...)` with a unique
+name (such as the number of shard and attempt) and reports the name; then one
+process calls `assemble(path, tick, names)` before the commit and `publish` after it.
+`recover` throws away staged parts that were not named.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from penstock.errors import BadInput
+from penstock.expr.types import Schema
+from penstock.io.delivery.guarantee import Guarantee
+from penstock.io.delivery.publish import STAGING, move_folder, remove, remove_empty, sync_folder
+from penstock.io.requirements import refuse_untyped, require_arrow
+from penstock.io.sink import Drain, PartsWriter, SinkTarget, Writer, open_sink, refuse_later_ticks, refuse_new
+from penstock.io.source import WEIGHT, set_fields
+from penstock.paths import local_path
+
+TICK = "tick"
+
+
+@dataclass(frozen=True)
+class Changelog(SinkTarget):
+    """All changes, one folder per tick, exactly once with a checkpoint. path: created if missing."""
+
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "exactly once",
+        "a tick's folder appears by one rename, and a run that resumes skips existing ones",
+    )
+    path: str
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        set_fields(self, path=local_path(path, type(self).__name__))
+
+    @property
+    def destination(self) -> Hashable:
+        return "files", os.path.realpath(self.path)
+
+
+def tick_folder(tick: int) -> str:
+    # No leading zeros: DuckDB would read text.
+    return f"{TICK}={tick}"
+
+
+def published_ticks(path: Path) -> list[int]:
+    """List the ticks that have a folder at `path`, in order."""
+    names = os.listdir(path) if path.is_dir() else []
+    numbers = (name.removeprefix(f"{TICK}=") for name in names if name.startswith(f"{TICK}="))
+    return sorted(int(number) for number in numbers if number.isdecimal())
+
+
+def check_columns(sink: str, schema: Schema) -> None:
+    """Raise `BadInput` if the stream has a column with the name of one that the changelog adds."""
+    for name in (WEIGHT, TICK):
+        if schema.position(name) is not None:
+            raise BadInput(
+                f"sink {sink!r}: a changelog cannot hold a column called {name!r}",
+                why="it adds columns of its own: each row's weight and tick",
+                fix=f"rename the column in a select before the sink: `.select(..., other_name=col.{name})`",
+                sink=sink,
+                column=name,
+            )
+
+
+# --- in parallel tasks ---------------------------------------------------------------
+
+
+def stage_part(
+    path: str | os.PathLike[str],
+    tick: int,
+    name: str,
+    rows: Sequence[tuple[Any, ...]],
+    schema: Schema,
+    *,
+    durable: bool = True,
+) -> str:
+    """Write changes (weight last) hidden from readers, and return the name for `assemble`.
+
+    `name` is unique among the tasks and attempts of this tick, and ends in ".parquet".
+    """
+    from penstock.io.arrow import write_part
+
+    folder = Path(path, STAGING, "parts")
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = f"part-{tick}-{name}"
+    write_part(folder / staged, rows, schema, weighted=True, durable=durable)
+    return staged
+
+
+def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
+    """Assemble the unpublished folder of a tick from exactly these parts; repeating it is harmless.
+
+    Raises `FileNotFoundError` if a part is missing.
+    """
+    staging = Path(path, STAGING)
+    folder = staging / tick_folder(tick)
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = set(names)
+    present = set(os.listdir(folder))
+    # First this: a superseded driver finds its parts gone, and must not touch the files of its successor.
+    for name in wanted - present:
+        os.rename(staging / "parts" / name, folder / name)
+    for name in present - wanted:  # of a failed attempt
+        (folder / name).unlink()
+    if durable:
+        sync_folder(folder)
+        sync_folder(staging)
+
+
+def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """Publish an assembled tick; harmless if it is published already or had no changes."""
+    assembled = Path(path, STAGING, tick_folder(tick))
+    if not assembled.is_dir():
+        return
+    target = Path(path, tick_folder(tick))
+    if target.is_dir():
+        remove(assembled)
+    else:
+        move_folder(assembled, target, durable=durable)
+
+
+def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """After a crash, publish what was assembled for the committed `tick`, and drop everything else staged."""
+    publish(path, tick, durable=durable)
+    remove(Path(path, STAGING))
+
+
+# --- in one process ------------------------------------------------------------------
+
+
+class ChangelogWriter(PartsWriter):
+    def __init__(self, target: Changelog, drain: Drain) -> None:
+        require_arrow(f"sink {drain.name!r}")
+        check_columns(drain.name, drain.schema)
+        self._path = Path(target.path)
+        self._drain = drain
+
+    def recover(self, tick: int) -> None:
+        refuse_new(self._drain.name, self._path, tick, self._path.is_dir())
+        self._path.mkdir(parents=True, exist_ok=True)
+        refuse_later_ticks(self._drain.name, self._path, max(published_ticks(self._path), default=0), tick)
+        recover(self._path, tick, durable=self._drain.durable)
+
+    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            durable = self._drain.durable
+            self.assemble(
+                tick, [stage_part(self._path, tick, "0.parquet", rows, self._drain.schema, durable=durable)]
+            )
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        assemble(self._path, tick, names, durable=self._drain.durable)
+
+    def publish(self, tick: int) -> None:
+        publish(self._path, tick, durable=self._drain.durable)
+
+    def close(self) -> None:
+        # With a checkpoint, a tick that was committed and not published waits there for `recover`.
+        if self._drain.durable:
+            remove_empty(self._path / STAGING / "parts", self._path / STAGING)
+        else:
+            remove(self._path / STAGING)
+
+
+@open_sink.register
+def _(sink: Changelog, drain: Drain) -> Writer:
+    refuse_untyped(drain.schema, f"sink {drain.name!r}, a changelog")
+    return ChangelogWriter(sink, drain)

@@ -1,0 +1,309 @@
+"""Conversion of parsed JSON to internal values, and back.
+
+    bool, int, float     JSON true/false, whole numbers, numbers; floats also "NaN", "Infinity", "-Infinity"
+    decimal              a number or a string, exactly
+    str                  a string
+    bytes                a string in base64
+    date, timestamp      strings in ISO 8601; a timestamp without a zone is in UTC
+    struct, list         an object, an array
+    null                 null, or a missing field
+
+Fields that the row type does not have are ignored. A value of another type is an error and never converted.
+`from_json` reads what `to_json` writes as the same value.
+"""
+
+from __future__ import annotations
+
+import binascii
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import singledispatch
+from typing import Any, TypeAlias
+
+from penstock.expr.runtime import NAN
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    StrType,
+    StructType,
+    TimestampType,
+)
+from penstock.io.files.text_values import (
+    NON_FINITE,
+    Unfit,
+    exact_decimal,
+    in_range,
+    parse,
+    unfit,
+    unicode_text,
+)
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+
+# --- from JSON -----------------------------------------------------------------------------
+
+
+@singledispatch
+def from_json(data_type: DataType) -> Convert:
+    """Converter of a non-null parsed JSON value to an internal value; it raises `Unfit`."""
+    raise TypeError(data_type)
+
+
+@from_json.register
+def _(data_type: BoolType) -> Convert:
+    def boolean(value: Any) -> Any:
+        if type(value) is not bool:
+            raise unfit("true or false", value)
+        return value
+
+    return boolean
+
+
+def _whole(bits: int) -> Convert:
+    low, high = -(1 << bits - 1), 1 << bits - 1
+
+    def whole(value: Any) -> Any:
+        if type(value) is not int:
+            raise unfit(f"an int{bits}", value)
+        return value if low <= value < high else in_range(value, bits)
+
+    return whole
+
+
+@from_json.register
+def _(data_type: Int32Type) -> Convert:
+    return _whole(32)
+
+
+@from_json.register
+def _(data_type: Int64Type) -> Convert:
+    return _whole(64)
+
+
+@from_json.register
+def _(data_type: Float64Type) -> Convert:
+    def number(value: Any) -> Any:
+        if type(value) is float:
+            return value if value == value else NAN
+        try:
+            if type(value) is int:
+                return float(value)
+            if type(value) is Decimal:  # the file is read so where the row type has decimals
+                return float(value) if value == value else NAN
+            return NON_FINITE[value]
+        except (KeyError, TypeError, OverflowError):
+            raise unfit("a number", value) from None
+
+    return number
+
+
+@from_json.register
+def _(data_type: DecimalType) -> Convert:
+    parse_text = parse(data_type)
+
+    def decimal(value: Any) -> Any:
+        kind = type(value)
+        if kind is Decimal or kind is int:
+            return exact_decimal(Decimal(value), data_type)
+        if kind is not str:
+            raise unfit(data_type, value)
+        return parse_text(value)
+
+    return decimal
+
+
+@from_json.register
+def _(data_type: StrType) -> Convert:
+    def text(value: Any) -> Any:
+        if type(value) is not str:
+            raise unfit("a string", value)
+        return value if value.isascii() else unicode_text(value)
+
+    return text
+
+
+@from_json.register
+def _(data_type: BytesType) -> Convert:
+    def octets(value: Any) -> Any:
+        if type(value) is not str:
+            raise unfit("a string in base64", value)
+        try:
+            return b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raise unfit("a string in base64", value) from None
+
+    return octets
+
+
+@from_json.register(DateType)
+@from_json.register(TimestampType)
+def _(data_type: DataType) -> Convert:
+    parse_text = parse(data_type)
+
+    def moment(value: Any) -> Any:
+        if type(value) is not str:
+            raise unfit(f"a {data_type} as a string", value)
+        return parse_text(value)
+
+    return moment
+
+
+@from_json.register
+def _(data_type: ListType) -> Convert:
+    convert = from_json(data_type.element)
+
+    def array(value: Any) -> Any:
+        if type(value) is not list:
+            raise unfit("an array", value)
+        if None not in value:
+            return tuple(map(convert, value))
+        if not data_type.nullable:
+            raise unfit(data_type.element, None)
+        return tuple(None if element is None else convert(element) for element in value)
+
+    return array
+
+
+@from_json.register
+def _(data_type: StructType) -> Convert:
+    return from_object(data_type.fields)
+
+
+def from_object(fields: Sequence[Field]) -> Convert:
+    """Converter of a JSON object to a tuple. `Unfit` names the field."""
+    names: dict[str, Any] = {"unfit": unfit}
+    lines = [
+        "def row(value):",
+        "    if type(value) is not dict:",
+        "        raise unfit('an object', value)",
+        "    get = value.get",
+    ]
+    for at, f in enumerate(fields):
+        names[f"convert_{at}"] = _field(f)
+        lines.append(f"    v{at} = get({f.name!r})")
+        lines.append(f"    if {needs_conversion(f.type).format(f'v{at}')}:")
+        lines.append(f"        v{at} = convert_{at}(value, v{at})")
+    lines.append(f"    return ({''.join(f'v{at}, ' for at in range(len(fields)))})")
+    # One function for all fields: a loop over them costs three times as much.
+    exec("\n".join(lines), names)
+    return names["row"]
+
+
+def _field(declared: Field) -> Callable[[dict[str, Any], Any], Any]:
+    """Converter of a field, given its object and the value found there."""
+    name, convert = declared.name, from_json(declared.type)
+
+    def value(whole: dict[str, Any], found: Any) -> Any:
+        if found is None:
+            if not declared.nullable:
+                raise missing(declared, is_there=name in whole)
+            return None
+        try:
+            return convert(found)
+        except Unfit as problem:
+            raise Unfit(f"{name}: {problem}") from None
+
+    return value
+
+
+@singledispatch
+def needs_conversion(data_type: DataType) -> str:
+    """Source of a test on a value `{0}`, false only for values that stay as they are."""
+    return "True"
+
+
+@needs_conversion.register
+def _(data_type: BoolType) -> str:
+    return "type({0}) is not bool"
+
+
+@needs_conversion.register
+def _(data_type: Int32Type) -> str:
+    return f"type({{0}}) is not int or not {-(2**31)} <= {{0}} < {2**31}"
+
+
+@needs_conversion.register
+def _(data_type: Int64Type) -> str:
+    return f"type({{0}}) is not int or not {-(2**63)} <= {{0}} < {2**63}"
+
+
+@needs_conversion.register
+def _(data_type: Float64Type) -> str:
+    return "type({0}) is not float or {0} != {0}"
+
+
+@needs_conversion.register
+def _(data_type: StrType) -> str:
+    return "type({0}) is not str or not {0}.isascii()"
+
+
+def missing(declared: Field, *, is_there: bool) -> Unfit:
+    found = "it is null" if is_there else "it is missing"
+    return Unfit(f"{declared.name}: {found}, but {declared.type} is declared without null")
+
+
+# --- to JSON -------------------------------------------------------------------------------
+
+
+def to_json(data_type: DataType) -> Convert:
+    """Converter of a value or None to what `json.dumps` takes."""
+    convert = _converter(data_type)
+    return lambda value: None if value is None else convert(value)
+
+
+def to_object(fields: Sequence[Field]) -> Convert:
+    """Converter of a row to a JSON object."""
+    parts = [(field.name, to_json(field.type)) for field in fields]
+    return lambda row: {name: convert(value) for (name, convert), value in zip(parts, row, strict=True)}
+
+
+@singledispatch
+def _converter(data_type: DataType) -> Convert:
+    return lambda value: value
+
+
+@_converter.register
+def _(data_type: Float64Type) -> Convert:
+    return lambda value: value if math.isfinite(value) else _not_finite(value)
+
+
+def _not_finite(value: float) -> str:
+    return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+
+
+@_converter.register
+def _(data_type: DecimalType) -> Convert:
+    return str
+
+
+@_converter.register(DateType)
+@_converter.register(TimestampType)
+def _moment(data_type: DateType | TimestampType) -> Convert:
+    return lambda value: value.isoformat()
+
+
+@_converter.register
+def _(data_type: BytesType) -> Convert:
+    return lambda value: b64encode(value).decode("ascii")
+
+
+@_converter.register
+def _(data_type: ListType) -> Convert:
+    element = to_json(data_type.element)
+    return lambda values: [element(value) for value in values]
+
+
+@_converter.register
+def _(data_type: StructType) -> Convert:
+    return to_object(data_type.fields)

@@ -1,0 +1,42 @@
+"""Parquet files: columns are found by name, others are ignored.
+
+A column may have any type that converts without loss: narrower integers and floats, unsigned ones if the
+values fit, other units and zones of timestamps (no zone means UTC; fractions of a microsecond are dropped),
+other precisions of decimals if the digits fit, dictionaries, large and view types. Everything else is an
+error that names file and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.io.files.listing import Files, Listing
+from penstock.io.files.reader import FileFormat, FilesReader, Record
+from penstock.io.requirements import refuse_untyped, require_arrow
+from penstock.io.source import Feed, Reader, open_source
+
+
+@dataclass(frozen=True, init=False)
+class ParquetFiles(Files):
+    __doc__ = "Parquet files. " + (Files.__doc__ or "")
+
+
+class ParquetFormat(FileFormat):
+    def __init__(self, feed: Feed) -> None:
+        require_arrow(f"source {feed.name!r}")
+        feed.reserved()
+        self._feed = feed
+
+    def records(self, path: Path, skip: int) -> Iterator[Record]:
+        # Not at the top: Arrow is expensive to import, and tasks that read JSON do not need it.
+        from penstock.io.files.parquet_rows import records
+
+        return records(self._feed, path, skip)
+
+
+@open_source.register
+def _(source: ParquetFiles, feed: Feed) -> Reader:
+    refuse_untyped(feed.schema, f"source {feed.name!r}, Parquet files")
+    return FilesReader(Listing(feed.name, source.path, feed.skip), ParquetFormat(feed), feed, source)

@@ -1,0 +1,243 @@
+"""Conversion of Parquet rows, whose columns may have other types than declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import singledispatch
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import types
+
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    StrType,
+    StructType,
+    TimestampType,
+)
+from penstock.io.arrow import arrow_type, column_to_values
+from penstock.io.files.json_files import checked_weight
+from penstock.io.files.reader import Record, unreadable
+from penstock.io.files.text_values import Unfit, exact_decimal, shortened
+from penstock.io.source import WEIGHT, BadRecord, Feed
+
+_ROWS = 8192
+
+
+def records(feed: Feed, path: Path, skip: int) -> Iterator[Record]:
+    """Yield the records of a Parquet file, as `FileFormat.records`."""
+    try:
+        file = pq.ParquetFile(path)
+    except pa.ArrowException as error:
+        raise unreadable(feed.name, path, f"it is not Parquet: {error}") from error
+    with file:
+        fields = [*feed.schema.fields]
+        if not feed.append:
+            fields.append(Field(WEIGHT, Int64Type(), nullable=True))
+        present = check_columns(feed.name, path, fields, file.schema_arrow)
+        row = 0
+        try:
+            for batch in file.iter_batches(_ROWS, columns=[f.name for f in present]):
+                if row + batch.num_rows > skip:
+                    start = max(0, skip - row)
+                    yield from batch_records(feed, path, row + start, batch.slice(start), fields)
+                row += batch.num_rows
+        except pa.ArrowException as error:
+            raise unreadable(feed.name, path, f"after row {row}: {error}") from error
+
+
+def check_columns(source: str, path: Path, fields: list[Field], found: pa.Schema) -> list[Field]:
+    """Return the fields in the file. Raises `UnreadableSource` for missing columns and wrong types."""
+    present: list[Field] = []
+    for declared in fields:
+        count = found.names.count(declared.name)
+        if count == 1:
+            arrow = found.field(declared.name).type
+            if not fits(declared.type, arrow):
+                raise unreadable(
+                    source,
+                    path,
+                    f"its column {declared.name!r} is {arrow}, but {declared.type} is declared",
+                    "correct the file, or declare the column with its type and cast it in the flow",
+                )
+            present.append(declared)
+        elif count or not declared.nullable:
+            raise unreadable(
+                source,
+                path,
+                f"it has {count or 'no'} column{'s' if count > 1 else ''} {declared.name!r}; "
+                f"it has {', '.join(found.names)}",
+                "correct the file, or declare the column `| None` if it may be missing",
+            )
+    return present
+
+
+# --- which Arrow types may hold a type -------------------------------------------------
+
+
+def plain(arrow: pa.DataType) -> pa.DataType:
+    """The type without a dictionary around it."""
+    return arrow.value_type if types.is_dictionary(arrow) else arrow
+
+
+_HOLDS: dict[type[DataType], Callable[[pa.DataType], bool]] = {
+    BoolType: types.is_boolean,
+    Int32Type: types.is_integer,
+    Int64Type: types.is_integer,
+    Float64Type: types.is_floating,
+    DecimalType: types.is_decimal,
+    StrType: lambda t: types.is_string(t) or types.is_large_string(t) or types.is_string_view(t),
+    BytesType: lambda t: any(
+        holds(t)
+        for holds in (
+            types.is_binary,
+            types.is_large_binary,
+            types.is_binary_view,
+            types.is_fixed_size_binary,
+        )
+    ),
+    DateType: types.is_date,
+    TimestampType: types.is_timestamp,
+}
+
+
+@singledispatch
+def fits(data_type: DataType, arrow: pa.DataType) -> bool:
+    """Whether at least some values of an Arrow type can be values of a type."""
+    return types.is_null(arrow) or _HOLDS[type(data_type)](plain(arrow))
+
+
+@fits.register
+def _(data_type: ListType, arrow: pa.DataType) -> bool:
+    is_list = types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow)
+    return types.is_null(arrow) or (is_list and fits(data_type.element, arrow.value_type))
+
+
+@fits.register
+def _(data_type: StructType, arrow: pa.DataType) -> bool:
+    if not types.is_struct(arrow):
+        return types.is_null(arrow)
+    names = [f.name for f in arrow]
+    return all(
+        fits(f.type, arrow.field(f.name).type) if names.count(f.name) == 1 else f.nullable
+        for f in data_type.fields
+    )
+
+
+# --- values ----------------------------------------------------------------------------
+
+
+def batch_records(
+    feed: Feed, path: Path, before: int, batch: pa.RecordBatch, fields: list[Field]
+) -> Iterator[Record]:
+    """Yield the records of a batch, converted at once if all fit, otherwise row by row."""
+    rows = whole_batch(batch, fields)
+    if rows is not None and feed.append and feed.decode is None:
+        yield from rows
+        return
+    for at in range(batch.num_rows):
+        row = batch.slice(at, 1)
+        try:
+            values = tuple(next(iter(column(row, f))) for f in fields) if rows is None else rows[at]
+            if feed.decode is not None:
+                yield feed.decode(values)
+            else:
+                yield values if feed.append else (*values[:-1], checked_weight(values[-1]))
+        except Unfit as problem:
+            yield BadRecord(str(path), before + at + 1, str(problem), shortened(row_text(row), 200))
+
+
+def row_text(row: pa.RecordBatch) -> str:
+    try:
+        return str(row.to_pylist()[0])
+    except (pa.ArrowException, ValueError, OverflowError):  # no text, or a date that Python has not
+        return ""
+
+
+def whole_batch(batch: pa.RecordBatch, fields: list[Field]) -> list[tuple[Any, ...]] | None:
+    """Convert all rows of a batch at once; None if some value does not fit."""
+    try:
+        return list(zip(*[column(batch, f) for f in fields]))
+    except Unfit:
+        return None
+
+
+def column(batch: pa.RecordBatch, declared: Field) -> list[Any]:
+    """Convert a column to internal values. Raises `Unfit` naming the column."""
+    if declared.name not in batch.schema.names:
+        return [None] * batch.num_rows
+    try:
+        return values(batch.column(declared.name), declared.type, nullable=declared.nullable)
+    except (pa.ArrowException, UnicodeDecodeError, OverflowError, Unfit) as error:
+        raise Unfit(f"{declared.name}: {error}") from None
+
+
+def values(array: pa.Array, data_type: DataType, *, nullable: bool) -> list[Any]:
+    """Convert an array whose type `fits` to internal values. Raises `ArrowInvalid` or `Unfit`."""
+    if array.null_count and not nullable:
+        raise Unfit(f"it is null, but {data_type} is declared without null")
+    if types.is_null(array.type):
+        return [None] * len(array)
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    return values_of(data_type, array)
+
+
+@singledispatch
+def values_of(data_type: DataType, array: pa.Array) -> list[Any]:
+    return list(column_to_values(array.cast(arrow_type(data_type)), data_type))
+
+
+@values_of.register
+def _(data_type: DecimalType, array: pa.Array) -> list[Any]:
+    found = array.to_pylist()
+    if array.type.scale == data_type.scale and array.type.precision <= data_type.precision:
+        return found
+    # One by one: Arrow's cast to another scale wraps around where digits do not fit.
+    return [None if value is None else exact_decimal(value, data_type) for value in found]
+
+
+@values_of.register
+def _(data_type: TimestampType, array: pa.Array) -> list[Any]:
+    unit = array.type.unit
+    # No zone means UTC. Nanoseconds are truncated, as everywhere; seconds beyond the calendar are refused.
+    array = array.cast(pa.timestamp(unit, tz="UTC"))
+    return list(column_to_values(array.cast(arrow_type(data_type), safe=unit != "ns"), data_type))
+
+
+@values_of.register
+def _(data_type: ListType, array: pa.Array) -> list[Any]:
+    # flatten() leaves out what lies behind null lists, and their lengths are null.
+    elements = iter(values(array.flatten(), data_type.element, nullable=data_type.nullable))
+    lengths = pc.call_function("list_value_length", [array]).to_pylist()
+    return [None if length is None else tuple(islice(elements, length)) for length in lengths]
+
+
+@values_of.register
+def _(data_type: StructType, array: pa.Array) -> list[Any]:
+    valid = array.is_valid()
+    names = [f.name for f in array.type]
+    parts: list[list[Any]] = []
+    for part in data_type.fields:
+        if part.name not in names:
+            parts.append([None] * len(array))
+            continue
+        there = array.flatten()[names.index(part.name)]
+        # Fields of a null struct are null whether nullable or not.
+        if not part.nullable and there.filter(valid).null_count:
+            raise Unfit(f"{part.name}: it is null, but {part.type} is declared without null")
+        parts.append(values(there, part.type, nullable=True))
+    return [row if there else None for row, there in zip(zip(*parts), valid.to_pylist())]

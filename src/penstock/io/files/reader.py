@@ -1,0 +1,142 @@
+"""Reading the files of a source one after the other, in batches, from any position."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from penstock.errors import UnreadableSource
+from penstock.io.files.listing import Files, Listing
+from penstock.io.source import DONE, BadRecord, Batch, Feed, Reader, printable
+
+Record = tuple[Any, ...] | list[tuple[Any, ...]] | BadRecord
+"""A row, the rows of a change data record, or the reason why it is unreadable."""
+
+
+class FileFormat(ABC):
+    """A file format, for one feed."""
+
+    @abstractmethod
+    def records(self, path: Path, skip: int) -> Iterator[Record]:
+        """Yield the records of a file after the first `skip`.
+
+        Raises `UnreadableSource` for a file of another format; lets `OSError` and `UnicodeDecodeError` pass.
+        """
+
+
+class FilesReader(Reader):
+    """A reader of a folder's files in name order; a tick may end within a file.
+
+    With `files_per_tick` a tick takes that many whole files, whatever the limit on rows; with `dead_letter`
+    unreadable rows go to the caller instead of ending the run.
+    """
+
+    def __init__(
+        self,
+        listing: Listing,
+        file_format: FileFormat,
+        feed: Feed,
+        source: Files,
+    ) -> None:
+        self._listing = listing
+        self._format = file_format
+        self._feed = feed
+        self._files_per_tick = source.files_per_tick
+        self._set_aside = source.dead_letter is not None
+        self._waiting = listing.files(may_be_none=feed.follow or feed.resumed)
+        self._open: Iterator[Record] | None = None
+        self._name = ""
+        self._path = Path()
+        self._rows_taken = 0
+
+    def read(self, limit: int | None) -> Batch | None:
+        batch = Batch([])
+        room = None if self._files_per_tick else limit
+        files_left = self._files_per_tick or -1
+        while (room is None or room > 0) and files_left != 0 and self._next_file():
+            count, ended = self._take(batch, room)
+            if not batch.rows and not batch.bad:
+                continue  # an empty file, or records without rows: no tick
+            if room is not None:
+                room -= count
+            if ended:
+                files_left -= 1
+        return batch if batch.rows or batch.bad else None
+
+    def _next_file(self) -> bool:
+        """Open the next file unless one is open; False if there is none now."""
+        while self._open is None:
+            item = next(self._waiting, None)
+            if item is None:
+                return self._look_again()
+            self._name, self._path = item
+            taken = self._feed.taken.get(self._name) or 0
+            if taken != DONE:
+                self._rows_taken = taken
+                self._open = self._format.records(self._path, taken)
+        return True
+
+    def _look_again(self) -> bool:
+        if not self._feed.follow:
+            self.done = True
+            return False
+        new = [f for f in self._listing.files(may_be_none=True) if self._feed.taken.get(f[0]) != DONE]
+        self._waiting = iter(new)
+        return bool(new) and self._next_file()
+
+    def _take(self, batch: Batch, room: int | None) -> tuple[int, bool]:
+        """Move up to `room` records of the open file to the batch: count, and whether it ended."""
+        assert self._open is not None
+        count = 0
+        try:
+            for record in islice(self._open, room):
+                count += 1
+                if type(record) is tuple:
+                    batch.rows.append(record)
+                elif type(record) is list:
+                    batch.rows.extend(record)
+                elif self._set_aside:
+                    batch.bad.append(record)  # type: ignore[arg-type]
+                else:
+                    raise record.error(self._feed.name)  # type: ignore[union-attr]
+        except UnreadableSource:
+            raise
+        except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+            raise unreadable(self._feed.name, self._path, str(error)) from error
+        self._rows_taken += count
+        ended = room is None or count < room
+        self._feed.taken[self._name] = DONE if ended else self._rows_taken
+        if ended:
+            self._open = None
+        return count, ended
+
+    def close(self) -> None:
+        super().close()
+        close = getattr(self._open, "close", None)
+        if close is not None:
+            close()  # a generator: its file is closed with it
+        self._open = None
+
+
+def unreadable(source: str, path: Path, why: str, fix: str = "") -> UnreadableSource:
+    """The error for a file that cannot be read."""
+    return UnreadableSource(
+        f"source {source!r} cannot read {printable(path)}",
+        why=why,
+        fix=fix or "replace the file, or move it out of the source's folder",
+        source=source,
+        path=str(path),
+        file=str(path),
+    )
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file for reading, decompressed if its name ends in .gz."""
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    return path.open("rb")

@@ -1,0 +1,346 @@
+"""TableFiles: the current rows as Parquet, changed in place as far as a reader can see.
+
+    <path>/current                                       a symbolic link to the newest version
+    <path>/versions/tick=12/bucket-0003.parquet          columns of the stream, nothing else
+    <path>/versions/tick=12/_bucket-0003.held            rows held back, if any, with a column `weight`
+    <path>/_staging/...                                  buckets of versions to come
+
+Read `<path>/current/*.parquet`. The link is switched by one rename, so a reader
+that resolves it once sees all of one tick. The previous version stays for
+readers that are at work; older ones are removed.
+
+Rows are divided into a fixed number of buckets by the hash of their key. A tick
+rewrites the buckets that changed, and takes over the others by hard link (by copy
+on a file system without links). So its cost follows the buckets it touches;
+choose `buckets` for about 10,000 rows in each.
+
+**For tasks that write in parallel**: each calls `stage(...)` with all the
+changes of some buckets (`bucketing(...)` says which rows those are) and
+reports the names it got; then one process calls `assemble(path, tick, names)` before
+the commit and `publish` after it. Begin with `create` or `recover`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from penstock.errors import BadInput
+from penstock.expr.keys import with_one_zero
+from penstock.expr.types import Schema
+from penstock.io.delivery.guarantee import Guarantee
+from penstock.io.delivery.held_back import HeldBack
+from penstock.io.delivery.keys import Bucketing, Keys, bucketing, two_rows
+from penstock.io.delivery.publish import STAGING, move_folder, remove, remove_empty, sync_folder, write_file
+from penstock.io.files.changelog import published_ticks, tick_folder
+from penstock.io.requirements import refuse_untyped, require_arrow
+from penstock.io.sink import (
+    Drain,
+    PartsWriter,
+    SinkTarget,
+    Writer,
+    column_names,
+    held_back_of,
+    open_sink,
+    refuse_later_ticks,
+    refuse_new,
+)
+from penstock.io.source import set_fields
+from penstock.paths import local_path
+
+VERSIONS = "versions"
+CURRENT = "current"
+Row = tuple[Any, ...]
+Rows = Sequence[Row]
+
+
+@dataclass(frozen=True)
+class TableFiles(SinkTarget):
+    """The current rows, exactly once with a checkpoint.
+
+    path:    a folder, created if missing.
+    key:     columns that identify a row; None: a row may come several times.
+             A row that is retracted before it comes is held back, and appears in no file.
+    buckets: number of files that the rows are divided into, fixed for the life of the table.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee("exactly once", "a tick's version appears by switching a link")
+    path: str
+    key: tuple[str, ...] | None = None
+    buckets: int = 16
+
+    def __init__(
+        self, path: str | os.PathLike[str], key: Iterable[str] | str | None = None, buckets: int = 16
+    ) -> None:
+        if buckets < 1:
+            raise BadInput(f"a table has {buckets} buckets", fix="give 1 or more, or leave it out")
+        path = local_path(path, type(self).__name__)
+        set_fields(self, path=path, key=None if key is None else column_names(key), buckets=buckets)
+
+    @property
+    def destination(self) -> Hashable:
+        return "files", os.path.realpath(self.path)
+
+
+def bucket_file(bucket: int) -> str:
+    return f"bucket-{bucket:04d}.parquet"
+
+
+def held_file(bucket: int) -> str:
+    # Hidden from those who read all Parquet files of a version, by name or by folder.
+    return f"_bucket-{bucket:04d}.held"
+
+
+def version(path: str | os.PathLike[str], tick: int) -> Path:
+    return Path(path, VERSIONS, tick_folder(tick))
+
+
+def newest(path: str | os.PathLike[str]) -> int | None:
+    """Return the tick of the newest version, published or not, or None."""
+    return max(published_ticks(Path(path, VERSIONS)), default=None)
+
+
+def base_of(path: str | os.PathLike[str], tick: int) -> Path:
+    """Return the version that a tick changes: the newest before it, ignoring earlier attempts."""
+    before = [t for t in published_ticks(Path(path, VERSIONS)) if t < tick]
+    assert before, "create() comes first"
+    return version(path, before[-1])
+
+
+# --- in parallel tasks ---------------------------------------------------------------
+
+
+def create(sink: str, target: TableFiles, schema: Schema) -> None:
+    """Create an empty table if there is none. Raises `BadInput` for one with other buckets."""
+    from penstock.io.arrow import write_part
+
+    number = Path(target.path, "buckets")
+    if newest(target.path) is None:
+        Path(target.path, VERSIONS).mkdir(parents=True, exist_ok=True)
+        write_file(number, f"{target.buckets}\n".encode(), durable=True)
+        staged = Path(target.path, STAGING, tick_folder(0))
+        remove(staged)
+        staged.mkdir(parents=True)
+        # Bucket 0 has a file even if it is empty, so that readers find the columns.
+        write_part(staged / bucket_file(0), [], schema, weighted=False, durable=True)
+        move_folder(staged, version(target.path, 0), durable=True)
+        publish(target.path, 0)
+    found = int(number.read_text())
+    if found != target.buckets:
+        raise BadInput(
+            f"sink {sink!r}: the table at {target.path} has {found} buckets, not {target.buckets}",
+            why="a row would be looked for in the wrong file",
+            fix=f"give buckets={found}, or another path",
+            sink=sink,
+        )
+
+
+def stage(
+    sink: str,
+    target: TableFiles,
+    tick: int,
+    name: str,
+    changes: Rows,
+    schema: Schema,
+    *,
+    durable: bool = True,
+    sources: tuple[str, ...] = (),
+) -> Iterator[tuple[str, int]]:
+    """Apply a tick's changes (weight last) to the buckets that they touch, and write these.
+
+    Yields per bucket its name for `assemble`, and its number of changes. `name` is unique among the tasks
+    and attempts of this tick. `changes` are all changes of their buckets.
+    sources: of the rows, for errors. Raises `DuplicateKey` if a key has two rows.
+    """
+    from penstock.io.arrow import write_part
+
+    by = bucketing(sink, schema, target.key, target.buckets)
+    buckets: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in with_one_zero(changes, schema):
+        buckets[by.bucket(row)].append(row)
+    base, folder = base_of(target.path, tick), Path(target.path, STAGING)
+    folder.mkdir(parents=True, exist_ok=True)
+    for bucket, part in sorted(buckets.items()):
+        rows, held = _changed(base, bucket, part, schema)
+        twice = None if target.key is None else _two_of_a_key(by, rows)
+        if twice is not None:
+            assert target.key is not None
+            less = _held_of_changed_keys(by, base, buckets, schema)
+            raise two_rows(Keys(sink, schema, target.key, sources), *twice, held=less, fix=_FIX)
+        staged = f"{bucket:04d}-{tick:08d}-{name}.parquet"
+        write_part(folder / staged, rows, schema, weighted=False, durable=durable)
+        if held:
+            write_part(_held_beside(folder / staged), held, schema, durable=durable)
+        yield staged, len(part)
+
+
+_FIX = "give a key that is unique, or none to keep all rows"
+
+
+def _changed(base: Path, bucket: int, changes: Rows, schema: Schema) -> tuple[list[Row], list[Row]]:
+    """Apply changes to a bucket of a version: its rows, and those held back, weight last."""
+    from penstock.io.arrow import read_part
+
+    file, held_before = base / bucket_file(bucket), base / held_file(bucket)
+    rows = read_part(file, schema, weighted=False) if file.exists() else []
+    if held_before.exists():
+        changes = [*read_part(held_before, schema), *changes]
+    return applied(with_one_zero(rows, schema), with_one_zero(changes, schema))
+
+
+def _held_of_changed_keys(
+    by: Bucketing, base: Path, buckets: Mapping[int, Rows], schema: Schema
+) -> list[Row]:
+    """List the rows held back for the keys that a tick changes, weight last."""
+    changed = {by.key(row) for part in buckets.values() for row in part}
+    held = (_changed(base, bucket, part, schema)[1] for bucket, part in buckets.items())
+    return [row for part in held for row in part if by.key(row) in changed]
+
+
+def _held_beside(staged: Path) -> Path:
+    return staged.with_suffix(".held")
+
+
+def applied(rows: Rows, changes: Rows) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """Apply changes to rows, keeping their order: the rows, and those held back, weight last."""
+    counts: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in rows:
+        counts[row] += 1
+    for *values, weight in changes:
+        counts[tuple(values)] += weight
+    shown = [row for row, count in counts.items() for _ in range(count)]
+    return shown, [(*row, count) for row, count in counts.items() if count < 0]
+
+
+def _two_of_a_key(by: Bucketing, rows: Rows) -> tuple[Row, Row] | None:
+    seen: dict[Row, Row] = {}
+    for row in rows:
+        key = by.key(row)
+        if key in seen:
+            return seen[key], row
+        seen[key] = row
+    return None
+
+
+def assemble(path: str | os.PathLike[str], tick: int, names: Iterable[str], *, durable: bool = True) -> None:
+    """Assemble the version of a tick, still unpublished, from staged buckets and all others as they were."""
+    folder = Path(path, STAGING, tick_folder(tick))
+    remove(folder)
+    folder.mkdir(parents=True)
+    made: set[str] = set()
+    for name in names:
+        bucket, staged = int(name.partition("-")[0]), Path(path, STAGING, name)
+        os.rename(staged, folder / bucket_file(bucket))
+        if _held_beside(staged).exists():
+            os.rename(_held_beside(staged), folder / held_file(bucket))
+        made |= {bucket_file(bucket), held_file(bucket)}
+    for file in base_of(path, tick).iterdir():
+        if file.name not in made:
+            take_over(file, folder / file.name)
+    remove(version(path, tick))  # of a failed attempt
+    move_folder(folder, version(path, tick), durable=durable)
+
+
+def take_over(old: Path, new: Path) -> None:
+    try:
+        os.link(old, new)
+    except OSError:
+        shutil.copyfile(old, new)
+
+
+def published_tick(current: Path) -> int:
+    """Return the tick of the version that a link `current` leads to."""
+    return int(os.readlink(current).rpartition("=")[2])
+
+
+def publish(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """Make the version of `tick`, if it has one, the current one; repeating it is harmless.
+
+    It never goes back: a superseded driver may call this late.
+    """
+    link = Path(path, CURRENT)
+    if not version(path, tick).is_dir() or (link.is_symlink() and published_tick(link) > tick):
+        return
+    aside = Path(path, f".{CURRENT}.tmp")
+    aside.unlink(missing_ok=True)
+    aside.symlink_to(Path(VERSIONS, tick_folder(tick)), target_is_directory=True)
+    os.replace(aside, link)
+    if durable:
+        sync_folder(Path(path))
+    for old in published_ticks(Path(path, VERSIONS))[:-2]:
+        remove(version(path, old))
+
+
+def recover(path: str | os.PathLike[str], tick: int, *, durable: bool = True) -> None:
+    """After a crash, publish the newest version up to the committed `tick`, and drop later ones."""
+    ticks = published_ticks(Path(path, VERSIONS))
+    for later in ticks:
+        if later > tick:
+            remove(version(path, later))
+    kept = [t for t in ticks if t <= tick]
+    if kept:
+        publish(path, kept[-1], durable=durable)
+    remove(Path(path, STAGING))
+
+
+# --- in one process ------------------------------------------------------------------
+
+
+class TableWriter(PartsWriter):
+    def __init__(self, target: TableFiles, drain: Drain) -> None:
+        require_arrow(f"sink {drain.name!r}")
+        self._target = target
+        self._drain = drain
+        bucketing(drain.name, drain.schema, target.key, target.buckets)
+
+    def recover(self, tick: int) -> None:
+        path = Path(self._target.path)
+        current = path / CURRENT
+        refuse_new(self._drain.name, path, tick, newest(path) is not None)
+        if current.is_symlink():
+            refuse_later_ticks(self._drain.name, path, published_tick(current), tick)
+        recover(path, tick, durable=self._drain.durable)
+        create(self._drain.name, self._target, self._drain.schema)
+
+    def prepare(self, tick: int, rows: list[tuple[Any, ...]]) -> None:
+        if not rows:
+            return
+        drain = self._drain
+        staged = stage(
+            drain.name,
+            self._target,
+            tick,
+            "0",
+            rows,
+            drain.schema,
+            durable=drain.durable,
+            sources=drain.sources,
+        )
+        self.assemble(tick, [name for name, _ in staged])
+
+    def assemble(self, tick: int, names: Iterable[str]) -> None:
+        assemble(self._target.path, tick, names, durable=self._drain.durable)
+
+    def publish(self, tick: int) -> None:
+        publish(self._target.path, tick, durable=self._drain.durable)
+
+    def held_back(self) -> HeldBack | None:
+        from penstock.io.arrow import read_part
+
+        files = sorted(Path(self._target.path, CURRENT).glob(held_file(0).replace("0000", "*")))
+        held = [row for file in files for row in read_part(file, self._drain.schema)]
+        return held_back_of(held, self._drain)
+
+    def close(self) -> None:
+        remove_empty(Path(self._target.path, STAGING))
+
+
+@open_sink.register
+def _(sink: TableFiles, drain: Drain) -> Writer:
+    refuse_untyped(drain.schema, f"sink {drain.name!r}, table files")
+    return TableWriter(sink, drain)

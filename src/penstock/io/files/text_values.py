@@ -1,0 +1,195 @@
+"""Values written as text: numbers, dates, timestamps, in one grammar for JSON strings and CSV fields.
+
+It is stricter than Python's own parsers, which accept "1_000", " 7" or "2001-W01-1": all engines must read
+the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal, localcontext
+from functools import singledispatch
+from typing import Any
+
+from penstock.expr.runtime import NAN
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    StrType,
+    TimestampType,
+)
+
+_INT = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:[T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(\.[0-9]+)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+)
+# Timestamps that `datetime.fromisoformat` reads correctly, once a missing zone is added.
+_PLAIN_TIMESTAMP = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3}|\.[0-9]{6})?(Z|\+00:00)?"
+)
+NON_FINITE: dict[str, float] = {"NaN": NAN}
+for _name in ("Inf", "Infinity", "INF"):
+    NON_FINITE.update({_name: float("inf"), "+" + _name: float("inf"), "-" + _name: float("-inf")})
+
+
+class Unfit(Exception):
+    """A value of another type than the declared one; the text names both."""
+
+
+def shortened(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def unfit(needed: object, found: object) -> Unfit:
+    return Unfit(f"expected {needed}, found {shortened(repr(found))}")
+
+
+@singledispatch
+def parse(data_type: DataType) -> Callable[[str], Any]:
+    """Parser of text to an internal value; it raises `Unfit`. TypeError for types without a text form."""
+    raise TypeError(f"{data_type} cannot be written as text")
+
+
+@parse.register
+def _(data_type: BoolType) -> Callable[[str], Any]:
+    values = {"true": True, "false": False}
+
+    def boolean(text: str) -> bool:
+        value = values.get(text.lower())
+        if value is None:
+            raise unfit("true or false", text)
+        return value
+
+    return boolean
+
+
+def whole_number(text: str, bits: int) -> int:
+    if not _INT.fullmatch(text):
+        raise unfit(f"an int{bits}", text)
+    if len(text) > 40 and len(text.lstrip("+-0")) > 20:
+        raise Unfit(f"{shortened(text)} is out of the range of int{bits}")
+    return in_range(int(text), bits)
+
+
+def in_range(value: int, bits: int) -> int:
+    """Return the value. Raises `Unfit` if it does not fit a signed integer of that many bits."""
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        shown = str(value) if abs(value) < 10**60 else "it"
+        raise Unfit(f"{shown} is out of the range of int{bits}")
+    return value
+
+
+@parse.register
+def _(data_type: Int32Type) -> Callable[[str], Any]:
+    return lambda text: whole_number(text, 32)
+
+
+@parse.register
+def _(data_type: Int64Type) -> Callable[[str], Any]:
+    return lambda text: whole_number(text, 64)
+
+
+@parse.register
+def _(data_type: Float64Type) -> Callable[[str], Any]:
+    def number(text: str) -> float:
+        if _NUMBER.fullmatch(text):
+            return float(text)
+        value = NON_FINITE.get(text)
+        if value is None:
+            raise unfit("a number", text)
+        return value
+
+    return number
+
+
+def exact_decimal(value: Decimal, data_type: DecimalType) -> Decimal:
+    """Round to exactly `scale` digits after the point. Raises `Unfit` if digits would be lost."""
+    if not value.is_finite():
+        raise unfit(data_type, str(value))
+    with localcontext() as context:
+        context.prec = 80
+        if value and value.adjusted() >= data_type.precision - data_type.scale:
+            raise Unfit(f"{shortened(str(value))} has too many digits for {data_type}")
+        fitted = value.quantize(Decimal(1).scaleb(-data_type.scale))
+        if fitted != value:
+            raise Unfit(f"{shortened(str(value))} has more than {data_type.scale} digits after the point")
+    return fitted or abs(fitted)
+
+
+@parse.register
+def _(data_type: DecimalType) -> Callable[[str], Any]:
+    def decimal(text: str) -> Decimal:
+        if not _NUMBER.fullmatch(text) or len(text) > 1000:
+            raise unfit(data_type, text)
+        return exact_decimal(Decimal(text), data_type)
+
+    return decimal
+
+
+def unicode_text(text: str) -> str:
+    """Return the text. Raises `Unfit` for half a surrogate pair, which no file can hold."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise Unfit("the text is not valid Unicode") from None
+    return text
+
+
+@parse.register
+def _(data_type: StrType) -> Callable[[str], Any]:
+    return unicode_text
+
+
+@parse.register
+def _(data_type: BytesType) -> Callable[[str], Any]:
+    return lambda text: unicode_text(text).encode()
+
+
+@parse.register
+def _(data_type: DateType) -> Callable[[str], Any]:
+    def day(text: str) -> date:
+        if not _DATE.fullmatch(text):
+            raise unfit("a date such as 2001-12-31", text)
+        try:
+            return date.fromisoformat(text)
+        except ValueError:
+            raise Unfit(f"{text} is not a date of the calendar") from None
+
+    return day
+
+
+@parse.register
+def _(data_type: TimestampType) -> Callable[[str], Any]:
+    """ISO 8601, "T" or a space between; no zone means UTC; digits beyond microseconds are dropped."""
+
+    def instant(text: str) -> datetime:
+        if _PLAIN_TIMESTAMP.fullmatch(text):
+            try:
+                return datetime.fromisoformat(text if text.endswith(("Z", "+00:00")) else text + "Z")
+            except ValueError:
+                raise Unfit(f"{text} is not a time of the calendar") from None
+        match = _TIMESTAMP.fullmatch(text)
+        if not match or (match[4] and not match[3]):
+            raise unfit("a timestamp such as 2001-12-31T23:59:59Z", text)
+        day, minutes, seconds, fraction, zone = match.groups()
+        micros = fraction[:7].ljust(7, "0") if fraction else ""
+        iso = f"{day}T{minutes or '00:00'}{seconds or ''}{micros}"
+        try:
+            moment = datetime.fromisoformat(iso + (zone or "Z"))
+            return moment.astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise Unfit(f"{text} is not a time of the calendar") from None
+
+    return instant

@@ -1,0 +1,210 @@
+"""Sources and sinks in this process: Python rows in; calls, memory and standard output out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, ClassVar
+
+from penstock.errors import BadRow
+from penstock.expr.keys import with_one_zero
+from penstock.io.delivery.guarantee import AT_LEAST_ONCE, Guarantee
+from penstock.io.delivery.spool import SpooledWriter
+from penstock.io.sink import Drain, SinkTarget, Writer, open_sink
+from penstock.io.source import Batch, Feed, Reader, Source, open_source
+
+_BATCHES = "batches"
+_ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Rows(Source):
+    """Rows as users write them, one inner iterable per tick (an empty one is a tick without rows).
+
+    For a table source also `ps.insert(row)`, `ps.delete(row)`, `ps.Change(row, weight)`.
+    With a checkpoint, a restart must give the same batches again; those already taken are skipped.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee(
+        "exactly once", "if a restart gives the same batches again: those already taken are skipped"
+    )
+    batches: Iterable[Iterable[Any]]
+
+
+class BatchesReader(Reader):
+    def __init__(self, batches: Iterator[Iterable[Any]], feed: Feed) -> None:
+        self._batches = batches
+        self._feed = feed
+        self._taken: int = feed.taken.get(_BATCHES) or 0
+        for _ in islice(batches, self._taken):
+            pass
+
+    def read(self, limit: int | None) -> Batch | None:
+        rows: list[Any] = []
+        before = self._taken
+        for batch in islice(self._batches, None if limit is None else 1):
+            rows.extend(batch)
+            self._taken += 1
+        if self._taken == before:
+            self.done = True
+            return None
+        batch = converted(rows, self._feed, f"{before} batches")
+        self._feed.taken[_BATCHES] = self._taken
+        return batch
+
+
+class RowsReader(Reader):
+    """Any iterable of rows, `limit` of them per tick."""
+
+    def __init__(self, rows: Iterator[Any], feed: Feed) -> None:
+        self._rows = rows
+        self._feed = feed
+        self._taken: int = feed.taken.get(_ROWS) or 0
+        for _ in islice(rows, self._taken):
+            pass
+
+    def read(self, limit: int | None) -> Batch | None:
+        rows = list(islice(self._rows, limit))
+        self.done = limit is None or len(rows) < limit
+        if not rows:
+            return None
+        batch = converted(rows, self._feed, f"{self._taken} rows")
+        self._taken += len(rows)
+        self._feed.taken[_ROWS] = self._taken
+        return batch
+
+
+def converted(rows: list[Any], feed: Feed, before: str) -> Batch:
+    """Convert user rows to a batch. `BadRow` counts from 0 and says how many batches or rows came before."""
+    assert feed.from_user is not None, "the engine sets from_user"
+    try:
+        return Batch(feed.from_user(rows))
+    except BadRow as error:
+        why = f"{error.why}\n{before} of the source were taken before.".strip()
+        raise BadRow(
+            error.what, where=error.where, why=why, fix=error.fix, **{**error.facts, "before": before}
+        ) from error
+
+
+@open_source.register
+def _(source: Rows, feed: Feed) -> Reader:
+    return BatchesReader(iter(source.batches), feed)
+
+
+@open_source.register(Iterable)
+def _(source: Iterable[Any], feed: Feed) -> Reader:
+    return RowsReader(iter(source), feed)
+
+
+@dataclass(frozen=True)
+class Call(SinkTarget):
+    """`function(tick, changes)` for each tick that has changes, a sequence of `Change(row, weight)`.
+
+    At least once: after a crash the last committed tick may be delivered again, with the same number and
+    changes. An exception of the function ends the run.
+    """
+
+    guarantee: ClassVar[Guarantee] = AT_LEAST_ONCE
+    function: Callable[[int, Sequence[Any]], object]
+
+
+@open_sink.register
+def _(sink: Call, drain: Drain) -> Writer:
+    return SpooledWriter(drain, lambda tick, rows: sink.function(tick, drain.present(rows)))
+
+
+Present = Callable[[list[tuple[Any, ...]]], Sequence[Any]]
+
+
+@dataclass(eq=False)
+class _Sum:
+    weights: dict[tuple[Any, ...], int] = field(default_factory=dict[tuple[Any, ...], int])
+    present: Present = lambda rows: rows
+    begins_at: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Memory(SinkTarget):
+    """The sum of all changes, in memory. No checkpoint keeps it: it is empty after a restart.
+
+    `changes` is the sum; `rows` is the table, which holds back rows with negative multiplicity.
+    """
+
+    guarantee: ClassVar[Guarantee] = Guarantee("this run only", "it lives in this process")
+    _sum: _Sum = field(default_factory=_Sum, init=False, repr=False)
+
+    def changes(self) -> Sequence[Any]:
+        """One `Change` per row with its weight, in the order in which rows first came."""
+        return self._sum.present([(*row, weight) for row, weight in self._sum.weights.items()])
+
+    def rows(self) -> list[Any]:
+        """User rows, each as often as its weight."""
+        return [row for row, weight in self.changes() for _ in range(weight)]
+
+    def begins(self, tick: int) -> None:
+        """Record the committed tick from which a run resumes; for engines."""
+        if self._sum.begins_at is None:
+            self._sum.begins_at = tick
+
+    def held_rows(self) -> list[tuple[Any, ...]]:
+        """Rows held back, as internal rows with the weight last; for engines.
+
+        Empty if ticks ran before this sink existed: they may have brought what is retracted now.
+        """
+        if self._sum.begins_at:
+            return []
+        return [(*row, weight) for row, weight in self._sum.weights.items() if weight < 0]
+
+    def add(self, rows: Sequence[tuple[Any, ...]], present: Present) -> None:
+        """Add internal changes; for engines."""
+        self._sum.present = present
+        weights = self._sum.weights
+        for *values, weight in rows:
+            row = tuple(values)
+            total = weights.pop(row, 0) + weight
+            if total:
+                weights[row] = total
+
+
+@open_sink.register
+def _(sink: Memory, drain: Drain) -> Writer:
+    return SpooledWriter(
+        drain,
+        lambda _tick, rows: sink.add(with_one_zero(rows, drain.schema), drain.present),
+        sink.held_rows,
+        sink.begins,
+    )
+
+
+@dataclass(frozen=True)
+class Print(SinkTarget):
+    """Changes as lines on standard output: tick, sink, `+` or `-` (with a count unless 1), columns."""
+
+    guarantee: ClassVar[Guarantee] = AT_LEAST_ONCE
+
+
+@open_sink.register
+def _(sink: Print, drain: Drain) -> Writer:
+    return SpooledWriter(drain, lambda tick, rows: sys.stdout.write(lines(drain, tick, rows)))
+
+
+def lines(drain: Drain, tick: int, rows: list[tuple[Any, ...]]) -> str:
+    """The lines of a tick's changes, retractions first."""
+    names = drain.schema.names
+    out: list[str] = []
+    for *values, weight in sorted(rows, key=lambda row: row[-1] > 0):
+        sign = ("+" if weight > 0 else "-") + ("" if abs(weight) == 1 else str(abs(weight)))
+        columns = " ".join(f"{name}={shown(value)}" for name, value in zip(names, values))
+        out.append(f"{tick} {drain.name} {sign} {columns}\n")
+    return "".join(out)
+
+
+def shown(value: object) -> str:
+    """A value as short text: times in ISO 8601, strings in quotes only if ambiguous without."""
+    if isinstance(value, str):
+        return value if value and value.isprintable() and not set(value) & set(" ='\"") else repr(value)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()  # type: ignore[union-attr]
+    return str(value)

@@ -1,0 +1,89 @@
+"""PostgreSQL: changes or current rows in a table, each tick in one transaction.
+
+A small table `penstock_ticks` of the same schema holds the last tick, and changes in the transaction of the
+tick. Missing tables are created.
+
+    bool boolean   int bigint   float double precision   Decimal numeric   str text   bytes bytea
+    date date      datetime timestamp with time zone     a nested class, list: jsonb
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.io.delivery.guarantee import Guarantee
+from penstock.io.delivery.keys import Keys, key_of
+from penstock.io.delivery.outbox import Delivered, DeliveryWriter
+from penstock.io.files.changelog import check_columns
+from penstock.io.postgres.server import Server
+from penstock.io.requirements import refuse_untyped
+from penstock.io.sink import Drain, Writer, column_names, open_sink
+from penstock.io.source import set_fields
+
+_GUARANTEE = Guarantee("exactly once", "rows and the number of the tick change in one transaction")
+
+
+@dataclass(frozen=True, init=False)
+class PostgresTable(Delivered):
+    """The current rows: inserted, updated and deleted by key.
+
+    url:    postgresql://user@host:port/database; preferably with the password in PGPASSWORD.
+    table:  its name; a missing table is created, with the key as primary key.
+    key:    columns that identify a row, not nullable. An existing table needs a unique index on them.
+    schema: of the table; by default the first of the server's search path.
+
+    Raises `BadUri` for the URL.
+    """
+
+    guarantee: ClassVar[Guarantee] = _GUARANTEE
+    server: Server
+    table: str
+    schema: str | None
+    key: tuple[str, ...] = ()
+
+    def __init__(self, url: str, table: str, key: Iterable[str] | str, schema: str | None = None) -> None:
+        set_fields(self, server=Server.of(url), table=table, key=column_names(key), schema=schema)
+
+    @property
+    def destination(self) -> Hashable:
+        return "postgresql", str(self.server), self.schema, self.table
+
+
+@dataclass(frozen=True, init=False)
+class PostgresChangelog(Delivered):
+    """Every change: the columns, then `weight` and `tick`. See `PostgresTable` for url, table and schema."""
+
+    guarantee: ClassVar[Guarantee] = _GUARANTEE
+    server: Server
+    table: str
+    schema: str | None
+
+    def __init__(self, url: str, table: str, schema: str | None = None) -> None:
+        set_fields(self, server=Server.of(url), table=table, schema=schema)
+
+    @property
+    def destination(self) -> Hashable:
+        return "postgresql", str(self.server), self.schema, self.table
+
+
+@open_sink.register
+def _(sink: PostgresTable, drain: Drain) -> Writer:
+    from penstock.io.postgres.delivery import TableDelivery
+
+    refuse_untyped(drain.schema, f"sink {drain.name!r}, a table in PostgreSQL")
+    keys = Keys(drain.name, drain.schema, key_of(drain.name, drain.schema, sink.key), drain.sources)
+    return DeliveryWriter(
+        drain, TableDelivery(sink.server, drain.name, sink.table, sink.schema, drain.schema, keys), keys
+    )
+
+
+@open_sink.register
+def _(sink: PostgresChangelog, drain: Drain) -> Writer:
+    from penstock.io.postgres.delivery import ChangelogDelivery
+
+    refuse_untyped(drain.schema, f"sink {drain.name!r}, a table in PostgreSQL")
+    check_columns(drain.name, drain.schema)
+    delivery = ChangelogDelivery(sink.server, drain.name, sink.table, sink.schema, drain.schema)
+    return DeliveryWriter(drain, delivery, None)

@@ -1,0 +1,134 @@
+"""Columns and values in PostgreSQL: quoted names, types, and text for COPY."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import singledispatch
+from typing import Any
+
+from penstock.errors import BadInput
+from penstock.expr.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DecimalType,
+    Field,
+    Float64Type,
+    Int32Type,
+    Int64Type,
+    ListType,
+    Schema,
+    StrType,
+    StructType,
+    TimestampType,
+)
+from penstock.io.files.json_values import to_json
+
+_LONGEST = 63
+"""Limit on the bytes of a name. PostgreSQL truncates longer ones silently, so two could become one."""
+
+
+def quoted(name: str, sink: str) -> str:
+    """Quote a name for SQL. Raises `BadInput` for what cannot be a name."""
+    if not name or "\0" in name or len(name.encode("utf-8", "surrogatepass")) > _LONGEST:
+        raise BadInput(
+            f"sink {sink!r}: {name!r} cannot be a name in PostgreSQL",
+            why=f"a name has 1 to {_LONGEST} bytes, none of them NUL",
+            fix="rename the column in a select before the sink, or give another table",
+            sink=sink,
+        )
+    return '"' + name.replace('"', '""') + '"'
+
+
+@singledispatch
+def sql_type(data_type: DataType) -> str:
+    """The SQL type of a column. Lists and nested rows are JSON."""
+    raise TypeError(data_type)
+
+
+for _class, _name in {
+    BoolType: "boolean",
+    Int32Type: "integer",
+    Int64Type: "bigint",
+    Float64Type: "double precision",
+    StrType: "text",
+    BytesType: "bytea",
+    DateType: "date",
+    TimestampType: "timestamp with time zone",
+    ListType: "jsonb",
+    StructType: "jsonb",
+}.items():
+    sql_type.register(_class, lambda _type, _name=_name: _name)
+
+
+@sql_type.register
+def _(data_type: DecimalType) -> str:
+    return f"numeric({data_type.precision}, {data_type.scale})"
+
+
+def column_definition(column: Field, sink: str) -> str:
+    return f"{quoted(column.name, sink)} {sql_type(column.type)}{'' if column.nullable else ' not null'}"
+
+
+# --- values as COPY reads them -----------------------------------------------------------
+
+Text = Callable[[Any], str]
+
+
+@singledispatch
+def copy_text(data_type: DataType) -> Text:
+    """Converter of non-null values to the text format of COPY."""
+    return str
+
+
+@copy_text.register
+def _(data_type: BoolType) -> Text:
+    return lambda value: "t" if value else "f"
+
+
+@copy_text.register
+def _(data_type: Float64Type) -> Text:
+    return repr  # PostgreSQL reads inf and nan
+
+
+@copy_text.register
+def _(data_type: StrType) -> Text:
+    return escaped
+
+
+@copy_text.register
+def _(data_type: BytesType) -> Text:
+    return lambda value: "\\\\x" + value.hex()
+
+
+@copy_text.register(DateType)
+@copy_text.register(TimestampType)
+def _(data_type: DataType) -> Text:
+    return lambda value: value.isoformat()
+
+
+@copy_text.register(ListType)
+@copy_text.register(StructType)
+def _(data_type: DataType) -> Text:
+    plain = to_json(data_type)
+    return lambda value: escaped(json.dumps(plain(value), ensure_ascii=False))
+
+
+def escaped(text: str) -> str:
+    """Escape characters that would end a field or a line."""
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
+def copy_line(schema: Schema) -> Callable[[tuple[Any, ...]], str]:
+    """Converter of rows of this schema, followed by integers, to lines of COPY."""
+    parts = [copy_text(f.type) for f in schema.fields]
+    width = len(parts)
+
+    def line(row: tuple[Any, ...]) -> str:
+        fields = ["\\N" if value is None else part(value) for part, value in zip(parts, row)]
+        fields.extend(map(str, row[width:]))
+        return "\t".join(fields) + "\n"
+
+    return line

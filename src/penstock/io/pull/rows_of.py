@@ -1,0 +1,73 @@
+"""rows_of: a source of `penstock.io` in a pipeline, without a flow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock.expr.rows import from_user, schema_of, to_user
+from penstock.expr.types import Schema
+from penstock.io.files.dead_letters import DeadLetters
+from penstock.io.pull.sources import CloseOnce, Reading
+from penstock.io.source import Batch, Feed, dead_letter_folder, open_source
+from penstock.pull import Source, Transformer, pull
+from penstock.pull.fused import Kernel
+from penstock.pull.module import Module
+from penstock.pull.protocol import Read
+
+
+def rows_of(
+    source: Any, rows: Any, *, name: str = "rows", follow: bool = False, read_rows: int = 1000
+) -> Source:
+    """The rows of a source of `penstock.io`, as objects of their class `rows`, in order.
+
+    name:      of the source in errors and in the names of dead letters.
+    follow:    keep looking for new files forever.
+    read_rows: limit on the rows that are read at once and wait for requests.
+
+    The source is opened anew in each run of the pipeline; a stop closes it before it is confirmed.
+    Unreadable rows go to the source's `dead_letter` folder, if it has one: a file per batch read.
+
+    >>> from datetime import datetime
+    >>> from penstock.io import WallClock
+    >>> from penstock.pull import collect, map, pull, take
+    >>> pull(rows_of(WallClock("1s"), datetime), take(1), map(lambda at: at.microsecond), collect()).run()
+    [0]
+
+    Raises `UnknownRowType` for a class that is not a row type. The pipeline fails with `BadRow` and
+    `UnreadableSource`, and with `BadInput` for what is not a source.
+    """
+    schema = schema_of(rows)
+    letters = None
+    folder = dead_letter_folder(source)
+    if folder is not None:
+        letters = DeadLetters(name, Path(folder), durable=False)
+
+    def open(module: Module) -> Read:
+        convert = from_user(schema, what=f"source {name!r}")
+        reader = open_source(source, Feed(name, schema, follow=follow, from_user=convert))
+        return Reading(module, reader, read_rows, CloseOnce(reader.close), None).read
+
+    return pull(Source.of("rows_of", open, linear=True), _unpacked(schema, letters))
+
+
+def _unpacked(schema: Schema, letters: DeadLetters | None) -> Transformer:
+    """A transformer of batches to user rows, which sets unreadable ones aside."""
+    user = to_user(schema)
+
+    def kernel() -> Kernel:
+        number = 0
+
+        def rows(batches: Iterable[Batch]) -> Iterator[Any]:
+            nonlocal number
+            for batch in batches:
+                number += 1
+                if letters is not None:
+                    letters.prepare(number, batch.bad)
+                    letters.publish(number)
+                yield from map(user, batch.rows)
+
+        return rows
+
+    return Transformer.of_kernel("rows_of", kernel)

@@ -1,0 +1,177 @@
+"""Sinks as pull-streams: writers take the two steps of a tick, and sinks of the user its changes.
+
+A flow answers with `Prepare`. Once every sink has asked again, it commits the tick and answers with
+`Publish`. Once every sink has asked again, it begins the next tick. So a slow sink holds back the sources,
+and a tick that one sink cannot prepare is published by none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from penstock.io.delivery.guarantee import Guarantee, guarantee_of
+from penstock.io.delivery.spool import Spool
+from penstock.io.pull.sources import CloseOnce
+from penstock.io.sink import Drain, Writer
+from penstock.io.source import Rows
+from penstock.pull import Sink, Transformer
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.protocol import AnswerTo, End
+
+
+class Prepare(NamedTuple):
+    """Prepare the changes of a tick, hidden from readers. Rows have their weight last.
+
+    publish: also publish them at once; no `Publish` follows.
+    """
+
+    tick: int
+    rows: Rows
+    publish: bool = False
+
+
+class Publish(NamedTuple):
+    """Publish a prepared tick, which is committed now."""
+
+    tick: int
+
+
+Step = Prepare | Publish
+
+
+def writer_sink(name: str, writer: Writer, close: CloseOnce) -> Sink:
+    """A sink over a writer that has recovered; it closes the writer at the end. For one run."""
+
+    def open(module: Module, edge: Edge) -> None:
+        def got(end: End | None, step: Any = None, /) -> None:
+            if end is None:
+                if step.__class__ is Publish:
+                    writer.publish(step.tick)
+                else:
+                    writer.prepare(step.tick, step.rows)
+                    if step.publish:
+                        writer.publish(step.tick)
+                edge(None, got)
+            elif end is True:
+                module.done()
+            else:
+                module.fail(end)
+
+        def closing(_error: Exception | None, closed: Callable[..., object]) -> None:
+            close()
+            closed()
+
+        module.closing(closing)
+        edge(None, got)
+
+    return Sink.of(name, open)
+
+
+@guarantee_of.register
+def _(end: Sink) -> Guarantee:
+    return Guarantee(
+        "at least once",
+        "a tick has arrived once the sink asks for more after its last change, otherwise it comes again",
+    )
+
+
+class Handover:
+    """The changes of committed ticks, each as one `Change`, on their way to a user's sink; for one run.
+
+    A tick counts as arrived when downstream asks for more after its last change. Until then a checkpoint
+    keeps it, and a run that resumes from there begins with all of its changes. So after a crash the last
+    tick comes again if any of it may be missing.
+    """
+
+    def __init__(self, drain: Drain) -> None:
+        self._drain = drain
+        self._spool = None if drain.spool is None else Spool(drain, drain.spool)
+        self._ready: deque[Any] = deque()
+        self._tick = 0  # whose changes are ready
+        self._prepared: Rows = []
+
+    @property
+    def only_holds(self) -> bool:
+        """Whether `prepare` cannot fail, as `Writer.only_holds`."""
+        return self._spool is None
+
+    def recover(self, tick: int) -> None:
+        """Recover after `tick`, the last committed one, or 0 for a new run. Called once, first."""
+        if self._spool is not None:
+            self._spool.drop_others(tick)
+            self._show(tick, self._spool.kept(tick) or [])
+
+    def transformer(self) -> Transformer:
+        """A transformer of the steps of ticks to changes, which asks for a step when all changes are gone."""
+        return Transformer.of("changes", lambda _module, edge: _Changes(self, edge).read, batches=True)
+
+    # -- for its module -------------------------------------------------------------------------
+
+    def take(self, step: Prepare | Publish) -> None:
+        if isinstance(step, Publish):
+            self._show(step.tick, self._prepared)
+            return
+        if self._spool is not None:
+            self._spool.keep(step.tick, step.rows)
+        self._prepared = step.rows
+        if step.publish:
+            self._show(step.tick, step.rows)
+
+    def _show(self, tick: int, rows: Rows) -> None:
+        self._tick = tick
+        self._prepared = []
+        self._ready.extend(self._drain.present(rows))
+
+    def arrived(self) -> None:
+        """Forget the tick, which has arrived."""
+        self._ready.clear()
+        if self._spool is not None:
+            self._spool.drop(self._tick)
+
+    def some(self, most: int) -> list[Any]:
+        """Return up to `most` of the next changes; empty when all are gone."""
+        ready = self._ready
+        return [ready.popleft() for _ in range(min(most, len(ready)))]
+
+
+class _Changes:
+    def __init__(self, handover: Handover, edge: Edge) -> None:
+        self._handover = handover
+        self._edge = edge
+        self._asks: deque[tuple[AnswerTo, int]] = deque()
+        self._waits = False
+
+    def read(self, abort: End | None, answer: AnswerTo, most: int) -> None:
+        if abort is None:
+            self._asks.append((answer, most))
+            self._pump()
+            return
+        self._asks.clear()
+        if abort is True:
+            self._handover.arrived()  # it has enough
+        self._edge(abort, answer)
+
+    def _pump(self) -> None:
+        asks = self._asks
+        while asks and (changes := self._handover.some(asks[0][1])):
+            asks.popleft()[0](None, changes)
+        if asks and not self._waits:
+            self._handover.arrived()
+            self._waits = True
+            self._edge(None, self._got)
+
+    def _got(self, end: End | None, step: Any = None, /) -> None:
+        self._waits = False
+        if end is not None:
+            if self._asks:  # the edge has answered them where it was told to stop
+                self._asks.popleft()[0](end)
+            return
+        self._handover.take(step)
+        if isinstance(step, Prepare) and not step.publish:
+            self._waits = True
+            self._edge(None, self._got)
+        else:
+            self._pump()

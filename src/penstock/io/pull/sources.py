@@ -1,0 +1,181 @@
+"""Sources as pull-streams: each value is the batch of a tick, with the positions after it."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any
+
+from penstock.io.delivery.guarantee import Guarantee, guarantee_of
+from penstock.io.in_process import converted
+from penstock.io.source import Batch, Feed, Reader
+from penstock.pull import Source, Transformer
+from penstock.pull.edge import Edge
+from penstock.pull.module import Module
+from penstock.pull.protocol import AnswerTo, End, Read
+
+
+class CloseOnce:
+    """A close action that runs at most once, for what both a module and its owner must close."""
+
+    def __init__(self, close: Callable[[], object]) -> None:
+        self._close = close
+        self._called = False
+
+    def __call__(self) -> None:
+        if not self._called:
+            self._called = True
+            self._close()
+
+    cancel = __call__
+
+
+class PendingPositions(ChainMap[Any, Any]):
+    """Positions of batches that no tick has taken yet, over those that are kept.
+
+    A reader records positions when it reads, but they belong to the tick that takes the batch.
+    """
+
+    def __init__(self, kept: MutableMapping[Any, Any]) -> None:
+        super().__init__({}, kept)
+
+    def split_off(self) -> Mapping[Any, Any]:
+        """Return the positions recorded since the last call, to be kept when a tick takes the batch."""
+        new, self.maps[0] = self.maps[0], {}
+        return new
+
+
+def reader_source(
+    name: str, reader: Reader, limit: int | None, close: CloseOnce, pending: PendingPositions | None = None
+) -> Source:
+    """A source of the batches of a reader, `limit` rows (None: all there are) per request; for one run.
+
+    close: closes the reader. pending: the reader's positions, if they are to come with the batches.
+
+    It reads only on request. If there is nothing now, the answer comes later. It is done when the reader
+    is; a stop closes the reader before it is confirmed.
+    """
+    return Source.of(name, lambda module: Reading(module, reader, limit, close, pending).read, linear=True)
+
+
+class Reading:
+    """One run of a reader's source."""
+
+    def __init__(
+        self,
+        module: Module,
+        reader: Reader,
+        limit: int | None,
+        close: CloseOnce,
+        pending: PendingPositions | None,
+    ) -> None:
+        self._module = module
+        self._reader = reader
+        self._limit = limit
+        self._close = close
+        self._pending = pending
+        module.hold(close)
+
+    def read(self, abort: End | None, answer: AnswerTo) -> None:
+        if abort is None:
+            self._look(answer)
+            return
+        self._close()
+        answer(abort)
+
+    def _look(self, answer: AnswerTo) -> None:
+        reader = self._reader
+        batch = None if reader.done else reader.read(self._limit)
+        if batch is not None:
+            if self._pending is not None:
+                batch = Batch(batch.rows, batch.bad, self._pending.split_off())
+            answer(None, batch)
+        elif reader.done:
+            self._close()
+            answer(True)
+        else:
+            self._module.later(reader.look_again, self._look, answer)
+
+
+_ROWS = "rows"
+_AT_ONCE = 1000
+"""Rows per request if all belong to one tick, or to none."""
+
+
+@guarantee_of.register
+def _(end: Source) -> Guarantee:
+    return Guarantee("exactly once", "if the source brings the same rows again: those taken are skipped")
+
+
+def in_batches(feed: Feed, limit: int | None) -> Transformer:
+    """A transformer of rows to batches: per request what upstream answers to one for `limit` rows, or all.
+
+    The position is the number of rows taken. A later run skips as many, so upstream must bring the same
+    rows again. Raises `BadRow` for a value that is not a row.
+    """
+
+    def open(_module: Module, edge: Edge) -> Read:
+        return (_Whole if limit is None else _Parts)(feed, edge, limit or _AT_ONCE).read
+
+    return Transformer.of("rows", open, linear=True)
+
+
+class _Parts:
+    def __init__(self, feed: Feed, edge: Edge, limit: int) -> None:
+        self._feed = feed
+        self._edge = edge
+        self._limit = limit
+        self._taken: int = feed.taken.get(_ROWS) or 0
+        self._skip = self._taken
+        self._answer: AnswerTo | None = None
+
+    def read(self, abort: End | None, answer: AnswerTo) -> None:
+        if abort is not None:
+            self._edge(abort, answer)
+        else:
+            self._answer = answer
+            self._ask()
+
+    def _ask(self) -> None:
+        self._edge.batch(min(self._skip, _AT_ONCE) or self._limit, self._got)
+
+    def _got(self, end: End | None, rows: Any = None, /) -> None:
+        if end is not None:
+            self._ended(end)
+        elif self._skip:
+            self._skip -= len(rows)
+            self._ask()
+        else:
+            self._came(rows)
+
+    def _came(self, rows: list[Any]) -> None:
+        self._reply(rows)
+
+    def _ended(self, end: End) -> None:
+        assert self._answer is not None
+        self._answer(end)
+
+    def _reply(self, rows: list[Any]) -> None:
+        assert self._answer is not None
+        batch = converted(rows, self._feed, f"{self._taken} rows")
+        self._taken += len(rows)
+        self._answer(None, Batch(batch.rows, batch.bad, {_ROWS: self._taken}))
+
+
+class _Whole(_Parts):
+    """All rows in one batch."""
+
+    def __init__(self, feed: Feed, edge: Edge, limit: int) -> None:
+        super().__init__(feed, edge, limit)
+        self._rows: list[Any] = []
+
+    def _came(self, rows: list[Any]) -> None:
+        self._rows.extend(rows)
+        self._ask()
+
+    def _ended(self, end: End) -> None:
+        rows, self._rows = self._rows, []
+        if end is True and rows:
+            self._reply(rows)
+        else:
+            super()._ended(end)

@@ -1,0 +1,40 @@
+"""Requirements of sources and sinks: optional packages, and columns of a declared type."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from penstock.errors import BadInput
+from penstock.expr.types import Schema, holds_any
+
+
+def require_package(what: str, package: str, extra: str) -> None:
+    """Raise `BadInput` if a package of an extra is missing. what: who needs it, "sink 'totals'"."""
+    try:
+        import_module(package)
+    except ImportError as error:
+        raise BadInput(
+            f"{what} needs {package}, which cannot be imported",
+            why=str(error),
+            fix=f"pip install 'penstock[{extra}]'",
+        ) from error
+
+
+def require_arrow(what: str) -> None:
+    """Raise `BadInput` if pyarrow is missing."""
+    require_package(what, "pyarrow", "files")
+
+
+def refuse_untyped(schema: Schema, what: str) -> None:
+    """Raise `BadInput` for a column of any value, also within a list or a nested row.
+
+    what: holder of the rows, for the error: "source 'x', a JSON file".
+    """
+    for field in schema.fields:
+        if holds_any(field.type):
+            raise BadInput(
+                f"{what}: column {field.name!r} is {field.type}, which a file cannot hold",
+                why="A file has a type for each column, and this one may hold any Python object.",
+                fix="give the column a type in the row class, or map() the rows to a class that has one",
+                column=field.name,
+            )
