@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 
-from penstock.engine.frames import InColumns, in_columns
+from penstock.engine.frames import InColumns
 from penstock.errors import BadInput
 
 if TYPE_CHECKING:
@@ -30,6 +30,28 @@ def insert(row: T) -> Change[T]:
 def delete(row: T) -> Change[T]:
     """One copy of `row` less, for a table source."""
     return Change(row, -1)
+
+
+def in_columns(schema: Schema, append: bool, rows: Rows) -> InColumns:
+    """Internal rows in columns. Raises `BadInput` where Polars is missing, or cannot hold them."""
+    try:
+        from penstock.engine.columnar.columns import Declined, can_hold, of_rows
+    except ImportError as error:
+        raise BadInput(
+            "a frame needs Polars, which cannot be imported",
+            why=str(error),
+            fix="pip install 'penstock[columnar]'",
+        ) from error
+    if not can_hold(schema):
+        raise BadInput(f"rows of {schema} cannot stand in columns", fix="read them as rows")
+    try:
+        return of_rows(schema, append, rows)
+    except Declined as error:
+        raise BadInput(
+            "these changes hold a value that cannot stand in columns",
+            why=str(error.__cause__),
+            fix="read them as rows",
+        ) from error
 
 
 class Changes(Sequence[Change[Any]]):

@@ -1,98 +1,124 @@
-"""From an exception in generated code to the user's line, the operator and the row."""
+"""From an exception in generated code to the user's line, the operator, its input and the tick."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from penstock.errors import NoFixpoint, PenstockError, Step, UserFunctionFailed
 
 if TYPE_CHECKING:
-    from types import FrameType, TracebackType
+    from types import FrameType
 
-    from penstock.engine.program import Program
+    from penstock.engine.source_code import Purpose
     from penstock.graph.node import Node
 
+Nodes: TypeAlias = "Sequence[Node] | Mapping[int, Node]"
+PurposesOf: TypeAlias = "Callable[[str], Sequence[Purpose] | None]"
+"""From a file name to the purpose of each of its lines; None unless the file is generated."""
 
-def explained(error: Exception, program: Program) -> Exception:
-    """The same failure as a `PenstockError` with operator, place and row; other errors as they are.
+Values = tuple[Any, ...]
 
-    The line of generated code that was running tells the operator and the row.
-    """
-    at = _generated_frame(error.__traceback__, program.file)
-    if at is None:
+
+def explain_in_stream(error: Exception, nodes: Nodes, purposes_of: PurposesOf) -> Exception:
+    """The same failure with operator, location and row; errors from elsewhere as they are."""
+    found = _failing_operator(error, nodes, purposes_of)
+    if found is None:
         return error
-    frame, line = at
-    purpose = program.purposes[line - 1]
-    if purpose.node is None:
-        return error
-    node = program.graph.nodes[purpose.node]
-    row = _row(frame, purpose.row)
-    where = [Step(node.location, f"operator {node.name!r}")]
+    node, row = found
     if isinstance(error, NoFixpoint):
-        return _with_edges(error, program)
+        return _with_edges(error, nodes)
     if isinstance(error, PenstockError):
-        why = error.why or _row_text(row)
-        return type(error)(
-            error.what, where=(*error.where, *where), why=why, fix=error.fix,
-            **{**error.facts, "operator": node.name, "row": row},
-        )  # fmt: skip
-    if not _calls_user_code(node):
+        return _in_operator(error, node, error.why or _row_text(row), row=row)
+    if next(node.operator.callables(), None) is None:
         return error
-    return UserFunctionFailed(
-        f"{type(error).__name__}: {error}",
-        where=where,
-        why=f"a function of {node.name!r} raised. {_row_text(row)}".strip(),
-        fix="the cause is attached; a filter before the operator can keep such rows out",
-        operator=node.name,
-        row=row,
+    why = f"a function of {node.name!r} raised. {_row_text(row)}".strip()
+    return _of_user_function(error, node, why, "rows", row=row)
+
+
+def explain_in_signals(error: Exception, nodes: Nodes, purposes_of: PurposesOf, tick: int) -> Exception:
+    """The same failure with operator, location, values and tick; errors from elsewhere as they are.
+
+    tick: below 0 where a subscription runs operators on the current values.
+    """
+    found = _failing_operator(error, nodes, purposes_of)
+    if found is None:
+        return error
+    node, values = found
+    if isinstance(error, PenstockError):
+        return _in_operator(error, node, error.why, tick=tick)
+    when = f"in tick {tick}" if tick >= 0 else "on the current values, when it was subscribed to"
+    inputs = ", ".join(f"{value!r:.100}" for value in values or ())
+    why = f"{node.name!r} failed {when}. Its inputs were {inputs}."
+    return _of_user_function(error, node, why, "values", row=values, tick=tick)
+
+
+def raise_explained(explained: Exception, error: Exception) -> NoReturn:
+    """Raise `explained`, with `error` as its cause unless they are one: causes must not lead back to it."""
+    if explained is error:
+        raise error
+    raise explained from error
+
+
+def _in_operator(error: PenstockError, node: Node, why: str, **facts: Any) -> PenstockError:
+    where = (*error.where, Step(node.location, f"operator {node.name!r}"))
+    return type(error)(
+        error.what, where=where, why=why, fix=error.fix, **{**error.facts, "operator": node.name, **facts}
     )
 
 
-def raise_explained(told: Exception, error: Exception) -> NoReturn:
-    """Raise `told`, with `error` as its cause unless they are one: causes must not lead back to it."""
-    if told is error:
-        raise error
-    raise told from error
+def _of_user_function(error: Exception, node: Node, why: str, items: str, **facts: Any) -> UserFunctionFailed:
+    return UserFunctionFailed(
+        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
+        where=[Step(node.location, f"operator {node.name!r}")],
+        why=why,
+        fix=f"the cause is attached; a filter before the operator can keep such {items} out",
+        operator=node.name,
+        **facts,
+    )
 
 
-def _with_edges(error: NoFixpoint, program: Program) -> NoFixpoint:
-    """With the edges of the loop that still carry new rows: where each feedback stands and what closes it."""
-    nodes = program.graph.nodes
-    going: list[str] = []
+def _with_edges(error: NoFixpoint, nodes: Nodes) -> NoFixpoint:
+    """The error with the edges of the loop that still carry new rows: each feedback and what closes it."""
+    edges: list[str] = []
     where: list[Step] = []
     closing: dict[int, int] = error.facts["closing"]
     for at, news in closing.items():
         if news:
             (source,) = nodes[at].inputs
-            going.append(f"{nodes[source].name} -> {nodes[at].name}")
+            edges.append(f"{nodes[source].name} -> {nodes[at].name}")
             where.append(
                 Step(nodes[at].location, f"{nodes[at].name!r} gets {news} new rows in the last round")
             )
             where.append(Step(nodes[source].location, f"from {nodes[source].name!r}, which closes it"))
-    facts = {**error.facts, "operator": nodes[next(iter(closing))].name, "edges": tuple(going)}
+    facts = {**error.facts, "operator": nodes[next(iter(closing))].name, "edges": tuple(edges)}
     return NoFixpoint(error.what, where=where, why=error.why, fix=error.fix, **facts)
 
 
-def _generated_frame(traceback: TracebackType | None, file: str) -> tuple[FrameType, int] | None:
-    found: tuple[FrameType, int] | None = None
+def _failing_operator(
+    error: Exception, nodes: Nodes, purposes_of: PurposesOf
+) -> tuple[Node, Values | None] | None:
+    """The operator whose line failed in the innermost generated frame, and what it worked on."""
+    found: tuple[FrameType, Purpose] | None = None
+    traceback = error.__traceback__
     while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == file:
-            found = (traceback.tb_frame, traceback.tb_lineno)
+        purposes = purposes_of(traceback.tb_frame.f_code.co_filename)
+        if purposes is not None:
+            found = (traceback.tb_frame, purposes[traceback.tb_lineno - 1])
         traceback = traceback.tb_next
-    return found
+    if found is None:
+        return None
+    frame, purpose = found
+    return None if purpose.node is None else (nodes[purpose.node], _values(frame, purpose.row))
 
 
-def _calls_user_code(node: Node) -> bool:
-    return next(node.operator.callables(), None) is not None
-
-
-def _row(frame: FrameType, columns: tuple[str, ...]) -> tuple[Any, ...] | None:
-    """The row that a line worked on: its columns are sources over the frame's variables."""
+def _values(frame: FrameType, sources: tuple[str, ...]) -> Values | None:
+    """What a line worked on: sources over the frame's variables."""
     try:
-        return tuple(eval(column, {}, frame.f_locals) for column in columns) or None
+        return tuple(eval(source, frame.f_globals, frame.f_locals) for source in sources) or None
     except NameError:
-        return None  # the line failed before the row was there
+        return None  # the line failed before the values were there
 
 
-def _row_text(row: tuple[Any, ...] | None) -> str:
+def _row_text(row: Values | None) -> str:
     return "" if row is None else f"The row was {row!r:.300}."

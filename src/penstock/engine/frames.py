@@ -62,28 +62,6 @@ def rows_of_frame(frame: Any, schema: Schema, change: type | None) -> list[Any]:
     return [change(row, weight) for row, weight in zip(rows, weights, strict=True)]
 
 
-def in_columns(schema: Schema, append: bool, rows: Rows) -> InColumns:
-    """Internal rows in columns. Raises `BadInput` where Polars is missing, or cannot hold them."""
-    try:
-        from penstock.engine.columnar.columns import Declined, can_hold, of_rows
-    except ImportError as error:
-        raise BadInput(
-            "a frame needs Polars, which cannot be imported",
-            why=str(error),
-            fix="pip install 'penstock[columnar]'",
-        ) from error
-    if not can_hold(schema):
-        raise BadInput(f"rows of {schema} cannot stand in columns", fix="read them as rows")
-    try:
-        return of_rows(schema, append, rows)
-    except Declined as error:
-        raise BadInput(
-            "these changes hold a value that cannot stand in columns",
-            why=str(error.__cause__),
-            fix="read them as rows",
-        ) from error
-
-
 def read_whole(given: Any) -> Any:
     """The same rows as a table that may be read again. Raises `BadInput` where it cannot be read."""
     if hasattr(given, "__len__"):

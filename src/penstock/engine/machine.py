@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.engine.columnar.choice import NEVER, Columnar
 from penstock.engine.event_time import ends_of
-from penstock.engine.failure import explained, raise_explained
+from penstock.engine.failure import explain_in_stream, raise_explained
 from penstock.engine.plan import Schedule
 from penstock.engine.program import slot_names
 from penstock.engine.runtime import consolidate
@@ -146,10 +146,13 @@ class Machine:
         return outputs
 
     def _explained(self, error: Exception) -> Exception:
-        """The error with the operator, the row and the place that it is about."""
-        if self._large is not None and (told := explained(error, self._large.program)) is not error:
-            return told
-        return explained(error, self.program)
+        """The error with the operator, the row and the location that it is about."""
+        nodes = self.program.graph.nodes
+        if self._large is not None:
+            explained = explain_in_stream(error, nodes, self._large.program.purposes_of)
+            if explained is not error:
+                return explained
+        return explain_in_stream(error, nodes, self.program.purposes_of)
 
     def _scheduled(self, inputs: Mapping[str, Rows], parts: list[PartFunction]) -> dict[str, Rows]:
         rows: dict[int, Rows] = {}

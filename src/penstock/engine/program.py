@@ -68,6 +68,10 @@ class Program:
     constants: dict[str, object] = field(repr=False)
     bytecode: CodeType = field(repr=False)
 
+    def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
+        """The purpose of each line of the generated source, if that is what `file` names."""
+        return self.purposes if file == self.file else None
+
     def signal_parts(self, moment: TickContext) -> dict[str, SignalPart]:
         """The parts that are signals, at work, by function."""
         return {

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.failure import raise_explained
 from penstock.engine.signals.arrangement import Arrangement
-from penstock.engine.signals.failure import explained
 from penstock.engine.signals.loop_function import LOOP, LoopFunction, count_name
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ class Loops:
             loop.function(zip(seen, *others) if others else seen, first)
         except Exception as error:
             tick = first + count - length_hint(seen) - 1
-            raise_explained(explained(error, machine.module, machine.nodes, tick), error)
+            machine.raise_explained(error, tick)
         finally:
             for at, nodes in enumerate(loop.counts):
                 for node in nodes:

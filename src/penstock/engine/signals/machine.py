@@ -11,13 +11,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from penstock.engine.failure import raise_explained
+from penstock.engine.failure import explain_in_signals, raise_explained
 from penstock.engine.schedule import Schedule
 from penstock.engine.signals import steps as _registers_steps  # noqa: F401  # pyright: ignore
 from penstock.engine.signals.arrangement import Arrangement, Block, ScheduledPart
-from penstock.engine.signals.failure import explained
 from penstock.engine.signals.module import Module
 from penstock.engine.signals.part_writer import NOTHING, cell_name, stamp_name, value_name
 from penstock.engine.signals.step import SignalStep, signal_step
@@ -285,7 +284,7 @@ class SignalMachine:
                 self._run_parts_noting(ran)
                 ran.extend(n for s in values for n in self._nodes_of[self.arrangement.runs_in[s].part.at])
         except Exception as error:
-            raise_explained(explained(error, self.module, self.nodes, tick), error)
+            self.raise_explained(error, tick)
 
     def run_as_if_fired(self, nodes: Collection[int], older: Collection[int], tick: int) -> None:
         """Run what was added as if the older operators that it reads had fired, with their current values.
@@ -311,7 +310,11 @@ class SignalMachine:
         except Exception as error:
             self._queue.clear()
             self._flags[:] = [0] * len(self._flags)
-            raise_explained(explained(error, self.module, self.nodes, tick), error)
+            self.raise_explained(error, tick)
+
+    def raise_explained(self, error: Exception, tick: int) -> NoReturn:
+        """Raise an error of generated code with the operator, its values and the tick."""
+        raise_explained(explain_in_signals(error, self.nodes, self.module.purposes_of, tick), error)
 
     def _run_parts(self) -> None:
         parts, queued = self._parts, self._flags
@@ -365,7 +368,7 @@ class SignalMachine:
                     fire(value)
                     self._run_parts()
         except Exception as error:
-            raise_explained(explained(error, self.module, self.nodes, tick), error)
+            self.raise_explained(error, tick)
 
     # -- what came of it -----------------------------------------------------------------------------
 

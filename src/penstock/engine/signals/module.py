@@ -75,7 +75,7 @@ class Module:
                 for name in unit.constants:
                     del self.variables[name]
 
-    def purposes(self, file: str) -> tuple[Purpose, ...] | None:
+    def purposes_of(self, file: str) -> tuple[Purpose, ...] | None:
         """What the lines of a file of generated source are for; None for another file."""
         return next((unit.purposes for unit in self._units if unit.file == file), None)
 
