@@ -334,22 +334,13 @@ class StepWriter(ABC):
                 columns[at] = name
         return row if columns == list(row.columns) else Row(tuple(columns), None, row.weight)
 
-    def add_weight(self, slot: str, get: str, key: str, row: Row) -> None:
-        """Write `slot[key][row] += weight`, without entries of weight 0 or empty dicts."""
-        code = self.code
-        own = self.fresh("own")
-        code.line(f"{own} = {get}({key})")
-        with code.block(f"if {own} is None:"):
-            code.line(f"{slot}[{key}] = {{{row.whole}: {row.copies}}}")
-        with code.block("else:"):
-            total = self.fresh("n")
-            code.line(f"{total} = {own}.get({row.whole}, 0) + {row.copies}")
-            with code.block(f"if {total}:"):
-                code.line(f"{own}[{row.whole}] = {total}")
-            with code.block("else:"):
-                code.line(f"del {own}[{row.whole}]")
-                with code.block(f"if not {own}:"):
-                    code.line(f"del {slot}[{key}]")
+    def as_whole(self, row: Row) -> Row:
+        """The same row, also as a tuple in a variable."""
+        if row.whole is not None:
+            return row
+        name = self.fresh("row")
+        self.code.line(f"{name} = {tuple_source(row.columns)}")
+        return Row(row.columns, name, row.weight)
 
     def emit_copies(self, node: int, row: Row) -> None:
         """Emit a row whose weight is a variable; on an append edge as so many plain rows."""

@@ -27,7 +27,7 @@ from penstock.engine.columnar.stream import (
 )
 from penstock.engine.columnar.values import from_series
 from penstock.engine.retraction_order import pair_schema
-from penstock.engine.steps.inner_join import SIDES
+from penstock.engine.steps.joins import SIDES
 from penstock.expr.check import check
 from penstock.expr.tree import Expr
 from penstock.expr.types import FLOAT64, DataType, Schema

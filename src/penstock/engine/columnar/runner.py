@@ -10,7 +10,7 @@ import polars as pl
 from penstock.engine.columnar.columns import Columns, Declined, of_rows
 from penstock.engine.columnar.join import HeldJoin
 from penstock.engine.columnar.stream import Stream, apply, stream_of, with_one_zero
-from penstock.engine.steps.inner_join import SIDES
+from penstock.engine.steps.joins import SIDES
 from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:

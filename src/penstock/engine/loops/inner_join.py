@@ -16,7 +16,7 @@ from penstock.engine.loops.round_side import KnownSide, RankSide, RoundSide, rou
 from penstock.engine.loops.step import NestedStep
 from penstock.engine.retraction_order import pair_schema
 from penstock.engine.row_codegen import Row, times
-from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.engine.steps.joins import JoinedRows
 from penstock.expr.check import can_fail
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from penstock.engine.loops.outside_side import OutsideSide
 from penstock.engine.loops.round_side import round_side
 from penstock.engine.loops.step import NestedStep
 from penstock.engine.row_codegen import Row, negated, times
-from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.engine.steps.joins import JoinedRows
 from penstock.flow.operators.join import How, Join
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from penstock.engine.loops.runtime import RANK
 from penstock.engine.loops.step import NestedStep, copies, nested_step_for
 from penstock.engine.row_codegen import Row, negated, times
 from penstock.engine.slot import Slot
-from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.engine.steps.joins import JoinedRows
 from penstock.flow.operators.difference import Difference
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class OutsidePresenceStep(NestedStep):
     def consume(self, port: int, row: Row) -> None:
         with self._left_key(row) as key:
             test = "> 0" if self._present else "<= 0"
-            with self.code.block(f"if ({self.writer.slot_get(self.node.id, 'right')}({key}) or 0) {test}:"):
+            with self.code.block(f"if ({self.get('right')}({key}) or 0) {test}:"):
                 self.emit(row)
             self._left.add(key, row)
 
@@ -171,7 +171,7 @@ class RoundPresenceStep(NestedStep):
         code, writer = self.code, self.writer
         weight = left.change(key, left.entry(row), row)
         own, rank = writer.fresh("own"), writer.fresh("rank")
-        code.line(f"{own} = {writer.slot_get(self.node.id, 'keys')}({key})")
+        code.line(f"{own} = {self.get('keys')}({key})")
         with code.block(f"if {own} is not None:"):
             code.line(f"{rank} = {own}.get({RANK})")
             test = f"{rank} is not None" if weight is None else f"{rank} is not None and {weight}"
@@ -182,7 +182,7 @@ class RoundPresenceStep(NestedStep):
         code, writer = self.code, self.writer
         row = left.whole(row)
         own, at, n = writer.fresh("present"), writer.fresh("at"), writer.fresh("n")
-        code.line(f"{own} = {writer.slot_get(self.node.id, 'present')}({key})")
+        code.line(f"{own} = {self.get('present')}({key})")
         with (
             code.block(f"if {own} is not None:"),
             code.block(f"for {at}, {n} in {own}.items():"),
@@ -213,8 +213,8 @@ class RoundPresenceStep(NestedStep):
 
     def _remember(self, key: str, weight: str, at: str) -> None:
         code, writer = self.code, self.writer
-        slot, own, n = writer.slot(self.node.id, "present"), writer.fresh("present"), writer.fresh("n")
-        code.line(f"{own} = {writer.slot_get(self.node.id, 'present')}({key})")
+        slot, own, n = self.slot("present"), writer.fresh("present"), writer.fresh("n")
+        code.line(f"{own} = {self.get('present')}({key})")
         with code.block(f"if {own} is None:"):
             code.line(f"{slot}[{key}] = {{{at}: {weight}}}")
         with code.block("else:"):

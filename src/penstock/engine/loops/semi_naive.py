@@ -60,7 +60,7 @@ def write_rounds(writer: StepWriter, loop: Sequence[int], steps: Mapping[int, St
         with code.block(f"if not ({news}):"):
             code.line("break")
         code.line(f"{rounds} += 1")
-        bound = min(step.max_iterations for step in closing.values())
+        bound = min(step.operator.max_iterations for step in closing.values())
         with code.block(f"if {rounds} > {bound - _SHOWN_ROUNDS}:"):
             code.line(f"{growth}.append({' + '.join(f'len({writer.news(n)})' for n in closing)})")
             with code.working_for(next(iter(closing))), code.block(f"if {rounds} > {bound}:"):

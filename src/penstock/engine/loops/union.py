@@ -47,7 +47,7 @@ class NestedUnionStep(NestedStep):
             self.emit(row)
             return
         code, writer = self.code, self.writer
-        slot, get = writer.slot(self.node.id, f"entry{port}"), writer.slot_get(self.node.id, f"entry{port}")
+        slot, get = self.slot(f"entry{port}"), self.get(f"entry{port}")
         entry, old, new, change = (writer.fresh(n) for n in ("row", "old", "new", "change"))
         code.line(f"{entry} = {writer.row_key(self.node.schema, row.columns)}")
         code.line(f"{old} = {get}({entry}) or 0")

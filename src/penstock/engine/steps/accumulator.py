@@ -7,14 +7,13 @@ fields in a row, starting at `at`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.engine.row_codegen import times
 from penstock.engine.slot import Thaw, as_dict, as_it_is, as_list
 from penstock.expr.check import Typed, check
 from penstock.expr.order import order_key
-from penstock.expr.types import FLOAT64, DecimalType, StructType
+from penstock.expr.types import FLOAT64, INT64, DecimalType, StructType
 from penstock.expr.types import Field as SchemaField
 from penstock.flow.aggregates import (
     Aggregation,
@@ -30,10 +29,14 @@ from penstock.flow.aggregates import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.engine.source_code import SourceCode
     from penstock.engine.step_writer import StepWriter
-    from penstock.expr.tree import Expr
     from penstock.expr.types import DataType, Schema
+
+WHOLE_NUMBER = DecimalType(38, 0)
+"""The type of a sum of integers on its way: an int in rows of ours, a decimal where Spark made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +49,16 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where an accumulator writes: the group variable, its first field, and the code so far."""
+    """Where an accumulator writes: group variable, its first field, the code (by default the writer's)."""
 
     writer: StepWriter
     group: str
     at: int
+    into: SourceCode | None = None
 
     @property
     def code(self) -> SourceCode:
-        return self.writer.code
+        return self.writer.code if self.into is None else self.into
 
     def field(self, offset: int) -> str:
         return f"{self.group}[{self.at + offset}]"
@@ -88,6 +92,17 @@ class Accumulator:
         """Source of the answer, for a group that has rows."""
         raise NotImplementedError
 
+    def parts(self) -> tuple[SchemaField, ...] | None:
+        """The columns in which its fields travel from a partial aggregate; None where they cannot."""
+        return None
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        """Write how the fields of another group, given as sources, are added to those of `to`.
+
+        Only of groups whose rows are never taken back.
+        """
+        raise NotImplementedError(type(self).__name__)
+
 
 def _plus(field: str, amount: str, weight: str | None) -> str:
     if weight == "-1":
@@ -112,6 +127,12 @@ class CountRows(Accumulator):
     def result(self, to: Target) -> str:
         return f"{to.group}[0]"
 
+    def parts(self) -> tuple[SchemaField, ...]:
+        return ()
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        pass
+
 
 class CountValues(Accumulator):
     def fields(self) -> tuple[Field, ...]:
@@ -122,6 +143,12 @@ class CountValues(Accumulator):
 
     def result(self, to: Target) -> str:
         return to.field(0)
+
+    def parts(self) -> tuple[SchemaField, ...]:
+        return (SchemaField("values", INT64),)
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        to.code.line(f"{to.field(0)} += {fields[0]}")
 
 
 class Totals(Accumulator):
@@ -153,6 +180,21 @@ class Totals(Accumulator):
             return f"({self.total(to)} if {self.count(to)} > 0 else None)"
         return self.total(to)
 
+    def total_parts(self) -> tuple[SchemaField, ...]:
+        return (SchemaField("total", WHOLE_NUMBER),)
+
+    def parts(self) -> tuple[SchemaField, ...]:
+        counted = (SchemaField("values", INT64),) if self.types[0].nullable else ()
+        return self.total_parts() + counted
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        self.merge_total(to, fields)
+        if self.types[0].nullable:
+            to.code.line(f"{to.field(len(self.total_fields()))} += {fields[-1]}")
+
+    def merge_total(self, to: Target, fields: Sequence[str]) -> None:
+        to.code.line(f"{to.field(0)} += int({fields[0]})")
+
 
 class IntSum(Totals):
     def total(self, to: Target) -> str:
@@ -173,6 +215,13 @@ class FloatTotals(Totals):
 
     def add(self, to: Target, value: str, weight: str | None) -> None:
         to.code.line(f"x_float_add({to.group}, {to.at}, {value}, {weight or '1'})")
+
+    def total_parts(self) -> tuple[SchemaField, ...]:
+        wide = (SchemaField(name, WHOLE_NUMBER) for name in ("numerator", "denominator"))
+        return (*wide, *(SchemaField(name, INT64) for name in ("nan", "up", "down")))
+
+    def merge_total(self, to: Target, fields: Sequence[str]) -> None:
+        to.code.line(f"x_float_merge({to.group}, {to.at}, {', '.join(fields[:5])})")
 
 
 class FloatSum(FloatTotals):
@@ -235,6 +284,13 @@ class BestOnly(Accumulator):
     def result(self, to: Target) -> str:
         return to.field(0)
 
+    def parts(self) -> tuple[SchemaField, ...]:
+        return (SchemaField("best", self.types[0].type, nullable=True),)
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        with to.code.block(f"if {fields[0]} is not None:"):
+            self.update(to, (fields[0],), None)
+
 
 class Extreme(Accumulator):
     """[present values in order, copies per value, values of this tick]; the answer stands at one end."""
@@ -264,6 +320,10 @@ class Extreme(Accumulator):
 
     def result(self, to: Target) -> str:
         return f"({to.field(0)}[{self.end}] if {to.field(0)} else None)"
+
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        with to.code.block(f"for value, copies in {fields[1]}.items():"):
+            to.code.line(f"x_order_value({to.group}, {to.at}, value, copies)")
 
 
 class ExtremeBy(Extreme):
@@ -296,6 +356,10 @@ class DistinctValues(Accumulator):
     def result(self, to: Target) -> str:
         return to.field(1)
 
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        with to.code.block(f"for value, copies in {fields[0]}.items():"):
+            to.code.line(f"{to.field(1)} += x_count_value({to.field(0)}, value, copies)")
+
 
 class Collected(Accumulator):
     """Copies per value; the answer is made anew when its group changed."""
@@ -313,11 +377,38 @@ class Collected(Accumulator):
         order = "None" if key is None else to.writer.constant("order", key)
         return f"x_collected({to.field(0)}, {order})"
 
+    def merge(self, to: Target, fields: Sequence[str]) -> None:
+        with to.code.block(f"for value, copies in {fields[0]}.items():"):
+            to.code.line(f"x_count_value({to.field(0)}, value, copies)")
 
-@singledispatch
+
 def accumulator_for(aggregation: Aggregation, schema: Schema, append: bool) -> Accumulator:
     """The accumulator of an aggregate function over rows of `schema`."""
-    raise NotImplementedError(f"the in-process engine cannot compute {type(aggregation).__name__}")
+    types = tuple(check(expr, schema) for expr in aggregation.arguments())
+    match aggregation:
+        case Count():
+            return CountValues(types, append) if types and types[0].nullable else CountRows((), append)
+        case Sum() | Mean():
+            means = isinstance(aggregation, Mean)
+            if isinstance(types[0].type, DecimalType):
+                out = aggregation.field("", schema).type
+                return (DecimalMean if means else DecimalSum)(types, append, out)
+            if types[0].type == FLOAT64:
+                return (FloatMean if means else FloatSum)(types, append)
+            return (IntMean if means else IntSum)(types, append)
+        case Min() | Max():
+            least = isinstance(aggregation, Min)
+            if append:
+                return BestOnly(types, append, "<" if least else ">")
+            return Extreme(types, append, 0 if least else -1)
+        case CountDistinct():
+            return DistinctValues(types, append)
+        case First() | Last():
+            return ExtremeBy(types, append, 0 if isinstance(aggregation, First) else -1)
+        case Collect():
+            return Collected(types, append)
+        case _:
+            raise NotImplementedError(f"the in-process engine cannot compute {type(aggregation).__name__}")
 
 
 def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
@@ -327,60 +418,14 @@ def null_skips(aggregation: Aggregation) -> tuple[bool, ...]:
     return (True,) * len(aggregation.arguments())
 
 
-@accumulator_for.register(Count)
-def _count(aggregation: Count, schema: Schema, append: bool) -> Accumulator:
-    if aggregation.expr is None or not check(aggregation.expr, schema).nullable:
-        return CountRows((), append)
-    return CountValues(_types((aggregation.expr,), schema), append)
-
-
-@accumulator_for.register(Sum)
-def _sum(aggregation: Sum, schema: Schema, append: bool) -> Accumulator:
-    types = _types((aggregation.expr,), schema)
-    if isinstance(types[0].type, DecimalType):
-        return DecimalSum(types, append, aggregation.field("", schema).type)
-    return FloatSum(types, append) if types[0].type == FLOAT64 else IntSum(types, append)
-
-
-@accumulator_for.register(Mean)
-def _mean(aggregation: Mean, schema: Schema, append: bool) -> Accumulator:
-    types = _types((aggregation.expr,), schema)
-    if isinstance(types[0].type, DecimalType):
-        return DecimalMean(types, append, aggregation.field("", schema).type)
-    return FloatMean(types, append) if types[0].type == FLOAT64 else IntMean(types, append)
-
-
-@accumulator_for.register(Min)
-def _min(aggregation: Min, schema: Schema, append: bool) -> Accumulator:
-    types = _types((aggregation.expr,), schema)
-    return BestOnly(types, append, "<") if append else Extreme(types, append, 0)
-
-
-@accumulator_for.register(Max)
-def _max(aggregation: Max, schema: Schema, append: bool) -> Accumulator:
-    types = _types((aggregation.expr,), schema)
-    return BestOnly(types, append, ">") if append else Extreme(types, append, -1)
-
-
-@accumulator_for.register(CountDistinct)
-def _count_distinct(aggregation: CountDistinct, schema: Schema, append: bool) -> Accumulator:
-    return DistinctValues(_types((aggregation.expr,), schema), append)
-
-
-@accumulator_for.register(First)
-def _first(aggregation: First, schema: Schema, append: bool) -> Accumulator:
-    return ExtremeBy(_types((aggregation.expr, aggregation.by), schema), append, 0)
-
-
-@accumulator_for.register(Last)
-def _last(aggregation: Last, schema: Schema, append: bool) -> Accumulator:
-    return ExtremeBy(_types((aggregation.expr, aggregation.by), schema), append, -1)
-
-
-@accumulator_for.register(Collect)
-def _collect(aggregation: Collect, schema: Schema, append: bool) -> Accumulator:
-    return Collected(_types((aggregation.expr,), schema), append)
-
-
-def _types(exprs: tuple[Expr, ...], schema: Schema) -> tuple[Typed, ...]:
-    return tuple(check(expr, schema) for expr in exprs)
+def parts_of(
+    aggregations: Sequence[Aggregation], schema: Schema, *, appends: bool
+) -> list[SchemaField] | None:
+    """The columns of all parts of a group's aggregates, numbered; None where one has none."""
+    found: list[SchemaField] = []
+    for number, aggregation in enumerate(aggregations):
+        parts = accumulator_for(aggregation, schema, appends).parts()
+        if parts is None:
+            return None
+        found.extend(SchemaField(f"{part.name} {number}", part.type, part.nullable) for part in parts)
+    return found

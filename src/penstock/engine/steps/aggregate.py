@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row_codegen import Row, tuple_source
+from penstock.engine.row_codegen import key_columns, tuple_source
 from penstock.engine.slot import Slot
 from penstock.engine.steps.group import ANSWER, ROWS, Group
 from penstock.engine.steps.step import Step, step_for
@@ -12,6 +12,7 @@ from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.aggregate import Aggregate
 
 if TYPE_CHECKING:
+    from penstock.engine.row_codegen import Row
     from penstock.engine.step_writer import StepWriter
     from penstock.expr.tree import Expr
     from penstock.graph.node import Node
@@ -34,7 +35,7 @@ class AggregateStep(Step):
         self.keys = keys
         self.lifetime = lifetime
         self.group = group
-        self.schema = writer.input_schema(node, 0)
+        self.schema = self.input_schema()
         self.touched = writer.named("touched", node.id)
         self.sites = 1 if writer.is_append(node.id) else 4
 
@@ -54,9 +55,7 @@ class AggregateStep(Step):
         writer, code = self.writer, self.code
         key, group = writer.fresh("key"), writer.fresh("group")
         writer.assign_key(key, self.keys, self.schema, row.columns)
-        code.line(f"{group} = {writer.slot_get(self.node.id, 'groups')}({key})")
-        with code.block(f"if {group} is None:"):
-            code.line(f"{group} = {writer.slot(self.node.id, 'groups')}[{key}] = {self.group.empty}")
+        self.state("groups").get_or_add(group, key, self.group.empty)
         code.line(f"{self.touched}[{key}] = {group}")
         self.fold(group, row)
 
@@ -65,9 +64,7 @@ class AggregateStep(Step):
         writer, code = self.writer, self.code
         group = writer.named("group", self.node.id)
         with code.block(f"if {group} is None:"):
-            code.line(f"{group} = {writer.slot_get(self.node.id, 'groups')}(())")
-            with code.block(f"if {group} is None:"):
-                code.line(f"{group} = {writer.slot(self.node.id, 'groups')}[()] = {self.group.empty}")
+            self.state("groups").get_or_add(group, "()", self.group.empty)
             code.line(f"{self.touched}[()] = {group}")
         self.fold(group, row)
 
@@ -90,31 +87,25 @@ class AggregateStep(Step):
             with code.block("else:"):
                 with code.block(f"if {old} is not None:"):
                     code.line(f"{group}[{ANSWER}] = None")
-                    self._emit(old, "-1")
+                    self.emit_tuple(old, "-1")
                 with code.block(f"if not {group}[{ROWS}] and {group} == {self.group.empty}:"):
-                    code.line(f"del {writer.slot(self.node.id, 'groups')}[{key}]")
+                    code.line(f"del {self.slot('groups')}[{key}]")
 
     def _answer(self, key: str, group: str, old: str, new: str) -> None:
         writer, code = self.writer, self.code
-        keys = len(self.keys)
-        columns = [key] if keys == 1 else [f"{key}[{i}]" for i in range(keys)]
-        columns += self.group.results(group)
+        columns = (*key_columns(key, len(self.keys)), *self.group.results(group))
         code.line(f"{new} = {tuple_source(columns)}")
         if writer.is_append(self.node.id):
             code.line(f"{group}[{ANSWER}] = {new}")
-            self._emit(new, "1")
+            self.emit_tuple(new, "1")
             return
         with code.block(f"if {old} is None:"):
             code.line(f"{group}[{ANSWER}] = {new}")
-            self._emit(new, "1")
+            self.emit_tuple(new, "1")
         with code.block(f"elif {old} != {new}:"):
             code.line(f"{group}[{ANSWER}] = {new}")
-            self._emit(old, "-1")
-            self._emit(new, "1")
-
-    def _emit(self, row: str, weight: str) -> None:
-        columns = tuple(f"{row}[{i}]" for i in range(len(self.node.schema.fields)))
-        self.emit(Row(columns, row, weight))
+            self.emit_tuple(old, "-1")
+            self.emit_tuple(new, "1")
 
 
 def keys_of(operator: Aggregate) -> tuple[Expr, ...]:

@@ -9,6 +9,7 @@ from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.distinct import Distinct
+from penstock.flow.operators.unique import Unique
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
@@ -41,8 +42,8 @@ class AppendDistinctStep(Step):
                 self.code.line(f"{name} = {key}")
                 key = name
             first = Row((key,))
-        with self.code.block(f"if {writer.slot_get(self.node.id, 'copies')}({key}) is None:"):
-            self.code.line(f"{writer.slot(self.node.id, 'copies')}[{key}] = 1")
+        with self.code.block(f"if {self.get('copies')}({key}) is None:"):
+            self.code.line(f"{self.slot('copies')}[{key}] = 1")
             if len(schema.fields) > 1 and first is not row:
                 # Keys are canonical (one zero, one NaN), and so is what leaves.
                 first = Row(writer.unpack(schema, key), key)
@@ -67,24 +68,15 @@ class TableDistinctStep(Step):
         self.code.line(f"{self.before} = {{}}")
 
     def consume(self, port: int, row: Row) -> None:
-        writer = self.writer
-        slot = writer.slot(self.node.id, "copies")
-        key, old, new = writer.fresh("row"), writer.fresh("old"), writer.fresh("new")
-        self.code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
-        self.code.line(f"{old} = {writer.slot_get(self.node.id, 'copies')}({key}) or 0")
-        with self.code.block(f"if {key} not in {self.before}:"):
-            self.code.line(f"{self.before}[{key}] = {old}")
-        self.code.line(f"{new} = {old} + {row.copies}")
-        with self.code.block(f"if {new}:"):
-            self.code.line(f"{slot}[{key}] = {new}")
-        with self.code.block(f"elif {old}:"):
-            self.code.line(f"del {slot}[{key}]")
+        key = self.writer.fresh("row")
+        self.code.line(f"{key} = {self.writer.row_key(self.node.schema, row.columns)}")
+        self.state("copies").add_count(key, row.copies, self.before)
 
     def finish(self) -> None:
         writer = self.writer
         key, old, new = writer.fresh("row"), writer.fresh("old"), writer.fresh("new")
         with self.code.block(f"for {key}, {old} in {self.before}.items():"):
-            self.code.line(f"{new} = {writer.slot_get(self.node.id, 'copies')}({key}) or 0")
+            self.code.line(f"{new} = {self.get('copies')}({key}) or 0")
             columns = writer.unpack(self.node.schema, key)
             with self.code.block(f"if {new} > 0 >= {old}:"):
                 self.emit(Row(columns, key, "1"))
@@ -93,7 +85,8 @@ class TableDistinctStep(Step):
 
 
 @step_for.register(Distinct)
-def _distinct(operator: Distinct, node: Node, writer: StepWriter) -> Step:
+@step_for.register(Unique)
+def _distinct(operator: Distinct | Unique, node: Node, writer: StepWriter) -> Step:
     if operator.lifetime is Lifetime.TICK:
         return AppendDistinctStep(node, writer, of_a_tick=True)
     return distinct_step(node, writer)

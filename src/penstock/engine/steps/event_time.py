@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot, as_dict
-from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.step import Step, step_of
 from penstock.engine.windows import before_all, mark_of
 from penstock.expr.types import FLOAT64, INT32, INT64, TIMESTAMP, Field, Schema
 from penstock.flow.operators.late_rows import LateRows
@@ -75,13 +75,16 @@ class Clockwork:
         return f"{self._writer.constant('mark', mark_of(self._clock, self._field.type))}({time})"
 
 
-class PartingStep(Step):
+@step_of(OnTime, LateRows)
+class PunctualityStep(Step):
     """Lets rows on time pass, or late ones."""
 
-    def __init__(self, node: Node, writer: StepWriter, clock: WatermarkPolicy, *, late: bool) -> None:
+    operator: OnTime | LateRows
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self._clockwork = Clockwork(node, writer, clock)
-        self._late = late
+        self._clockwork = Clockwork(node, writer, self.operator.clock)
+        self._late = isinstance(self.operator, LateRows)
 
     def slots(self) -> tuple[Slot, ...]:
         return (self._clockwork.slot(),)
@@ -114,14 +117,16 @@ class PartingStep(Step):
         self._clockwork.keep()
 
 
+@step_of(Watermark)
 class WatermarkStep(Step):
     """Reads a tick's rows for the greatest time. Slots: the clock, and () -> True once the input ended."""
 
+    operator: Watermark
     takes_rows = False
 
-    def __init__(self, node: Node, writer: StepWriter, clock: WatermarkPolicy) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self._clockwork = Clockwork(node, writer, clock)
+        self._clockwork = Clockwork(node, writer, self.operator.clock)
         self._bounded = writer.analysis.facts[node.inputs[0]].bounded
 
     def slots(self) -> tuple[Slot, ...]:
@@ -130,7 +135,7 @@ class WatermarkStep(Step):
     def finish(self) -> None:
         writer, code = self.writer, self.code
         rows, end = (writer.buffer(source) for source in self.node.inputs)
-        ended, slot = writer.slot_get(self.node.id, "ended"), writer.slot(self.node.id, "ended")
+        ended, slot = self.get("ended"), self.slot("ended")
         if self._bounded:
             end = f"{end} or {rows}"
         with code.block(f"if {end}:"), code.block(f"if {ended}(()) is None:"):
@@ -158,17 +163,17 @@ class WatermarkStep(Step):
                 self.emit(Row((clockwork.mark,)))
 
 
+@step_of(LeastWatermark)
 class LeastWatermarkStep(Step):
     """Slot: () -> {number of an input: its watermark, moved; -1: what was told last}.
 
     A bounded input is whole from its first tick on, so it holds nothing back.
     """
 
-    sites = 1
+    operator: LeastWatermark
 
-    def __init__(self, node: Node, writer: StepWriter, operator: LeastWatermark) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self._moves = operator.moves
         facts = [writer.analysis.facts[source] for source in node.inputs]
         self._counting = [port for port, fact in enumerate(facts) if not fact.bounded]
         self._marks = writer.named("marks", node.id)
@@ -177,14 +182,14 @@ class LeastWatermarkStep(Step):
         return (Slot(f"{self.node.id}.marks", as_dict),)
 
     def begin(self) -> None:
-        self.code.line(f"{self._marks} = {self.writer.slot_get(self.node.id, 'marks')}(()) or {{}}")
+        self.code.line(f"{self._marks} = {self.get('marks')}(()) or {{}}")
 
     def consume(self, port: int, row: Row) -> None:
         value = self.writer.fresh("value")
         self.code.line(f"{value} = {row.columns[0]}")
-        if self._moves[port]:
+        if self.operator.moves[port]:
             with self.code.block(f"if {value} is not None:"):
-                for move in self._moves[port]:
+                for move in self.operator.moves[port]:
                     schema = Schema((Field("value", move.type),))
                     self.code.line(f"{value} = {self.writer.value(move.expr, schema, (value,))}")
         self.code.line(f"{self._marks}[{port}] = {value}")
@@ -193,30 +198,10 @@ class LeastWatermarkStep(Step):
         code, marks = self.code, self._marks
         least, ports = self.writer.fresh("least"), tuple(self._counting)
         with code.block(f"if {marks}:"):
-            code.line(f"{self.writer.slot(self.node.id, 'marks')}[()] = {marks}")
+            code.line(f"{self.slot('marks')}[()] = {marks}")
             with code.block(f"if all(port in {marks} for port in {ports}):"):
                 values = f"{marks}[port] for port in {ports} if {marks}[port] is not None"
                 code.line(f"{least} = min(({values}), default=None)")
                 with code.block(f"if -1 not in {marks} or {least} != {marks}[-1]:"):
                     code.line(f"{marks}[-1] = {least}")
                     self.emit(Row((least,)))
-
-
-@step_for.register(OnTime)
-def _on_time(operator: OnTime, node: Node, writer: StepWriter) -> Step:
-    return PartingStep(node, writer, operator.clock, late=False)
-
-
-@step_for.register(LateRows)
-def _late_rows(operator: LateRows, node: Node, writer: StepWriter) -> Step:
-    return PartingStep(node, writer, operator.clock, late=True)
-
-
-@step_for.register(Watermark)
-def _watermark(operator: Watermark, node: Node, writer: StepWriter) -> Step:
-    return WatermarkStep(node, writer, operator.clock)
-
-
-@step_for.register(LeastWatermark)
-def _least_watermark(operator: LeastWatermark, node: Node, writer: StepWriter) -> Step:
-    return LeastWatermarkStep(node, writer, operator)

@@ -17,16 +17,10 @@ if TYPE_CHECKING:
 
 
 class ClosingStep(Step):
-    """A feedback in a loop: its news of a round are its rows of the next.
-
-    max_iterations: the bound of the rounds.
-    """
+    """A feedback in a loop: its news of a round are its rows of the next."""
 
     keeps_state = True
-
-    def __init__(self, node: Node, writer: StepWriter, max_iterations: int) -> None:
-        super().__init__(node, writer)
-        self.max_iterations = max_iterations
+    operator: Feedback | BagFeedback
 
 
 class FeedbackStep(ClosingStep):
@@ -39,8 +33,8 @@ class FeedbackStep(ClosingStep):
         writer = self.writer
         key = writer.fresh("row")
         self.code.line(f"{key} = {writer.row_key(self.node.schema, row.columns)}")
-        with self.code.block(f"if {writer.slot_get(self.node.id, 'rows')}({key}) is None:"):
-            self.code.line(f"{writer.slot(self.node.id, 'rows')}[{key}] = 1")
+        with self.code.block(f"if {self.get('rows')}({key}) is None:"):
+            self.code.line(f"{self.slot('rows')}[{key}] = 1")
             self.code.line(f"{writer.news(self.node.id)}.append({key})")
 
 
@@ -51,7 +45,7 @@ class BagFeedbackStep(ClosingStep):
         self.code.line(f"{self.writer.news(self.node.id)}.append({row.flat(append=True)})")
 
 
-class SlowBagFeedbackStep(Step):
+class DelayedBagFeedbackStep(Step):
     """Every way back passes a delay: there are no rounds, and rows go on as they are."""
 
     def consume(self, port: int, row: Row) -> None:
@@ -63,11 +57,11 @@ def _feedback(operator: Feedback, node: Node, writer: StepWriter) -> Step:
     if not writer.is_in_loop(node.id):
         # Every way back passes a delay: no rounds within a tick, and rows may be taken back.
         return distinct_step(node, writer)
-    return FeedbackStep(node, writer, operator.max_iterations)
+    return FeedbackStep(node, writer)
 
 
 @step_for.register(BagFeedback)
 def _bag_feedback(operator: BagFeedback, node: Node, writer: StepWriter) -> Step:
     if not writer.is_in_loop(node.id):
-        return SlowBagFeedbackStep(node, writer)
-    return BagFeedbackStep(node, writer, operator.max_iterations)
+        return DelayedBagFeedbackStep(node, writer)
+    return BagFeedbackStep(node, writer)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
-from penstock.engine.row_codegen import Row
+from penstock.engine.row_codegen import Row, items_of, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.step import Step, step_for
 from penstock.engine.steps.user_rows import holds_any, item_of_row, users_view, write_received
@@ -20,10 +21,7 @@ from penstock.flow.operators.reduce_keyed import ReduceKeyed
 from penstock.state.codec import Exact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.engine.step_writer import StepWriter
-    from penstock.expr.tree import Expr
     from penstock.graph.node import Node
 
 
@@ -33,34 +31,33 @@ _OF_ANOTHER_TYPE = (
 
 
 class Folding(Step):
-    """What the folds have in common: calling the function, and from what it gives to rows.
+    """Base of the folds: calling the function, and turning what it gives into rows.
 
     State is the rows last sent, and what is accumulated is made of them again: so it
     is plain data whatever class users see it as, and a function may alter its own.
+
+    reduces: the first item is what it begins with. first: source of what is accumulated before any item.
     """
 
     keeps_state = True
 
-    def __init__(
-        self,
-        node: Node,
-        writer: StepWriter,
-        function: Callable[..., object],
-        item: Expr | None,
-        accumulated: Schema,
-    ) -> None:
+    def __init__(self, node: Node, writer: StepWriter, accumulated: Schema) -> None:
         super().__init__(node, writer)
-        self.item = item
+        operator: Fold | FoldTick | FoldKeyed | Reduce | ReduceKeyed = self.operator
         self.accumulated = accumulated
-        self.function = writer.constant("f", function)
+        self.item = None if isinstance(operator, Fold | Reduce) else operator.item
+        self.function = writer.constant("f", operator.function)
         what = f"the value that {node.name!r} accumulated"
-        fix = _OF_ANOTHER_TYPE if isinstance(node.operator, Fold | FoldTick | FoldKeyed) else ""
-        self.checked = writer.constant("rows", from_user(accumulated, what=what, fix=fix))
+        self.reduces = isinstance(operator, Reduce | ReduceKeyed)
+        self.checked = writer.constant(
+            "rows", from_user(accumulated, what=what, fix="" if self.reduces else _OF_ANOTHER_TYPE)
+        )
         self.missing = writer.constant("missing", object())
+        self.first = self.missing if isinstance(operator, Reduce | ReduceKeyed) else self.start(operator.init)
 
     def assign_old(self, old: str, slot: str, key: str) -> None:
         """Assign the inside row that was last sent, or None."""
-        self.code.line(f"{old} = {self.writer.slot_get(self.node.id, slot)}({key})")
+        self.code.line(f"{old} = {self.get(slot)}({key})")
         if holds_any(self.accumulated):
             with self.code.block(f"if {old} is not None:"):
                 self.code.line(f"{old} = {old}.value")
@@ -73,12 +70,15 @@ class Folding(Step):
 
     def next(self, accumulated: str, row: Row) -> str:
         """Source of what follows when a row comes."""
-        return f"{self.function}({accumulated}, {item_of_row(self.writer, self.node, self.item, row)})"
+        item = item_of_row(self.writer, self.node, self.item, row)
+        call = f"{self.function}({accumulated}, {item})"
+        return f"{item} if {accumulated} is {self.missing} else {call}" if self.reduces else call
 
     def seen(self, row: str) -> str:
         """Source of what is accumulated, as the function knows it, from the inside row `row`."""
-        columns = tuple(f"{row}[{at}]" for at in range(len(self.accumulated.fields)))
-        return users_view(self.writer, self.accumulated, Row(columns, row))
+        return users_view(
+            self.writer, self.accumulated, Row(items_of(row, len(self.accumulated.fields)), row)
+        )
 
     def assign_inside(self, name: str, accumulated: str) -> None:
         """Assign to `name` the inside row of what is accumulated."""
@@ -102,19 +102,12 @@ class Folding(Step):
 
 
 class WholeFold(Folding):
-    """One value of all rows. Slot: () -> the row last sent.
-
-    reduces: the first row is what it begins with.
-    """
+    """One value of all rows. Slot: () -> the row last sent."""
 
     consolidates = True
 
-    def __init__(
-        self, node: Node, writer: StepWriter, function: Callable[..., object], init: object, reduces: bool
-    ) -> None:
-        super().__init__(node, writer, function, None, node.schema)
-        self.first = self.missing if reduces else self.start(init)
-        self.reduces = reduces
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer, node.schema)
         self.value = writer.named("value", node.id)
         self.old = writer.named("old", node.id)
         self.touched = writer.named("touched", node.id)
@@ -133,15 +126,8 @@ class WholeFold(Folding):
             code.line(f"{self.value} = {self.seen(self.old)}")
 
     def consume(self, port: int, row: Row) -> None:
-        code = self.code
-        code.line(f"{self.touched} = True")
-        if not self.reduces:
-            code.line(f"{self.value} = {self.next(self.value, row)}")
-            return
-        with code.block(f"if {self.value} is {self.missing}:"):
-            code.line(f"{self.value} = {item_of_row(self.writer, self.node, None, row)}")
-        with code.block("else:"):
-            code.line(f"{self.value} = {self.next(self.value, row)}")
+        self.code.line(f"{self.touched} = True")
+        self.code.line(f"{self.value} = {self.next(self.value, row)}")
 
     def finish(self) -> None:
         code, writer = self.code, self.writer
@@ -150,15 +136,31 @@ class WholeFold(Folding):
         with code.block(f"if {due}:"):
             self.assign_inside(new, self.value)
             with code.block(f"if {new} != {self.old}:"):
-                code.line(f"{writer.slot(self.node.id, 'value')}[()] = {self.kept(new)}")
+                code.line(f"{self.slot('value')}[()] = {self.kept(new)}")
                 if not writer.is_append(self.node.id):
                     with code.block(f"if {self.old} is not None:"):
-                        self._emit(self.old, "-1")
-                self._emit(new, "1")
+                        self.emit_tuple(self.old, "-1")
+                self.emit_tuple(new, "1")
 
-    def _emit(self, row: str, weight: str) -> None:
-        columns = tuple(f"{row}[{at}]" for at in range(len(self.node.schema.fields)))
-        self.emit(Row(columns, row, weight))
+
+class WholeTickFold(Folding):
+    """One value of the tick's rows, in every tick: no state."""
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer, node.schema)
+        self.value = writer.named("value", node.id)
+
+    def begin(self) -> None:
+        self.code.line(f"{self.value} = {self.first}")
+
+    def consume(self, port: int, row: Row) -> None:
+        self.code.line(f"{self.value} = {self.next(self.value, row)}")
+
+    def finish(self) -> None:
+        new = self.writer.fresh("new")
+        with self.code.block(f"if {self.value} is not {self.missing}:") if self.reduces else nullcontext():
+            self.assign_inside(new, self.value)
+            self.emit_tuple(new)
 
 
 class KeyedFold(Folding):
@@ -167,16 +169,12 @@ class KeyedFold(Folding):
     `touched` holds what the keys of this tick have accumulated, in the order in which they came.
     """
 
+    operator: FoldKeyed | ReduceKeyed
     consolidates = True
 
-    def __init__(
-        self, node: Node, writer: StepWriter, operator: FoldKeyed | ReduceKeyed, first: object | None
-    ) -> None:
-        accumulated = Schema(node.schema.fields[-1:], scalar=True)
-        super().__init__(node, writer, operator.function, operator.item, accumulated)
-        self.keys = tuple(expr for _, expr in operator.keys)
-        self.reduces = isinstance(operator, ReduceKeyed)
-        self.first = None if self.reduces else self.start(first)
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer, Schema(node.schema.fields[-1:], scalar=True))
+        self.keys = tuple(expr for _, expr in self.operator.keys)
         self.touched = writer.named("touched", node.id)
         self.sites = 1 if writer.is_append(node.id) else 3
 
@@ -191,23 +189,18 @@ class KeyedFold(Folding):
         code, old = self.code, self.writer.fresh("old")
         self.assign_old(old, "values", key)
         with code.block(f"if {old} is None:"):
-            code.line(f"{value} = {self.missing if self.reduces else self.first}")
+            code.line(f"{value} = {self.first}")
         with code.block("else:"):
             code.line(f"{value} = {self.seen(old)}")
 
     def consume(self, port: int, row: Row) -> None:
         code, writer = self.code, self.writer
         key, value = writer.fresh("key"), writer.fresh("value")
-        writer.assign_key(key, self.keys, writer.input_schema(self.node, 0), row.columns)
+        writer.assign_key(key, self.keys, self.input_schema(), row.columns)
         code.line(f"{value} = {self.touched}.get({key}, {self.missing})")
         with code.block(f"if {value} is {self.missing}:"):
             self.assign_before(value, key)
-        if self.reduces:
-            item = item_of_row(writer, self.node, self.item, row)
-            first = f"{item} if {value} is {self.missing} else "
-            code.line(f"{self.touched}[{key}] = {first}{self.function}({value}, {item})")
-        else:
-            code.line(f"{self.touched}[{key}] = {self.next(value, row)}")
+        code.line(f"{self.touched}[{key}] = {self.next(value, row)}")
 
     def finish(self) -> None:
         code, writer = self.code, self.writer
@@ -218,20 +211,17 @@ class KeyedFold(Folding):
 
     def answer(self, key: str, new: str) -> None:
         """Write what is sent for a key with the accumulated row `new`."""
-        code, writer = self.code, self.writer
-        old, slot = writer.fresh("old"), writer.slot(self.node.id, "values")
+        code, old = self.code, self.writer.fresh("old")
         self.assign_old(old, "values", key)
         with code.block(f"if {new} != {old}:"):
-            code.line(f"{slot}[{key}] = {self.kept(new)}")
-            if not writer.is_append(self.node.id):
+            code.line(f"{self.slot('values')}[{key}] = {self.kept(new)}")
+            if not self.writer.is_append(self.node.id):
                 with code.block(f"if {old} is not None:"):
                     self.emit_value(key, old, "-1")
             self.emit_value(key, new, "1")
 
     def emit_value(self, key: str, value: str, weight: str) -> None:
-        count = len(self.keys)
-        columns = [key] if count == 1 else [f"{key}[{at}]" for at in range(count)]
-        self.emit(Row((*columns, f"{value}[0]"), None, weight))
+        self.emit(Row((*key_columns(key, len(self.keys)), f"{value}[0]"), None, weight))
 
 
 class KeyedTickFold(KeyedFold):
@@ -248,70 +238,17 @@ class KeyedTickFold(KeyedFold):
         self.emit_value(key, new, "1")
 
 
-class WholeTickFold(Folding):
-    """One value of the tick's rows, in every tick: no state."""
-
-    def __init__(
-        self,
-        node: Node,
-        writer: StepWriter,
-        function: Callable[..., object],
-        init: object,
-        item: Expr | None,
-        reduces: bool,
-    ) -> None:
-        super().__init__(node, writer, function, item, node.schema)
-        self.reduces = reduces
-        self.first = self.missing if reduces else self.start(init)
-        self.value = writer.named("value", node.id)
-
-    def begin(self) -> None:
-        self.code.line(f"{self.value} = {self.first}")
-
-    def consume(self, port: int, row: Row) -> None:
-        if not self.reduces:
-            self.code.line(f"{self.value} = {self.next(self.value, row)}")
-            return
-        item = item_of_row(self.writer, self.node, self.item, row)
-        first = f"{item} if {self.value} is {self.missing} else "
-        self.code.line(f"{self.value} = {first}{self.function}({self.value}, {item})")
-
-    def finish(self) -> None:
-        new = self.writer.fresh("new")
-        columns = tuple(f"{new}[{at}]" for at in range(len(self.node.schema.fields)))
-        if self.reduces:
-            with self.code.block(f"if {self.value} is not {self.missing}:"):
-                self.assign_inside(new, self.value)
-                self.emit(Row(columns, new))
-        else:
-            self.assign_inside(new, self.value)
-            self.emit(Row(columns, new))
-
-
 @step_for.register(Fold)
-def _fold(operator: Fold, node: Node, writer: StepWriter) -> Step:
-    return WholeFold(node, writer, operator.function, operator.init, reduces=False)
-
-
 @step_for.register(FoldTick)
-def _fold_tick(operator: FoldTick, node: Node, writer: StepWriter) -> Step:
-    return WholeTickFold(node, writer, operator.function, operator.init, operator.item, reduces=False)
-
-
 @step_for.register(Reduce)
-def _reduce(operator: Reduce, node: Node, writer: StepWriter) -> Step:
-    if operator.lifetime is Lifetime.TICK:
-        return WholeTickFold(node, writer, operator.function, None, None, reduces=True)
-    return WholeFold(node, writer, operator.function, None, reduces=True)
+def _whole(operator: Fold | FoldTick | Reduce, node: Node, writer: StepWriter) -> Step:
+    of_a_tick = isinstance(operator, FoldTick) or (
+        isinstance(operator, Reduce) and operator.lifetime is Lifetime.TICK
+    )
+    return WholeTickFold(node, writer) if of_a_tick else WholeFold(node, writer)
 
 
 @step_for.register(FoldKeyed)
-def _fold_keyed(operator: FoldKeyed, node: Node, writer: StepWriter) -> Step:
-    step = KeyedTickFold if operator.lifetime is Lifetime.TICK else KeyedFold
-    return step(node, writer, operator, operator.init)
-
-
 @step_for.register(ReduceKeyed)
-def _reduce_keyed(operator: ReduceKeyed, node: Node, writer: StepWriter) -> Step:
-    step = KeyedTickFold if operator.lifetime is Lifetime.TICK else KeyedFold
-    return step(node, writer, operator, None)
+def _keyed(operator: FoldKeyed | ReduceKeyed, node: Node, writer: StepWriter) -> Step:
+    return KeyedTickFold(node, writer) if operator.lifetime is Lifetime.TICK else KeyedFold(node, writer)

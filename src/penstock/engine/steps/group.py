@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.engine.row_codegen import items_of
 from penstock.engine.slot import Thaw, as_it_is
 from penstock.engine.steps.accumulator import Accumulator, Target, accumulator_for, null_skips
-from penstock.engine.steps.partial import merge
 from penstock.expr.check import check
 from penstock.expr.python import key_of
 from penstock.expr.tree import Column
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.engine.row_codegen import Row
+    from penstock.engine.source_code import SourceCode
     from penstock.engine.step_writer import StepWriter
     from penstock.expr.types import Schema
     from penstock.flow.aggregates import Aggregation
@@ -92,7 +93,19 @@ class Group:
         for _, accumulator, at in self._parts:
             first = at - FIRST_FIELD + 1
             parts = columns[first : first + len(accumulator.fields())]
-            merge(accumulator, Target(self._writer, group, at), parts)
+            accumulator.merge(Target(self._writer, group, at), parts)
+
+    def write_merge(self, code: SourceCode, group: str, other: str) -> None:
+        """Write into `code` how one list takes over another of the same form."""
+        code.line(f"{group}[{ROWS}] += {other}[{ROWS}]")
+        for _, accumulator, at in self._parts:
+            fields = items_of(other, at + len(accumulator.fields()))[at:]
+            accumulator.merge(Target(self._writer, group, at, code), fields)
+
+    def part_columns(self, group: str) -> tuple[str, ...]:
+        """Sources of the parts of a list, as `merge` takes them."""
+        count = sum(len(accumulator.fields()) for _, accumulator, _ in self._parts)
+        return (f"{group}[{ROWS}]", *items_of(group, FIRST_FIELD + count)[FIRST_FIELD:])
 
     def settle(self, group: str) -> None:
         """Write what is done with a touched list before its answer is read."""

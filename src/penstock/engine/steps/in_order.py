@@ -5,10 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from penstock.engine.row_codegen import Row
+from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
-from penstock.engine.steps.distinct import AppendDistinctStep, distinct_step
-from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.step import Step, step_of
 from penstock.engine.steps.user_rows import holds_any, merged_item, users_view, write_received
 from penstock.expr.rows import from_user, to_user
 from penstock.expr.types import AnyType
@@ -17,7 +16,6 @@ from penstock.flow.operators.at_least import AtLeast
 from penstock.flow.operators.enumerate import Enumerate
 from penstock.flow.operators.scan import Scan
 from penstock.flow.operators.state import State
-from penstock.flow.operators.unique import Unique
 from penstock.state.codec import Exact
 
 if TYPE_CHECKING:
@@ -28,23 +26,25 @@ if TYPE_CHECKING:
     from penstock.graph.node import Node
 
 
+@step_of(Scan)
 class ScanStep(Step):
     """Slot: key -> the inside row of what it carries, or () where it has ended.
 
     Within a tick the keys that came carry (value,) as the function knows it, which may be altered.
     """
 
+    operator: Scan
     keeps_state = True
 
-    def __init__(self, node: Node, writer: StepWriter, operator: Scan) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.operator = operator
+        operator = self.operator
         self.function = writer.constant("f", operator.function)
         self.checked = writer.constant("rows", from_user(node.schema, what=f"a row sent by {node.name!r}"))
         self.of_a_tick = operator.lifetime is Lifetime.TICK
         kept, seen = kept_form(operator.carried, f"the value that {node.name!r} carries")
         self.kept, self.seen = writer.constant("kept", kept), writer.constant("seen", seen)
-        self.live = writer.slot(node.id, "carried") if self.of_a_tick else writer.named("live", node.id)
+        self.live = self.slot("carried") if self.of_a_tick else writer.named("live", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.carried", transient=self.of_a_tick),)
@@ -66,12 +66,12 @@ class ScanStep(Step):
     def consume(self, port: int, row: Row) -> None:
         code, writer = self.code, self.writer
         key, carried, made, out = (writer.fresh(n) for n in ("key", "carried", "made", "row"))
-        schema = writer.input_schema(self.node, 0)
+        schema = self.input_schema()
         writer.assign_key(key, self.operator.per, schema, row.columns)
         code.line(f"{carried} = {self.live}.get({key})")
         with code.block(f"if {carried} is None:"):
             if not self.of_a_tick:
-                code.line(f"{carried} = {writer.slot_get(self.node.id, 'carried')}({key})")
+                code.line(f"{carried} = {self.get('carried')}({key})")
             first = self._first()
             before = first if self.of_a_tick else f"{first} if {carried} is None else {self.seen}({carried})"
             code.line(f"{carried} = {before}")
@@ -92,7 +92,7 @@ class ScanStep(Step):
             return
         key, carried = self.writer.fresh("key"), self.writer.fresh("carried")
         with self.code.block(f"for {key}, {carried} in {self.live}.items():"):
-            self.code.line(f"{self.writer.slot(self.node.id, 'carried')}[{key}] = {self.kept}({carried})")
+            self.code.line(f"{self.slot('carried')}[{key}] = {self.kept}({carried})")
 
 
 def kept_form(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
@@ -109,14 +109,15 @@ def kept_form(carried: Schema, what: str) -> tuple[Callable[[Any], Any], Callabl
     return lambda one: inside(one)[0] if one else (), lambda kept: (seen(kept),) if kept else ()
 
 
+@step_of(Enumerate)
 class EnumerateStep(Step):
     """Slot: key -> how many rows have come."""
 
+    operator: Enumerate
     keeps_state = True
 
-    def __init__(self, node: Node, writer: StepWriter, operator: Enumerate) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.operator = operator
         self.count = writer.named("count", node.id)
 
     def slots(self) -> tuple[Slot, ...]:
@@ -124,7 +125,7 @@ class EnumerateStep(Step):
 
     def begin(self) -> None:
         if not self.operator.per:
-            self.code.line(f"{self.count} = {self.writer.slot_get(self.node.id, 'count')}(()) or 0")
+            self.code.line(f"{self.count} = {self.get('count')}(()) or 0")
 
     def consume(self, port: int, row: Row) -> None:
         code, writer, start = self.code, self.writer, self.operator.start
@@ -133,9 +134,9 @@ class EnumerateStep(Step):
             number = self.count
         else:
             number = writer.fresh("n")
-            key = writer.key("key", self.operator.per, writer.input_schema(self.node, 0), row.columns)
-            before = f"{writer.slot_get(self.node.id, 'count')}({key}) or 0"
-            code.line(f"{number} = {writer.slot(self.node.id, 'count')}[{key}] = ({before}) + 1")
+            key = writer.key("key", self.operator.per, self.input_schema(), row.columns)
+            before = f"{self.get('count')}({key}) or 0"
+            code.line(f"{number} = {self.slot('count')}[{key}] = ({before}) + 1")
         index = number
         if start != 1:
             index = writer.fresh("index")
@@ -153,19 +154,20 @@ class EnumerateStep(Step):
     def finish(self) -> None:
         if not self.operator.per:
             with self.code.block(f"if {self.count}:"):
-                self.code.line(f"{self.writer.slot(self.node.id, 'count')}[()] = {self.count}")
+                self.code.line(f"{self.slot('count')}[()] = {self.count}")
 
 
+@step_of(State)
 class StateStep(Step):
     """Slot: key -> the merge so far; not there while it is the bottom."""
 
+    operator: State
     keeps_state = True
 
-    def __init__(self, node: Node, writer: StepWriter, operator: State) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.operator = operator
-        self.absorb = writer.constant("absorb", operator.lattice.absorb)
-        self.bottom = writer.constant("bottom", operator.lattice.bottom)
+        self.absorb = writer.constant("absorb", self.operator.lattice.absorb)
+        self.bottom = writer.constant("bottom", self.operator.lattice.bottom)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.merged", transient=self.operator.lifetime is Lifetime.TICK),)
@@ -173,35 +175,36 @@ class StateStep(Step):
     def consume(self, port: int, row: Row) -> None:
         code, writer = self.code, self.writer
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
-        writer.assign_key(key, self.operator.per, writer.input_schema(self.node, 0), row.columns)
-        code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
+        writer.assign_key(key, self.operator.per, self.input_schema(), row.columns)
+        code.line(f"{old} = {self.get('merged')}({key})")
         with code.block(f"if {old} is None:"):
             code.line(f"{old} = {self.bottom}")
         item = merged_item(writer, self.node, self.operator.item, row)
         code.line(f"{new} = {self.absorb}({old}, {item})")
         # As parts of tuples, NaN is NaN.
         with code.block(f"if ({new},) != ({old},):"):
-            code.line(f"{writer.slot(self.node.id, 'merged')}[{key}] = {new}")
+            code.line(f"{self.slot('merged')}[{key}] = {new}")
             self.emit(row)
 
 
+@step_of(AtLeast)
 class AtLeastStep(Step):
     """Slot: key -> 1 where its value has reached the threshold."""
 
+    operator: AtLeast
     keeps_state = True
 
-    def __init__(self, node: Node, writer: StepWriter, operator: AtLeast) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.operator = operator
-        self.threshold = writer.constant("threshold", operator.threshold)
-        self.leq = writer.constant("leq", operator.lattice.leq)
+        self.threshold = writer.constant("threshold", self.operator.threshold)
+        self.leq = writer.constant("leq", self.operator.lattice.leq)
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.reached"),)
 
     def consume(self, port: int, row: Row) -> None:
         code, writer, operator = self.code, self.writer, self.operator
-        schema = writer.input_schema(self.node, 0)
+        schema = self.input_schema()
         at = schema.position(operator.column)
         assert at is not None
         comes = f"{row.weight} > 0 and " if row.weight not in (None, "1") else ""
@@ -210,35 +213,6 @@ class AtLeastStep(Step):
         with code.block(f"if {comes}{self.leq}({self.threshold}, {row.columns[at]}):"):
             key = writer.fresh("key")
             writer.assign_key(key, operator.keys, schema, row.columns)
-            with code.block(f"if {writer.slot_get(self.node.id, 'reached')}({key}) is None:"):
-                code.line(f"{writer.slot(self.node.id, 'reached')}[{key}] = 1")
-                count = len(operator.keys)
-                keys = [key] if count == 1 else [f"{key}[{i}]" for i in range(count)]
-                self.emit(Row((*keys, self.threshold)))
-
-
-@step_for.register(Scan)
-def _scan(operator: Scan, node: Node, writer: StepWriter) -> Step:
-    return ScanStep(node, writer, operator)
-
-
-@step_for.register(Enumerate)
-def _enumerate(operator: Enumerate, node: Node, writer: StepWriter) -> Step:
-    return EnumerateStep(node, writer, operator)
-
-
-@step_for.register(State)
-def _state(operator: State, node: Node, writer: StepWriter) -> Step:
-    return StateStep(node, writer, operator)
-
-
-@step_for.register(AtLeast)
-def _at_least(operator: AtLeast, node: Node, writer: StepWriter) -> Step:
-    return AtLeastStep(node, writer, operator)
-
-
-@step_for.register(Unique)
-def _unique(operator: Unique, node: Node, writer: StepWriter) -> Step:
-    if operator.lifetime is Lifetime.TICK:
-        return AppendDistinctStep(node, writer, of_a_tick=True)
-    return distinct_step(node, writer)
+            with code.block(f"if {self.get('reached')}({key}) is None:"):
+                code.line(f"{self.slot('reached')}[{key}] = 1")
+                self.emit(Row((*key_columns(key, len(operator.keys)), self.threshold)))

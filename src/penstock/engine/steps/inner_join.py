@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row_codegen import Only, Row, times, tuple_source
+from penstock.engine.row_codegen import Only, Row, times
 from penstock.engine.slot import Slot, as_it_is, as_list
-from penstock.engine.steps.joined_rows import JoinedRows
+from penstock.engine.steps.joins import SIDES, JoinedRows
 from penstock.engine.steps.matched_join import MatchedJoinStep
 from penstock.engine.steps.presence import PresenceStep
 from penstock.engine.steps.step import Step, step_for
@@ -23,8 +23,6 @@ from penstock.flow.operators.join import How, Join
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
-
-SIDES = ("left", "right")
 
 
 class InnerJoinStep(Step):
@@ -54,7 +52,7 @@ class InnerJoinStep(Step):
 
     def consume(self, port: int, row: Row) -> None:
         with self.rows.key_of(port, row) as key:
-            row = self._as_whole(row)
+            row = self.writer.as_whole(row)
             self._match(port, row, key)
             self._add(port, row, key)
 
@@ -77,21 +75,14 @@ class InnerJoinStep(Step):
         of_a_tick = self.of_a_tick.index(True)
         table = 1 - of_a_tick
         with self.writer.each_row(self.node, table) as row, self.rows.key_of(table, row) as key:
-            self._add(table, self._as_whole(row), key)
+            self._add(table, self.writer.as_whole(row), key)
         with self.writer.each_row(self.node, of_a_tick) as row, self.rows.key_of(of_a_tick, row) as key:
             self._match(of_a_tick, row, key)
-
-    def _as_whole(self, row: Row) -> Row:
-        if row.whole is not None:
-            return row
-        whole = self.writer.fresh("row")
-        self.code.line(f"{whole} = {tuple_source(row.columns)}")
-        return Row(row.columns, whole, row.weight)
 
     def _match(self, port: int, row: Row, key: str) -> None:
         writer, other = self.writer, 1 - port
         found = writer.fresh("found")
-        self.code.line(f"{found} = {writer.slot_get(self.node.id, SIDES[other])}({key})")
+        self.code.line(f"{found} = {self.get(SIDES[other])}({key})")
         with self.code.block(f"if {found} is not None:"):
             partner = writer.fresh("row")
             weight: str | None = None
@@ -100,24 +91,18 @@ class InnerJoinStep(Step):
                 weight = writer.fresh("n")
                 header = f"for {partner}, {weight} in {found}.items():"
             with self.code.block(header):
-                columns = writer.unpack(writer.input_schema(self.node, other), partner)
-                pair = row.columns + columns if port == 0 else columns + row.columns
+                columns = writer.unpack(self.input_schema(other), partner)
+                pair = self.rows.pair(port, row.columns, columns)
                 with self.rows.where_residual(pair):
                     joined = Row(self.rows.output(pair), None, times(row.weight, weight))
                     self.writer.emit_copies(self.node.id, joined)
 
     def _add(self, port: int, row: Row, key: str) -> None:
-        writer, code = self.writer, self.code
-        slot, get = writer.slot(self.node.id, SIDES[port]), writer.slot_get(self.node.id, SIDES[port])
-        if not self.appends[port]:
-            writer.add_weight(slot, get, key, row)
-            return
-        own = writer.fresh("own")
-        code.line(f"{own} = {get}({key})")
-        with code.block(f"if {own} is None:"):
-            code.line(f"{slot}[{key}] = [{row.whole}]")
-        with code.block("else:"):
-            code.line(f"{own}.append({row.whole})")
+        side = self.state(SIDES[port])
+        if self.appends[port]:
+            side.append(key, row.source)
+        else:
+            side.add_weight(key, row)
 
 
 @step_for.register(Join)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row_codegen import Row
+from penstock.engine.mapping_code import MappingCode
+from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
-from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.step import Step, step_of
 from penstock.engine.steps.user_rows import merged_item, write_received
 from penstock.expr.python import key_of
 from penstock.expr.rows import from_user
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
 class LatticeStep(Step):
     """What both have in common. Slot: key -> (the merge so far,)."""
 
+    operator: LatticeFold | LatticeGrowth
     keeps_state = True
 
-    def __init__(self, node: Node, writer: StepWriter, operator: LatticeFold | LatticeGrowth) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.operator = operator
-        self.keys = tuple(expr for _, expr in operator.keys)
-        self.bottom = writer.constant("bottom", operator.lattice.bottom)
+        self.keys = tuple(expr for _, expr in self.operator.keys)
+        self.bottom = writer.constant("bottom", self.operator.lattice.bottom)
         self.merged = Schema(node.schema.fields[-1:], scalar=True)
         what = f"the value that {node.name!r} merged"
         self.checked = writer.constant("rows", from_user(self.merged, what=what))
@@ -38,7 +39,7 @@ class LatticeStep(Step):
 
     def assign_key(self, row: Row) -> str:
         key = self.writer.fresh("key")
-        self.writer.assign_key(key, self.keys, self.writer.input_schema(self.node, 0), row.columns)
+        self.writer.assign_key(key, self.keys, self.input_schema(), row.columns)
         return key
 
     def value_of(self, call: str) -> str:
@@ -52,41 +53,38 @@ class LatticeStep(Step):
         return value
 
     def emit_value(self, key: str, value: str, weight: str | None) -> None:
-        count = len(self.keys)
-        keys = [key] if count == 1 else [f"{key}[{at}]" for at in range(count)]
-        self.emit(Row((*keys, value), None, weight))
+        self.emit(Row((*key_columns(key, len(self.keys)), value), None, weight))
 
 
+@step_of(LatticeFold)
 class LatticeFoldStep(LatticeStep):
     """`touched` gathers the items of the tick per key, so that each value is merged in one go."""
 
     consolidates = True
 
-    def __init__(self, node: Node, writer: StepWriter, operator: LatticeFold) -> None:
-        super().__init__(node, writer, operator)
-        self.absorb_all = writer.constant("absorb_all", operator.lattice.absorb_all)
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.absorb_all = writer.constant("absorb_all", self.operator.lattice.absorb_all)
         self.touched = writer.named("touched", node.id)
         self.sites = 1 if writer.is_append(node.id) else 2
 
     def begin(self) -> None:
         shown = self.operator.runs_first_tick and not self.keys
-        missing = f"{self.writer.slot_get(self.node.id, 'merged')}(()) is None"
+        missing = f"{self.get('merged')}(()) is None"
         self.code.line(f"{self.touched} = {f'{{(): []}} if {missing} else {{}}' if shown else '{}'}")
 
     def consume(self, port: int, row: Row) -> None:
         code, items = self.code, self.writer.fresh("items")
         key = self.assign_key(row)
-        code.line(f"{items} = {self.touched}.get({key})")
-        with code.block(f"if {items} is None:"):
-            code.line(f"{items} = {self.touched}[{key}] = []")
+        MappingCode(self.writer, self.touched).get_or_add(items, key, "[]")
         code.line(f"{items}.append({merged_item(self.writer, self.node, self.operator.item, row)})")
 
     def finish(self) -> None:
         code, writer = self.code, self.writer
         key, items, old, new = (writer.fresh(n) for n in ("key", "items", "old", "new"))
-        slot = writer.slot(self.node.id, "merged")
+        slot = self.slot("merged")
         with code.block(f"for {key}, {items} in {self.touched}.items():"):
-            code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
+            code.line(f"{old} = {self.get('merged')}({key})")
             before = f"{self.bottom} if {old} is None else {old}[0]"
             value = self.value_of(f"{self.absorb_all}({before}, {items})")
             code.line(f"{new} = ({value},)")
@@ -98,6 +96,7 @@ class LatticeFoldStep(LatticeStep):
                 self.emit_value(key, f"{new}[0]", "1")
 
 
+@step_of(LatticeGrowth)
 class LatticeGrowthStep(LatticeStep):
     """Each item that makes its value grow sends the value on at once."""
 
@@ -106,19 +105,9 @@ class LatticeGrowthStep(LatticeStep):
         absorb = writer.constant("absorb", self.operator.lattice.absorb)
         old = writer.fresh("old")
         key = self.assign_key(row)
-        code.line(f"{old} = {writer.slot_get(self.node.id, 'merged')}({key})")
+        code.line(f"{old} = {self.get('merged')}({key})")
         item = merged_item(writer, self.node, self.operator.item, row)
         new = self.value_of(f"{absorb}({self.bottom} if {old} is None else {old}[0], {item})")
         with code.block(f"if {old} is None or ({new},) != {old}:"):
-            code.line(f"{writer.slot(self.node.id, 'merged')}[{key}] = ({new},)")
+            code.line(f"{self.slot('merged')}[{key}] = ({new},)")
             self.emit_value(key, new, None)
-
-
-@step_for.register(LatticeFold)
-def _lattice_fold(operator: LatticeFold, node: Node, writer: StepWriter) -> Step:
-    return LatticeFoldStep(node, writer, operator)
-
-
-@step_for.register(LatticeGrowth)
-def _lattice_growth(operator: LatticeGrowth, node: Node, writer: StepWriter) -> Step:
-    return LatticeGrowthStep(node, writer, operator)

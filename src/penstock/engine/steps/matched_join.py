@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.row_codegen import Only, Row, negated, times
 from penstock.engine.slot import Slot
-from penstock.engine.steps.joined_rows import JoinedRows
-from penstock.engine.steps.right_first import RightFirstStep, remembers_left
-from penstock.flow.lifetime import Lifetime
+from penstock.engine.steps.joins import JoinedRows, RightFirstStep
 from penstock.flow.operators.join import How
 
 if TYPE_CHECKING:
@@ -33,11 +31,9 @@ class MatchedJoinStep(RightFirstStep):
     sites = 6
 
     def __init__(self, node: Node, writer: StepWriter, operator: Join) -> None:
-        super().__init__(node, writer)
+        super().__init__(node, writer, operator.lifetimes)
         self.how = operator.how
         self.rows = JoinedRows(node, writer, operator)
-        self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in operator.lifetimes)
-        self.stores_left = remembers_left(node, writer, operator.lifetimes[0])
 
     def slots(self) -> tuple[Slot, ...]:
         left = Slot(f"{self.node.id}.left", thaw_left, "value", transient=self.of_a_tick[0])
@@ -47,19 +43,16 @@ class MatchedJoinStep(RightFirstStep):
     # -- the right side ---------------------------------------------------------------------
 
     def apply_right(self, before: str) -> None:
-        writer, code, node = self.writer, self.code, self.node.id
-        with writer.each_row(self.node, 1) as row, self.rows.key_of(1, row) as key:
-            whole = writer.fresh("row")
-            code.line(f"{whole} = {row.source}")
+        with self.writer.each_row(self.node, 1) as row, self.rows.key_of(1, row) as key:
+            row = self.writer.as_whole(row)
             if self.stores_left:
                 self._match_left(row, key, before)
-            stored = Row(row.columns, whole, row.weight)
-            writer.add_weight(writer.slot(node, "right"), writer.slot_get(node, "right"), key, stored)
+            self.state("right").add_weight(key, row)
 
     def _match_left(self, row: Row, key: str, before: str) -> None:
         writer, code = self.writer, self.code
         found = writer.fresh("found")
-        code.line(f"{found} = {writer.slot_get(self.node.id, 'left')}({key})")
+        code.line(f"{found} = {self.get('left')}({key})")
         with code.block(f"if {found} is not None:"):
             left, entry = writer.fresh("row"), writer.fresh("entry")
             with code.block(f"for {left}, {entry} in {found}.items():"):
@@ -72,8 +65,6 @@ class MatchedJoinStep(RightFirstStep):
                         self._emit_pair(pair, times(f"{entry}[0]", row.weight))
 
     def emit_crossings(self, before: str) -> None:
-        if not self.stores_left:
-            return
         writer, code = self.writer, self.code
         left, entry, old = writer.fresh("row"), writer.fresh("entry"), writer.fresh("old")
         with code.block(f"for (_, {left}), ({entry}, {old}) in {before}.items():"):
@@ -98,10 +89,8 @@ class MatchedJoinStep(RightFirstStep):
     def apply_left(self, only: Only) -> None:
         writer, code = self.writer, self.code
         with writer.each_row(self.node, 0, only) as row:
-            whole = writer.fresh("row")
-            code.line(f"{whole} = {row.source}")
-            row = Row(row.columns, whole, row.weight)
-            nulls = writer.null_key_test(self.rows.operator.left_keys, self.node, 0, row.columns)
+            row = writer.as_whole(row)
+            nulls = self.rows.null_left_key(row)
             if nulls is not None and self.how is not How.SEMI:
                 with code.block(f"if {nulls}:"):
                     self.emit(self._answer(row))
@@ -117,7 +106,7 @@ class MatchedJoinStep(RightFirstStep):
         writer, code = self.writer, self.code
         matches, found = writer.fresh("matches"), writer.fresh("found")
         code.line(f"{matches} = 0")
-        code.line(f"{found} = {writer.slot_get(self.node.id, 'right')}({key})")
+        code.line(f"{found} = {self.get('right')}({key})")
         with code.block(f"if {found} is not None:"):
             right, n = writer.fresh("row"), writer.fresh("n")
             with code.block(f"for {right}, {n} in {found}.items():"):
@@ -130,9 +119,9 @@ class MatchedJoinStep(RightFirstStep):
 
     def _store_left(self, row: Row, key: str, matches: str) -> None:
         writer, code = self.writer, self.code
-        slot = writer.slot(self.node.id, "left")
+        slot = self.slot("left")
         own, entry = writer.fresh("own"), writer.fresh("entry")
-        code.line(f"{own} = {writer.slot_get(self.node.id, 'left')}({key})")
+        code.line(f"{own} = {self.get('left')}({key})")
         with code.block(f"if {own} is None:"):
             code.line(f"{slot}[{key}] = {{{row.whole}: [{row.copies}, {matches}]}}")
         with code.block("else:"):
@@ -156,10 +145,4 @@ class MatchedJoinStep(RightFirstStep):
             self.emit(row)
 
     def _answer(self, row: Row) -> Row:
-        if self.how is not How.LEFT:
-            return row
-        nulls = ("None",) * len(self.rows.operator.kept_right)
-        return Row(row.columns + nulls, None, row.weight)
-
-
-__all__ = ["MatchedJoinStep"]
+        return self.rows.unmatched(row) if self.how is How.LEFT else row

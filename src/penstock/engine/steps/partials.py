@@ -1,59 +1,66 @@
-"""Partial operators: what they answer of a piece of a tick, and who merges it."""
+"""Partial operators: what they answer for a chunk of a tick, and how that is merged."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.engine.partials import MergedAggregate, PartialAggregate, PartialTopK
-from penstock.engine.row_codegen import Row
+from penstock.engine.mapping_code import MappingCode
+from penstock.engine.partials import (
+    MergedAggregate,
+    MergedWindow,
+    PartialAggregate,
+    PartialTopK,
+    PartialWindow,
+    panes_of,
+)
+from penstock.engine.row_codegen import Row, key_columns
 from penstock.engine.slot import Slot
 from penstock.engine.steps.aggregate import AggregateStep, group_of, keys_of
-from penstock.engine.steps.group import FIRST_FIELD, ROWS, Group
-from penstock.engine.steps.step import Step, step_for
-from penstock.engine.steps.top_k import TopKStep, thaw_group
+from penstock.engine.steps.group import Group
+from penstock.engine.steps.sort import TopKStep, thaw_group
+from penstock.engine.steps.step import Step, step_for, step_of
+from penstock.engine.steps.windows import GridStep
+from penstock.flow.windows import Grid
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
+@step_of(PartialAggregate)
 class PartialAggregateStep(Step):
     """`touched`: the list of each group of this tick, which is forgotten at its end."""
 
+    operator: PartialAggregate
     keeps_state = True
     consolidates = True
 
-    def __init__(self, node: Node, writer: StepWriter, operator: PartialAggregate) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.keys = keys_of(operator.of)
-        self.schema = writer.input_schema(node, 0)
+        self.keys = keys_of(self.operator.of)
+        self.schema = self.input_schema()
         self.touched = writer.named("touched", node.id)
-        self.group = group_of(operator.of, node, writer)
+        self.group = group_of(self.operator.of, node, writer)
 
     def begin(self) -> None:
         self.code.line(f"{self.touched} = {{}}")
 
     def consume(self, port: int, row: Row) -> None:
-        writer, code = self.writer, self.code
-        key, group = writer.fresh("key"), writer.fresh("group")
-        writer.assign_key(key, self.keys, self.schema, row.columns)
-        code.line(f"{group} = {self.touched}.get({key})")
-        with code.block(f"if {group} is None:"):
-            code.line(f"{group} = {self.touched}[{key}] = {self.group.empty}")
+        key, group = self.writer.fresh("key"), self.writer.fresh("group")
+        self.writer.assign_key(key, self.keys, self.schema, row.columns)
+        MappingCode(self.writer, self.touched).get_or_add(group, key, self.group.empty)
         self.group.add(group, row)
 
     def finish(self) -> None:
         key, group = self.writer.fresh("key"), self.writer.fresh("group")
-        keys = len(self.keys)
-        fields = len(self.node.schema.fields) - keys - 1
-        columns = [key] if keys == 1 else [f"{key}[{i}]" for i in range(keys)]
-        columns += [f"{group}[{ROWS}]", *(f"{group}[{FIRST_FIELD + i}]" for i in range(fields))]
         with self.code.block(f"for {key}, {group} in {self.touched}.items():"):
-            self.emit(Row(tuple(columns), None, "1"))
+            columns = (*key_columns(key, len(self.keys)), *self.group.part_columns(group))
+            self.emit(Row(columns, None, "1"))
 
 
 class MergedAggregateStep(AggregateStep):
-    """An aggregate whose rows are lists of groups, each of a piece of the rows."""
+    """An aggregate whose rows are lists of groups, each of a chunk of the rows."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: MergedAggregate) -> None:
         aggregations = [aggregation for _, aggregation in operator.of.aggregations]
@@ -65,19 +72,58 @@ class MergedAggregateStep(AggregateStep):
         self.group.merge(group, row.columns[len(self.keys) :])
 
 
-class CandidatesStep(TopKStep):
+class PartialTopKStep(TopKStep):
     """The first rows of each group, of a tick's rows alone."""
 
     def __init__(self, node: Node, writer: StepWriter, operator: PartialTopK) -> None:
-        super().__init__(node, writer, operator.of)
+        super().__init__(node, writer)
+        self.operator = operator.of
 
     def slots(self) -> tuple[Slot, ...]:
         return (Slot(f"{self.node.id}.groups", thaw_group, transient=True),)
 
 
-@step_for.register(PartialAggregate)
-def _(operator: PartialAggregate, node: Node, writer: StepWriter) -> Step:
-    return PartialAggregateStep(node, writer, operator)
+class PartialWindowStep(GridStep):
+    """`sums`: (key, pane) -> the list of the group, forgotten when the tick ends."""
+
+    def __init__(self, node: Node, writer: StepWriter, operator: PartialWindow) -> None:
+        assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"
+        panes = panes_of(operator.of.shape)
+        super().__init__(node, writer, replace(operator.of, shape=panes), panes)
+        self.updates = False
+        self._sums = writer.named("sums", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return ()
+
+    def begin(self) -> None:
+        super().begin()
+        self.code.line(f"{self._sums} = {{}}")
+
+    def fold(self, key: str, row: Row) -> None:
+        pane, group = self.writer.fresh("pane"), self.writer.fresh("group")
+        self.code.line(f"{pane} = ({key}, {self.start})")
+        MappingCode(self.writer, self._sums).get_or_add(group, pane, self.group.empty)
+        self.group.add(group, row)
+
+    def finish(self) -> None:
+        key, pane, group = (self.writer.fresh(name) for name in ("key", "pane", "group"))
+        keys = key_columns(key, len(self.operator.keys))
+        with self.code.block(f"for ({key}, {pane}), {group} in {self._sums}.items():"):
+            self.emit(Row((*keys, pane, *self.group.part_columns(group))))
+
+
+class MergedWindowStep(GridStep):
+    """Windows whose rows are lists of groups, each of the rows of a pane."""
+
+    def __init__(self, node: Node, writer: StepWriter, operator: MergedWindow) -> None:
+        assert isinstance(operator.of.shape, Grid), "only windows on a grid have panes"
+        aggregations = tuple(aggregation for _, aggregation in operator.of.aggregations)
+        group = Group(writer, operator.rows, aggregations, appends=True)
+        super().__init__(node, writer, operator.over_panes, operator.of.shape, group)
+
+    def add(self, group: str, row: Row) -> None:
+        self.group.merge(group, row.columns[len(self.operator.keys) + 1 :])
 
 
 @step_for.register(MergedAggregate)
@@ -87,4 +133,14 @@ def _(operator: MergedAggregate, node: Node, writer: StepWriter) -> Step:
 
 @step_for.register(PartialTopK)
 def _(operator: PartialTopK, node: Node, writer: StepWriter) -> Step:
-    return CandidatesStep(node, writer, operator)
+    return PartialTopKStep(node, writer, operator)
+
+
+@step_for.register(PartialWindow)
+def _(operator: PartialWindow, node: Node, writer: StepWriter) -> Step:
+    return PartialWindowStep(node, writer, operator)
+
+
+@step_for.register(MergedWindow)
+def _(operator: MergedWindow, node: Node, writer: StepWriter) -> Step:
+    return MergedWindowStep(node, writer, operator)

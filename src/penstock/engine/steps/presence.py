@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Only, Row, negated
 from penstock.engine.slot import Slot
-from penstock.engine.steps.joined_rows import JoinedRows
-from penstock.engine.steps.right_first import RightFirstStep, remembers_left
-from penstock.engine.steps.step import Step, step_for
-from penstock.flow.lifetime import Lifetime
+from penstock.engine.steps.joins import JoinedRows, RightFirstStep
+from penstock.engine.steps.step import step_for
 from penstock.flow.operators.difference import Difference
 from penstock.flow.operators.join import How, Join
 
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from penstock.engine.step_writer import StepWriter
+    from penstock.flow.lifetime import Lifetime
     from penstock.graph.node import Node
 
 KeyOf = Callable[[int, Row], AbstractContextManager[str]]
@@ -50,9 +49,7 @@ class PresenceStep(RightFirstStep):
         present: bool,
         null_keys: JoinedRows | None,
     ) -> None:
-        super().__init__(node, writer)
-        self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in lifetimes)
-        self.stores_left = remembers_left(node, writer, lifetimes[0])
+        super().__init__(node, writer, lifetimes)
         self.key_of = key_of
         self.present = present
         self.null_keys = null_keys
@@ -66,7 +63,7 @@ class PresenceStep(RightFirstStep):
         return cls(node, writer, rows.key_of, operator.lifetimes, present=not anti, null_keys=null_keys)
 
     @classmethod
-    def of_difference(cls, node: Node, writer: StepWriter, operator: Difference) -> PresenceStep:
+    def of_difference(cls, operator: Difference, node: Node, writer: StepWriter) -> PresenceStep:
         def key_of(port: int, row: Row) -> AbstractContextManager[str]:
             key = writer.fresh("key")
             writer.code.line(f"{key} = {writer.row_key(writer.input_schema(node, port), row.columns)}")
@@ -80,29 +77,17 @@ class PresenceStep(RightFirstStep):
         return (left, right) if self.stores_left else (right,)
 
     def apply_right(self, before: str) -> None:
-        writer, code, node = self.writer, self.code, self.node.id
-        slot = writer.slot(node, "right")
-        with writer.each_row(self.node, 1) as row, self.key_of(1, row) as key:
-            old, new = writer.fresh("old"), writer.fresh("new")
-            code.line(f"{old} = {writer.slot_get(node, 'right')}({key}) or 0")
-            with code.block(f"if {key} not in {before}:"):
-                code.line(f"{before}[{key}] = {old}")
-            code.line(f"{new} = {old} + {row.copies}")
-            with code.block(f"if {new}:"):
-                code.line(f"{slot}[{key}] = {new}")
-            with code.block(f"elif {old}:"):
-                code.line(f"del {slot}[{key}]")
+        with self.writer.each_row(self.node, 1) as row, self.key_of(1, row) as key:
+            self.state("right").add_count(key, row.copies, before)
 
     def emit_crossings(self, before: str) -> None:
-        if not self.stores_left:
-            return
-        writer, code, node = self.writer, self.code, self.node.id
+        writer, code = self.writer, self.code
         key, old, new = writer.fresh("key"), writer.fresh("old"), writer.fresh("new")
         with code.block(f"for {key}, {old} in {before}.items():"):
-            code.line(f"{new} = {writer.slot_get(node, 'right')}({key}) or 0")
+            code.line(f"{new} = {self.get('right')}({key}) or 0")
             with code.block(f"if ({old} > 0) != ({new} > 0):"):
                 found = writer.fresh("found")
-                code.line(f"{found} = {writer.slot_get(node, 'left')}({key})")
+                code.line(f"{found} = {self.get('left')}({key})")
                 with code.block(f"if {found} is not None:"):
                     row, n = writer.fresh("row"), writer.fresh("n")
                     with code.block(f"for {row}, {n} in {found}.items():"):
@@ -118,25 +103,19 @@ class PresenceStep(RightFirstStep):
                 self.emit(Row(row.columns, row.whole, negated(row.weight)))
 
     def apply_left(self, only: Only) -> None:
-        writer, code, node = self.writer, self.code, self.node.id
+        writer, code = self.writer, self.code
         with writer.each_row(self.node, 0, only) as row:
-            whole = writer.fresh("row")
-            code.line(f"{whole} = {row.source}")
-            row = Row(row.columns, whole, row.weight)
+            row = self.writer.as_whole(row)
             with self._left_key(row) as key:
-                with code.block(f"if ({writer.slot_get(node, 'right')}({key}) or 0) {self.test}:"):
+                with code.block(f"if ({self.get('right')}({key}) or 0) {self.test}:"):
                     self.emit(row)
                 if self.stores_left:
-                    writer.add_weight(writer.slot(node, "left"), writer.slot_get(node, "left"), key, row)
+                    self.state("left").add_weight(key, row)
 
     @contextmanager
     def _left_key(self, row: Row) -> Generator[str]:
         """Inside: rows with a key. A row with a null key is answered right away where it counts as absent."""
-        if self.null_keys is None:
-            with self.key_of(0, row) as key:
-                yield key
-            return
-        nulls = self.writer.null_key_test(self.null_keys.operator.left_keys, self.node, 0, row.columns)
+        nulls = None if self.null_keys is None else self.null_keys.null_left_key(row)
         if nulls is None:
             with self.key_of(0, row) as key:
                 yield key
@@ -147,6 +126,4 @@ class PresenceStep(RightFirstStep):
             yield key
 
 
-@step_for.register(Difference)
-def _difference(operator: Difference, node: Node, writer: StepWriter) -> Step:
-    return PresenceStep.of_difference(node, writer, operator)
+step_for.register(Difference, PresenceStep.of_difference)

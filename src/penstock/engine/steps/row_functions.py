@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row
 from penstock.engine.steps.rows import OpaqueStep
-from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.step import Step, step_for, step_of
 from penstock.engine.steps.user_rows import users_view, write_received
 from penstock.expr.tree import Expr
 from penstock.expr.types import AnyType
@@ -29,51 +29,52 @@ class FilterMapStep(OpaqueStep):
             self.emit(write_received(self.writer, self.node.schema, made, self._checked, row.weight))
 
 
+@step_of(Explode)
 class ExplodeStep(Step):
-    def __init__(self, node: Node, writer: StepWriter, operator: Explode) -> None:
-        super().__init__(node, writer)
-        self._operator = operator
+    operator: Explode
 
     def consume(self, port: int, row: Row) -> None:
-        at, numbered = self._operator.at, self._operator.position is not None
-        column = self.writer.input_schema(self.node, port).fields[at]
+        at, numbered = self.operator.at, self.operator.position is not None
+        column = self.input_schema(port).fields[at]
         elements, element = row.columns[at], self.writer.fresh("element")
         made: tuple[str, ...] = (element,)
         if isinstance(column.type, AnyType):
             elements = f"x_items({elements})"
-        elif column.nullable and not self._operator.outer:
+        elif column.nullable and not self.operator.outer:
             elements = f"({elements} or ())"
         if numbered:
             made = (self.writer.fresh("position"), element)
-        if numbered and self._operator.outer:
+        if numbered and self.operator.outer:
             held = self.writer.fresh("elements")
             self.code.line(f"{held} = {elements}")
             elements = f"enumerate({held}) if {held} else ((None, None),)"
         elif numbered:
             elements = f"enumerate({elements})"
-        elif self._operator.outer:
+        elif self.operator.outer:
             elements = f"{elements} or (None,)"
         with self.code.block(f"for {', '.join(made)} in {elements}:"):
             self.emit(Row((*row.columns[:at], *made, *row.columns[at + 1 :]), None, row.weight))
 
 
+@step_of(Inspect)
 class InspectStep(Step):
-    def __init__(self, node: Node, writer: StepWriter, operator: Inspect) -> None:
-        super().__init__(node, writer)
-        self._function = writer.constant("f", operator.function)
+    operator: Inspect
 
     def consume(self, port: int, row: Row) -> None:
-        self.code.line(f"{self._function}({users_view(self.writer, self.node.schema, row)})")
+        function = self.writer.constant("f", self.operator.function)
+        self.code.line(f"{function}({users_view(self.writer, self.node.schema, row)})")
         self.emit(row)
 
 
+@step_of(Partition)
 class PartitionStep(Step):
     """The tag is looked up among the ports' tags, which are in the order of their numbers."""
 
-    def __init__(self, node: Node, writer: StepWriter, operator: Partition) -> None:
+    operator: Partition
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.by = operator.by
-        self._ports = writer.constant("ports", {tag: at for at, tag in enumerate(operator.tags)})
+        self._ports = writer.constant("ports", {tag: at for at, tag in enumerate(self.operator.tags)})
 
     def consume(self, port: int, row: Row) -> None:
         tag, at = self.writer.fresh("tag"), self.writer.fresh("port")
@@ -84,12 +85,13 @@ class PartitionStep(Step):
         self.emit(Row((*row.columns, at), None, row.weight))
 
     def _tag(self, port: int, row: Row) -> str:
-        schema = self.writer.input_schema(self.node, port)
-        if isinstance(self.by, Expr):
-            return self.writer.value(self.by, schema, row.columns)
-        return f"{self.writer.constant('f', self.by)}({users_view(self.writer, schema, row)})"
+        schema, by = self.input_schema(port), self.operator.by
+        if isinstance(by, Expr):
+            return self.writer.value(by, schema, row.columns)
+        return f"{self.writer.constant('f', by)}({users_view(self.writer, schema, row)})"
 
 
+@step_of(AssumeOrdered)
 class AssumeOrderedStep(Step):
     def consume(self, port: int, row: Row) -> None:
         self.emit(row)
@@ -98,23 +100,3 @@ class AssumeOrderedStep(Step):
 @step_for.register(FilterMap)
 def _filter_map(operator: FilterMap, node: Node, writer: StepWriter) -> Step:
     return FilterMapStep(node, writer, operator.function)
-
-
-@step_for.register(Explode)
-def _explode(operator: Explode, node: Node, writer: StepWriter) -> Step:
-    return ExplodeStep(node, writer, operator)
-
-
-@step_for.register(Inspect)
-def _inspect(operator: Inspect, node: Node, writer: StepWriter) -> Step:
-    return InspectStep(node, writer, operator)
-
-
-@step_for.register(Partition)
-def _partition(operator: Partition, node: Node, writer: StepWriter) -> Step:
-    return PartitionStep(node, writer, operator)
-
-
-@step_for.register(AssumeOrdered)
-def _assume_ordered(operator: AssumeOrdered, node: Node, writer: StepWriter) -> Step:
-    return AssumeOrderedStep(node, writer)

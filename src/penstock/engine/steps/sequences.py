@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row, tuple_source
 from penstock.engine.slot import Slot
-from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.joins import SIDES
+from penstock.engine.steps.step import Step, step_of
 from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.chain import Chain
 from penstock.flow.operators.chain_first_n import ChainFirstN
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
-SIDES = ("left", "right")
 
-
+@step_of(Chain)
 class ChainStep(Step):
     """Whole buffers, port by port."""
 
@@ -36,21 +36,22 @@ class ChainStep(Step):
                 self.emit(row)
 
 
+@step_of(ChainFirstN)
 class ChainFirstNStep(Step):
     """`left` counts what a tick may still give, over all rounds where the last port is in a loop."""
 
     takes_rows = False
+    operator: ChainFirstN
     keeps_state = True
 
-    def __init__(self, node: Node, writer: StepWriter, count: int) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.count = count
         self.left = writer.named("left", node.id)
         self.sites = len(node.inputs)
 
     def begin(self) -> None:
         with self.writer.in_first_round(self.node.id):
-            self.code.line(f"{self.left} = {self.count}")
+            self.code.line(f"{self.left} = {self.operator.count}")
 
     def finish(self) -> None:
         for port in range(len(self.node.inputs)):
@@ -61,15 +62,16 @@ class ChainFirstNStep(Step):
                 self.emit(row)
 
 
+@step_of(CrossSingleton)
 class CrossSingletonStep(Step):
     """`single` is complete when rows come: its first row, if there is one, goes beside each."""
 
     takes_rows = False
+    operator: CrossSingleton
     keeps_state = True
 
-    def __init__(self, node: Node, writer: StepWriter, operator: CrossSingleton) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.operator = operator
         self.single = writer.named("single", node.id)
 
     def begin(self) -> None:
@@ -82,12 +84,13 @@ class CrossSingletonStep(Step):
         with code.block(f"if {writer.buffer(self.node.inputs[1])}:"):
             code.line(f"{self.single} = {writer.buffer(self.node.inputs[1])}[0]")
         with code.block(f"if {self.single} is not None:"):
-            columns = writer.unpack(writer.input_schema(self.node, 1), self.single)
+            columns = writer.unpack(self.input_schema(1), self.single)
             kept = tuple(columns[at] for at in self.operator.kept_right)
             with writer.each_row(self.node, 0) as row:
                 self.emit(Row((*row.columns, *kept)))
 
 
+@step_of(Zip)
 class ZipStep(Step):
     """Slots: left and right, position -> row without partner; counts, side -> rows so far.
 
@@ -96,14 +99,14 @@ class ZipStep(Step):
     slot tells where only one is of a tick.
     """
 
+    operator: Zip
     keeps_state = True
     heavy = True
     sites = 2
 
-    def __init__(self, node: Node, writer: StepWriter, operator: Zip) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.kept_right = operator.kept_right
-        self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in operator.lifetimes)
+        self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in self.operator.lifetimes)
         self.counts_pairs = any(self.of_a_tick) and not all(self.of_a_tick)
 
     def slots(self) -> tuple[Slot, ...]:
@@ -117,72 +120,45 @@ class ZipStep(Step):
         return (*kept, Slot(f"{node}.pairs")) if self.counts_pairs else tuple(kept)
 
     def consume(self, port: int, row: Row) -> None:
-        writer, code, node = self.writer, self.code, self.node.id
+        writer, code = self.writer, self.code
         side, other = SIDES[port], SIDES[1 - port]
         at, partner, whole = writer.fresh("at"), writer.fresh("row"), writer.fresh("row")
         code.line(f"{whole} = {row.source}")
-        code.line(f"{at} = {writer.slot_get(node, f'{side}_count')}(())")
+        code.line(f"{at} = {self.get(f'{side}_count')}(())")
         with code.block(f"if {at} is None:"):
             first = "0"
             if self.counts_pairs and self.of_a_tick[port]:
-                first = f"{writer.slot_get(node, 'pairs')}(()) or 0"
+                first = f"{self.get('pairs')}(()) or 0"
             code.line(f"{at} = {first}")
-        code.line(f"{writer.slot(node, f'{side}_count')}[()] = {at} + 1")
-        code.line(f"{partner} = {writer.slot_get(node, other)}({at})")
+        code.line(f"{self.slot(f'{side}_count')}[()] = {at} + 1")
+        code.line(f"{partner} = {self.get(other)}({at})")
         with code.block(f"if {partner} is None:"):
-            code.line(f"{writer.slot(node, side)}[{at}] = {whole}")
+            code.line(f"{self.slot(side)}[{at}] = {whole}")
         with code.block("else:"):
-            code.line(f"del {writer.slot(node, other)}[{at}]")
+            code.line(f"del {self.slot(other)}[{at}]")
             if self.counts_pairs:
-                code.line(f"{writer.slot(node, 'pairs')}[()] = {at} + 1")
+                code.line(f"{self.slot('pairs')}[()] = {at} + 1")
             pair = (whole, partner) if port == 0 else (partner, whole)
-            left = writer.unpack(writer.input_schema(self.node, 0), pair[0])
-            right = writer.unpack(writer.input_schema(self.node, 1), pair[1])
-            self.emit(Row((*left, *(right[i] for i in self.kept_right))))
+            left = writer.unpack(self.input_schema(), pair[0])
+            right = writer.unpack(self.input_schema(1), pair[1])
+            self.emit(Row((*left, *(right[i] for i in self.operator.kept_right))))
 
 
+@step_of(ZipLongest)
 class ZipLongestStep(Step):
     """Both inputs are complete: they are gone through side by side."""
 
     takes_rows = False
+    operator: ZipLongest
     keeps_state = True
-
-    def __init__(self, node: Node, writer: StepWriter, operator: ZipLongest) -> None:
-        super().__init__(node, writer)
-        self.kept_right = operator.kept_right
 
     def finish(self) -> None:
         writer = self.writer
-        schemas = [writer.input_schema(self.node, port) for port in (0, 1)]
+        schemas = [self.input_schema(port) for port in (0, 1)]
         buffers = [writer.buffer(source) for source in self.node.inputs]
         nulls = [tuple_source(["None"] * len(schema.fields)) for schema in schemas]
         rows = (writer.fresh("row"), writer.fresh("row"))
         with self.code.block(f"for {rows[0]}, {rows[1]} in x_zip_longest({', '.join(buffers)}):"):
             left = writer.unpack(schemas[0], f"{rows[0]} or {nulls[0]}")
             right = writer.unpack(schemas[1], f"{rows[1]} or {nulls[1]}")
-            self.emit(Row((*left, *(right[i] for i in self.kept_right))))
-
-
-@step_for.register(Chain)
-def _chain(operator: Chain, node: Node, writer: StepWriter) -> Step:
-    return ChainStep(node, writer)
-
-
-@step_for.register(ChainFirstN)
-def _chain_first_n(operator: ChainFirstN, node: Node, writer: StepWriter) -> Step:
-    return ChainFirstNStep(node, writer, operator.count)
-
-
-@step_for.register(CrossSingleton)
-def _cross_singleton(operator: CrossSingleton, node: Node, writer: StepWriter) -> Step:
-    return CrossSingletonStep(node, writer, operator)
-
-
-@step_for.register(Zip)
-def _zip(operator: Zip, node: Node, writer: StepWriter) -> Step:
-    return ZipStep(node, writer, operator)
-
-
-@step_for.register(ZipLongest)
-def _zip_longest(operator: ZipLongest, node: Node, writer: StepWriter) -> Step:
-    return ZipLongestStep(node, writer, operator)
+            self.emit(Row((*left, *(right[i] for i in self.operator.kept_right))))

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engine.sessions import GROUP, LAST, NUMBER, START, SessionRule
 from penstock.engine.slot import Slot, Thaw, as_list
-from penstock.engine.steps.group import ANSWER, ROWS
-from penstock.engine.steps.merging import merging
-from penstock.engine.steps.windows import WindowStep
+from penstock.engine.steps.group import ANSWER
+from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.windows import GridStep, WindowStep
+from penstock.flow.operators.window import Window
+from penstock.flow.windows import Grid, Sessions
 
 if TYPE_CHECKING:
     from penstock.engine.row_codegen import Row
     from penstock.engine.step_writer import StepWriter
-    from penstock.flow.operators.window import Window
-    from penstock.flow.windows import Sessions
     from penstock.graph.node import Node
 
 
@@ -59,10 +59,8 @@ class SessionStep(WindowStep):
     def _write_rule(self) -> None:
         writer, node = self.writer, self.node.id
         writer.function(f"def empty_of_{node}():", f"return {self.group.empty}")
-        lines = [f"group[{ROWS}] += other[{ROWS}]"]
-        for accumulator, at in self.group.accumulators():
-            lines.extend(merging(accumulator, writer, at))
-        writer.function(f"def merge_of_{node}(group, other):", *lines)
+        with writer.functions.block(f"def merge_of_{node}(group, other):"):
+            self.group.write_merge(writer.functions, "group", "other")
         rule = writer.constant("SessionRule", SessionRule)
         gap, type_ = writer.constant("gap", self.shape.gap), writer.constant("type", self.type)
         made = f"{rule}({gap}, {type_}, empty_of_{node}, merge_of_{node})"
@@ -83,20 +81,23 @@ class SessionStep(WindowStep):
 
     def finish(self) -> None:
         if self.updates:
-            self._tell_updates()
+            self._write_updates()
         code, writer = self.code, self.writer
         key, end, session = writer.fresh("key"), writer.fresh("end"), writer.fresh("session")
-        closing = f"{self.rule}.closing({self._state()}, {self.mark})"
-        with code.block(f"if {self.risen}:"), code.block(f"for {key}, {end}, {session} in {closing}:"):
+        closing = f"{self.rule}.closing({self._state()}, {self.watermark.mark})"
+        with (
+            code.block(f"if {self.watermark.risen}:"),
+            code.block(f"for {key}, {end}, {session} in {closing}:"),
+        ):
             if self.updates:
                 code.line("pass")
                 return
             group = writer.fresh("group")
             code.line(f"{group} = {session}[{GROUP}]")
             self.group.settle(group)
-            self.emit_answer(self.answer(key, f"{session}[{START}]", end, group), None)
+            self.emit_tuple(self.answer(key, f"{session}[{START}]", end, group))
 
-    def _tell_updates(self) -> None:
+    def _write_updates(self) -> None:
         code, writer = self.code, self.writer
         key, session, group = writer.fresh("key"), writer.fresh("session"), writer.fresh("group")
         old, end = writer.fresh("old"), writer.fresh("end")
@@ -105,7 +106,7 @@ class SessionStep(WindowStep):
             if not writer.is_append(self.node.id):
                 code.line(f"{old} = {session}[{GROUP}][{ANSWER}]")
                 with code.block(f"if {old} is not None:"):
-                    self.emit_answer(old, "-1")
+                    self.emit_tuple(old, "-1")
         with code.block(f"for {key}, {session} in {self.touched}.values():"):
             code.line(f"{group} = {session}[{GROUP}]")
             code.line(f"{end} = {session}[{LAST}] + {writer.constant('gap', self.shape.gap)}")
@@ -114,3 +115,10 @@ class SessionStep(WindowStep):
             new = self.answer(key, f"{session}[{START}]", end, group)
             code.line(f"{group}[{ANSWER}] = {new}")
             self.emit_update(old, new)
+
+
+@step_for.register(Window)
+def _window(operator: Window, node: Node, writer: StepWriter) -> Step:
+    if isinstance(operator.shape, Grid):
+        return GridStep(node, writer, operator, operator.shape)
+    return SessionStep(node, writer, operator, operator.shape)

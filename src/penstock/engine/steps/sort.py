@@ -1,33 +1,48 @@
-"""Sort: rows are gathered with their sort keys, and leave when the tick's last one is there."""
+"""Sort and top k.
+
+Sort gathers a tick's rows with their sort keys. Top k keeps each group's rows in order, and compares per tick
+the first k before and after.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.engine.row_codegen import Row, tuple_source
-from penstock.engine.steps.step import Step, step_for
+from penstock.engine.row_codegen import Row, items_of, tuple_source
+from penstock.engine.slot import Slot
+from penstock.engine.steps.step import Step, step_of
 from penstock.engine.steps.user_rows import users_view
 from penstock.expr.check import check
 from penstock.expr.order import order_key
 from penstock.expr.tree import Ordering
+from penstock.flow.lifetime import Lifetime
 from penstock.flow.operators.sort import Sort
+from penstock.flow.operators.top_k import TopK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.engine.step_writer import StepWriter
-    from penstock.expr.types import DataType
+    from penstock.expr.check import Typed
+    from penstock.expr.types import Field
     from penstock.graph.node import Node
 
 
+def comparable(writer: StepWriter, source: str, of: Typed | Field, *, descending: bool = False) -> str:
+    """Source of what a value, of the type and nullability of `of`, is sorted by."""
+    key = order_key(of.type, of.nullable, descending)
+    return source if key is None else f"{writer.constant('order', key)}({source})"
+
+
+@step_of(Sort)
 class SortStep(Step):
     """No state: a bounded stream has all its rows in one tick, and a tick is sorted by itself."""
 
+    operator: Sort
     keeps_state = True
 
-    def __init__(self, node: Node, writer: StepWriter, operator: Sort) -> None:
+    def __init__(self, node: Node, writer: StepWriter) -> None:
         super().__init__(node, writer)
-        self.operator = operator
         self.pending = writer.named("pending", node.id)
         # Where order of arrival means nothing, it must not show in rows that `by` holds equal.
         self.merges = not writer.analysis.facts[node.inputs[0]].ordered
@@ -42,31 +57,94 @@ class SortStep(Step):
 
     def _keys(self, row: Row) -> Iterator[str]:
         """Sources of what a row is sorted by, the most important first."""
-        writer, schema = self.writer, self.writer.input_schema(self.node, 0)
+        writer, schema = self.writer, self.input_schema()
         for one in self.operator.by:
             if isinstance(one, Ordering):
                 typed = check(one.expr, schema)
                 source = writer.value(one.expr, schema, row.columns)
-                yield self._comparable(source, typed.type, typed.nullable, one.descending)
+                yield comparable(writer, source, typed, descending=one.descending)
             else:
                 user = users_view(writer, schema, row)
                 yield f"{writer.constant('by', one)}({user})"
         if not self.operator.by or self.merges:
             for field, column in zip(schema.fields, row.columns, strict=True):
-                yield self._comparable(column, field.type, field.nullable, False)
-
-    def _comparable(self, source: str, dtype: DataType, nullable: bool, descending: bool) -> str:
-        key = order_key(dtype, nullable, descending)
-        return source if key is None else f"{self.writer.constant('order', key)}({source})"
+                yield comparable(writer, column, field)
 
     def finish(self) -> None:
-        writer = self.writer
-        row = writer.fresh("row")
+        row = self.writer.fresh("row")
         self.code.line(f"x_sort({self.pending})")
         with self.code.block(f"for _, {row} in {self.pending}:"):
-            self.emit(Row(writer.unpack(self.node.schema, row), row))
+            self.emit_unpacked(row)
 
 
-@step_for.register(Sort)
-def _sort(operator: Sort, node: Node, writer: StepWriter) -> Step:
-    return SortStep(node, writer, operator)
+def thaw_group(group: Any) -> list[Any]:
+    """The mutable form of a group's list."""
+    rows, counts, moved, top = group
+    return [list(rows), dict(counts), dict(moved), dict(top)]
+
+
+@step_of(TopK)
+class TopKStep(Step):
+    """Slot: group -> [rows in order, {row: copies}, rows of this tick, {row: copies} as last emitted].
+
+    Where rows are never taken back, only those that can still be among the first are kept.
+    """
+
+    operator: TopK
+    keeps_state = True
+    consolidates = True
+
+    def __init__(self, node: Node, writer: StepWriter) -> None:
+        super().__init__(node, writer)
+        self.touched = writer.named("touched", node.id)
+        self.appends = writer.is_append(node.inputs[0])
+
+    def slots(self) -> tuple[Slot, ...]:
+        of_a_tick = self.operator.lifetime is Lifetime.TICK
+        return (Slot(f"{self.node.id}.groups", thaw_group, "fields", transient=of_a_tick),)
+
+    def begin(self) -> None:
+        self.code.line(f"{self.touched} = {{}}")
+
+    def _order(self) -> str:
+        """Constant: the function from a row to what it is sorted by, the whole row last."""
+        schema = self.node.schema
+        row = self.writer.fresh("row")
+        columns = items_of(row, len(schema.fields))
+        parts: list[str] = []
+        for ordering in self.operator.by:
+            typed = check(ordering.expr, schema)
+            source = self.writer.value(ordering.expr, schema, columns)
+            parts.append(comparable(self.writer, source, typed, descending=ordering.descending))
+        for column, field in zip(columns, schema.fields, strict=True):
+            parts.append(comparable(self.writer, column, field))
+        function = self.writer.named("order", self.node.id)
+        self.writer.function(f"def {function}({row}):", f"return ({', '.join(parts)},)")
+        return function
+
+    def consume(self, port: int, row: Row) -> None:
+        writer, code = self.writer, self.code
+        key, group, whole = writer.fresh("key"), writer.fresh("group"), writer.fresh("row")
+        writer.assign_key(key, self.operator.per, self.node.schema, row.columns)
+        code.line(f"{whole} = {writer.row_key(self.node.schema, row.columns)}")
+        self.state("groups").get_or_add(group, key, "[[], {}, {}, {}]")
+        code.line(f"{self.touched}[{key}] = {group}")
+        code.line(f"x_order_value({group}, 0, {whole}, {row.copies})")
+
+    def finish(self) -> None:
+        writer, code = self.writer, self.code
+        key, group, top = writer.fresh("key"), writer.fresh("group"), writer.fresh("top")
+        row, n = writer.fresh("row"), writer.fresh("n")
+        with code.block(f"for {key}, {group} in {self.touched}.items():"):
+            code.line(f"x_settle({group}, 0, {self._order()})")
+            if self.appends:
+                code.line(f"x_drop_beyond({group}[0], {group}[1], {self.operator.count})")
+            code.line(f"{top} = x_first_copies({group}[0], {group}[1], {self.operator.count})")
+            changes = writer.fresh("changes")
+            code.line(f"{changes} = x_top_changes({group}[3], {top})")
+            code.line(f"{group}[3] = {top}")
+            with code.block(f"if not {group}[1]:"):
+                code.line(f"del {self.slot('groups')}[{key}]")
+            with code.block(f"for {row}, {n} in {changes}:"):
+                columns = writer.unpack(self.node.schema, row)
+                writer.emit_copies(self.node.id, Row(columns, row, n))

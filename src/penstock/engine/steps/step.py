@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatch
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from penstock.engine.mapping_code import MappingCode
+from penstock.engine.row_codegen import Row, items_of
 from penstock.engine.slot import Slot
 
 if TYPE_CHECKING:
-    from penstock.engine.row_codegen import Row
     from penstock.engine.step_writer import StepWriter
+    from penstock.expr.types import Schema
     from penstock.graph.node import Node, Operator
 
 
 class Step:
     """One operator's code within a region.
 
+    operator:   of the node, of the class that the step is registered for.
     takes_rows: rows are taken one by one, inside the loop that makes them; else
                 the step reads whole buffers in `finish`.
     keeps_state: it has slots or waits for its whole input, so it is not merely
@@ -25,6 +29,7 @@ class Step:
     heavy:      so much code per row that it is not written more than once.
     """
 
+    operator: Any
     takes_rows: bool = True
     keeps_state: ClassVar[bool] = False
     sites: int = 1
@@ -35,6 +40,7 @@ class Step:
 
     def __init__(self, node: Node, writer: StepWriter) -> None:
         self.node = node
+        self.operator = node.operator
         self.writer = writer
         self.code = writer.code
 
@@ -59,6 +65,32 @@ class Step:
     def emit(self, row: Row) -> None:
         """Write what is done with one row of the output."""
         self.writer.emit(self.node.id, row)
+
+    def emit_tuple(self, row: str, weight: str | None = None) -> None:
+        """Write what is done with an output row that stands in the variable `row`, column by column."""
+        self.emit(Row(items_of(row, len(self.node.schema.fields)), row, weight))
+
+    def emit_unpacked(self, row: str, weight: str | None = None) -> None:
+        """Write the same with the columns in variables."""
+        self.emit(Row(self.writer.unpack(self.node.schema, row), row, weight))
+
+    # -- its state and inputs ----------------------------------------------------------------------
+
+    def slot(self, what: str) -> str:
+        """The variable of a slot of the node."""
+        return self.writer.slot(self.node.id, what)
+
+    def get(self, what: str) -> str:
+        """The variable of a slot's `get`."""
+        return self.writer.slot_get(self.node.id, what)
+
+    def state(self, what: str) -> MappingCode:
+        """The writer of code over a slot of the node."""
+        return MappingCode(self.writer, self.slot(what), self.get(what))
+
+    def input_schema(self, port: int = 0) -> Schema:
+        """The row type of an input."""
+        return self.writer.input_schema(self.node, port)
 
     # -- what a region writes of a step ------------------------------------------------------------
 
@@ -89,3 +121,20 @@ class Step:
 def step_for(operator: Operator, node: Node, writer: StepWriter) -> Step:
     """The step of an operator; every operator class registers one."""
     raise NotImplementedError(f"the in-process engine has no step for {type(operator).__name__}")
+
+
+S = TypeVar("S", bound=Step)
+
+
+def step_of(*operators: type[Operator]) -> Callable[[type[S]], type[S]]:
+    """Register a class as the step of these operators, made of the node and the writer alone."""
+
+    def register(step: type[S]) -> type[S]:
+        def made(operator: Operator, node: Node, writer: StepWriter) -> Step:
+            return step(node, writer)
+
+        for operator in operators:
+            step_for.register(operator, made)
+        return step
+
+    return register

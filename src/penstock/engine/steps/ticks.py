@@ -1,4 +1,4 @@
-"""Operators about ticks: shown again, compared with the last, held back; and the ends of streams."""
+"""Operators about ticks (rows shown again, compared with the last tick, held back) and ends of streams."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING
 
 from penstock.engine.row_codegen import Row
 from penstock.engine.slot import Slot, as_dict, as_list
-from penstock.engine.steps.step import Step, step_for
+from penstock.engine.steps.step import Step, step_of
 from penstock.flow.operators.defer_signal import DeferSignal
 from penstock.flow.operators.every_tick import EveryTick
 from penstock.flow.operators.initialize import Initialize
 from penstock.flow.operators.multiset_delta import MultisetDelta
 from penstock.flow.operators.null import Null
+from penstock.flow.operators.sink import Sink
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
     from penstock.graph.node import Node
 
 
+@step_of(EveryTick)
 class EveryTickStep(Step):
     """Slot, under the key (): the rows so far in their order; of a table {row: copies}."""
 
@@ -34,9 +36,7 @@ class EveryTickStep(Step):
     def finish(self) -> None:
         writer, code = self.writer, self.code
         own, row = writer.fresh("own"), writer.fresh("row")
-        code.line(f"{own} = {writer.slot_get(self.node.id, 'rows')}(())")
-        with code.block(f"if {own} is None:"):
-            code.line(f"{own} = {writer.slot(self.node.id, 'rows')}[()] = {'[]' if self.appends else '{}'}")
+        self.state("rows").get_or_add(own, "()", "[]" if self.appends else "{}")
         if not self.appends:
             self._show_table(own)
             return
@@ -48,7 +48,7 @@ class EveryTickStep(Step):
             f"{shown} = {fresh} if {writer.round(self.node.id)} else {own}" if in_loop else f"{shown} = {own}"
         )
         with code.block(f"for {row} in {shown}:"):
-            self.emit(Row(writer.unpack(self.node.schema, row), row))
+            self.emit_unpacked(row)
 
     def _show_table(self, own: str) -> None:
         writer, code = self.writer, self.code
@@ -65,6 +65,7 @@ class EveryTickStep(Step):
             writer.emit_copies(self.node.id, Row(writer.unpack(self.node.schema, row), row, copies))
 
 
+@step_of(MultisetDelta)
 class MultisetDeltaStep(Step):
     """Slot, under the key (): {row: copies} of the last tick.
 
@@ -83,10 +84,9 @@ class MultisetDeltaStep(Step):
         return (Slot(f"{self.node.id}.rows", as_dict),)
 
     def begin(self) -> None:
-        node = self.node.id
-        with self.writer.in_first_round(node):
-            self.code.line(f"{self.before} = {self.writer.slot_get(node, 'rows')}(()) or {{}}")
-            self.code.line(f"{self.now} = {self.writer.slot(node, 'rows')}[()] = {{}}")
+        with self.writer.in_first_round(self.node.id):
+            self.code.line(f"{self.before} = {self.get('rows')}(()) or {{}}")
+            self.code.line(f"{self.now} = {self.slot('rows')}[()] = {{}}")
 
     def consume(self, port: int, row: Row) -> None:
         writer, code = self.writer, self.code
@@ -100,6 +100,7 @@ class MultisetDeltaStep(Step):
             self.emit(row)
 
 
+@step_of(DeferSignal)
 class DeferSignalStep(Step):
     """Slot, under the key (): the changes since the last signal, in their order."""
 
@@ -113,20 +114,18 @@ class DeferSignalStep(Step):
         writer, code, node = self.writer, self.code, self.node.id
         rows, signals = (writer.buffer(source) for source in self.node.inputs)
         held = writer.fresh("held")
-        code.line(f"{held} = {writer.slot_get(node, 'held')}(())")
-        with code.block(f"if {held} is None:"):
-            code.line(f"{held} = {writer.slot(node, 'held')}[()] = []")
+        self.state("held").get_or_add(held, "()", "[]")
         if writer.is_as_given(self.node.inputs[0]):
             with writer.each_row(self.node, 0) as change:
                 code.line(f"{held}.append({change.flat(append=False)})")
         else:
             code.line(f"{held}.extend({rows})")
         with code.block(f"if {signals} and {held}:"):
-            code.line(f"del {writer.slot(node, 'held')}[()]")
+            code.line(f"del {self.slot('held')}[()]")
             row = writer.fresh("row")
             if writer.is_append(node):
                 with code.block(f"for {row} in {held}:"):
-                    self.emit(Row(writer.unpack(self.node.schema, row), row))
+                    self.emit_unpacked(row)
                 return
             columns = tuple(writer.fresh(field.name) for field in self.node.schema.fields)
             weight = writer.fresh("weight")
@@ -134,6 +133,7 @@ class DeferSignalStep(Step):
                 self.emit(Row(columns, None, weight))
 
 
+@step_of(Null)
 class NullStep(Step):
     """Nothing comes of it."""
 
@@ -141,6 +141,7 @@ class NullStep(Step):
         pass
 
 
+@step_of(Initialize)
 class InitializeStep(Step):
     """Slot, under the key (): there once the first tick has been."""
 
@@ -150,31 +151,26 @@ class InitializeStep(Step):
         return (Slot(f"{self.node.id}.begun"),)
 
     def finish(self) -> None:
-        with self.code.block(f"if {self.writer.slot_get(self.node.id, 'begun')}(()) is None:"):
-            self.code.line(f"{self.writer.slot(self.node.id, 'begun')}[()] = True")
+        with self.code.block(f"if {self.get('begun')}(()) is None:"):
+            self.code.line(f"{self.slot('begun')}[()] = True")
             self.emit(Row(("()",)))
 
 
-@step_for.register(EveryTick)
-def _every_tick(operator: EveryTick, node: Node, writer: StepWriter) -> Step:
-    return EveryTickStep(node, writer)
+@step_of(Sink)
+class SinkStep(Step):
+    """Collects the tick's changes under the name that the region returns."""
 
+    keeps_state = True
+    has_result = True
 
-@step_for.register(MultisetDelta)
-def _multiset_delta(operator: MultisetDelta, node: Node, writer: StepWriter) -> Step:
-    return MultisetDeltaStep(node, writer)
+    def begin(self) -> None:
+        self.code.line(f"{self.writer.result(self.node.id)} = []")
 
+    def consume(self, port: int, row: Row) -> None:
+        append = self.writer.is_append(self.node.id)
+        self.code.line(f"{self.writer.result(self.node.id)}.append({row.flat(append=append)})")
 
-@step_for.register(DeferSignal)
-def _defer_signal(operator: DeferSignal, node: Node, writer: StepWriter) -> Step:
-    return DeferSignalStep(node, writer)
-
-
-@step_for.register(Null)
-def _null(operator: Null, node: Node, writer: StepWriter) -> Step:
-    return NullStep(node, writer)
-
-
-@step_for.register(Initialize)
-def _initialize(operator: Initialize, node: Node, writer: StepWriter) -> Step:
-    return InitializeStep(node, writer)
+    def finish(self) -> None:
+        if not self.writer.is_append(self.node.id) and not self.writer.is_consolidated(self.node.inputs[0]):
+            name = self.writer.result(self.node.id)
+            self.code.line(f"{name} = x_consolidate({name})")

@@ -1,27 +1,72 @@
-"""What windows of every shape share: keys, the group's list, the watermark, and how an answer leaves."""
+"""Windows: what all shapes share, and windows on a grid, dropped when the watermark reaches their end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.engine.row_codegen import Row, tuple_source
-from penstock.engine.steps.group import Group
+from penstock.engine.row_codegen import Row, key_columns, tuple_source
+from penstock.engine.slot import Slot, as_list
+from penstock.engine.steps.group import ANSWER, Group
 from penstock.engine.steps.step import Step
+from penstock.engine.windows import before_all, closing, note, windows_of
 from penstock.expr.check import check
+from penstock.expr.types import FLOAT64, TIMESTAMP
 from penstock.flow.operators.window import Emit, Window
 
 if TYPE_CHECKING:
     from penstock.engine.step_writer import StepWriter
-    from penstock.expr.tree import Expr
+    from penstock.flow.windows import Grid
     from penstock.graph.node import Node
 
 
-class WindowStep(Step):
-    """Base of the steps of windows.
+class WatermarkInput:
+    """Writes what a step knows of the watermark that it reads.
 
-    `risen` holds the watermark of this tick, if it rose.
+    prefix: tells several of a node apart. risen, mark: variables: whether it rose in this tick, and to what.
     """
 
+    def __init__(self, node: Node, writer: StepWriter, prefix: str = "") -> None:
+        self._code = writer.code
+        self.risen = writer.named(f"{prefix}risen", node.id)
+        self.mark = writer.named(f"{prefix}mark", node.id)
+
+    def begin(self) -> None:
+        self._code.line(f"{self.risen} = False")
+
+    def consume(self, row: Row) -> None:
+        """Write that the watermark rose. Those of a tick rise, so the last is the one that counts."""
+        self._code.line(f"{self.risen} = True")
+        self._code.line(f"{self.mark} = {row.columns[0]}")
+
+
+class Calendar:
+    """Writes what is to be closed at which time (see `penstock.engine.windows`).
+
+    prefix: tells several of a node apart.
+    """
+
+    def __init__(self, node: Node, writer: StepWriter, prefix: str = "") -> None:
+        self._node, self._writer = node.id, writer
+        self._slots = tuple(f"{prefix}{what}" for what in ("calendar", "counts", "due"))
+        self._state = ", ".join(writer.slot(node.id, what) for what in self._slots)
+
+    def slots(self) -> tuple[Slot, ...]:
+        calendar, counts, due = (f"{self._node}.{what}" for what in self._slots)
+        return (Slot(calendar, as_list), Slot(counts), Slot(due, as_list))
+
+    def note(self, end: str, entry: str) -> None:
+        """Write that an entry is to be closed at `end`."""
+        self._writer.code.line(f"{self._writer.constant('note', note)}({self._state}, {end}, {entry})")
+
+    def closing(self, mark: str) -> str:
+        """Source of the iterator over end and entry of all that end by `mark`."""
+        return f"{self._writer.constant('closing', closing)}({self._state}, {mark})"
+
+
+class WindowStep(Step):
+    """Base of the steps of windows."""
+
+    operator: Window
     keeps_state = True
     consolidates = True
     heavy = True
@@ -29,17 +74,17 @@ class WindowStep(Step):
     def __init__(self, node: Node, writer: StepWriter, operator: Window, group: Group | None = None) -> None:
         super().__init__(node, writer)
         self.operator = operator
-        self.schema = writer.input_schema(node, 0)
+        self.schema = self.input_schema()
         self.type = check(operator.time, self.schema).type
         self.updates = operator.emit is Emit.UPDATES
         self.sites = 1 if writer.is_append(node.id) else 4
-        self.risen = writer.named("risen", node.id)
+        self.watermark = WatermarkInput(node, writer)
         self.touched = writer.named("touched", node.id)
         aggregations = tuple(aggregation for _, aggregation in operator.aggregations)
         self.group = group or Group(writer, self.schema, aggregations, appends=True)
 
     def begin(self) -> None:
-        self.code.line(f"{self.risen} = False")
+        self.watermark.begin()
         if self.updates:
             self.code.line(f"{self.touched} = {{}}")
 
@@ -47,28 +92,15 @@ class WindowStep(Step):
         if port == 0:
             self.take(row)
         else:
-            # The watermarks of a tick rise, so the last is the one that counts.
-            self.code.line(f"{self.risen} = True")
-            self.code.line(f"{self.mark} = {row.columns[0]}")
+            self.watermark.consume(row)
 
     def take(self, row: Row) -> None:
         """Write what is done with one row on time."""
         raise NotImplementedError
 
-    @property
-    def mark(self) -> str:
-        return self.writer.named("mark", self.node.id)
-
-    def get(self, what: str) -> str:
-        return self.writer.slot_get(self.node.id, what)
-
-    def slot(self, what: str) -> str:
-        return self.writer.slot(self.node.id, what)
-
     def assign_key(self, row: Row) -> str:
         key = self.writer.fresh("key")
-        keys: tuple[Expr, ...] = tuple(expr for _, expr in self.operator.keys)
-        self.writer.assign_key(key, keys, self.schema, row.columns)
+        self.writer.assign_key(key, [expr for _, expr in self.operator.keys], self.schema, row.columns)
         return key
 
     def assign_time(self, row: Row) -> str:
@@ -82,19 +114,99 @@ class WindowStep(Step):
 
     def answer(self, key: str, start: str, end: str, group: str) -> str:
         """Write the answer of a window that has rows; the variable that holds it."""
-        new, count = self.writer.fresh("new"), len(self.operator.keys)
-        keys = [key] if count == 1 else [f"{key}[{i}]" for i in range(count)]
+        new, keys = self.writer.fresh("new"), key_columns(key, len(self.operator.keys))
         self.code.line(f"{new} = {tuple_source([*keys, start, end, *self.group.results(group)])}")
         return new
-
-    def emit_answer(self, answer: str, weight: str | None) -> None:
-        columns = tuple(f"{answer}[{i}]" for i in range(len(self.node.schema.fields)))
-        self.emit(Row(columns, answer, weight))
 
     def emit_update(self, old: str, new: str) -> None:
         """Write the change from an answer, None where there was none, to another."""
         with self.code.block(f"if {old} != {new}:"):
             if not self.writer.is_append(self.node.id):
                 with self.code.block(f"if {old} is not None:"):
-                    self.emit_answer(old, "-1")
-            self.emit_answer(new, None if self.writer.is_append(self.node.id) else "1")
+                    self.emit_tuple(old, "-1")
+            self.emit_tuple(new, None if self.writer.is_append(self.node.id) else "1")
+
+
+class GridStep(WindowStep):
+    """Slots: groups, (key, start) -> list; and the calendar.
+
+    Rows come about in the order of time, so the window of the last row is tried first.
+    """
+
+    def __init__(
+        self, node: Node, writer: StepWriter, operator: Window, grid: Grid, group: Group | None = None
+    ) -> None:
+        super().__init__(node, writer, operator, group)
+        self.grid = grid
+        self.calendar = Calendar(node, writer)
+        self.start = writer.named("start", node.id)
+        self.end = writer.named("end", node.id)
+
+    def slots(self) -> tuple[Slot, ...]:
+        return (Slot(f"{self.node.id}.groups", self.group.thaw), *self.calendar.slots())
+
+    def begin(self) -> None:
+        super().begin()
+        if self.grid.tumbles:
+            least = self.writer.constant("least", before_all(self.type))
+            self.code.line(f"{self.start} = {self.end} = {least}")
+
+    def take(self, row: Row) -> None:
+        writer, code = self.writer, self.code
+        time, key = self.assign_time(row), self.assign_key(row)
+        start, end = self.start, self.end
+        if not self.grid.tumbles:
+            windows = writer.constant("windows", windows_of(self.grid, self.type))
+            with code.block(f"for {start}, {end} in {windows}({time}):"):
+                self.fold(key, row)
+            return
+        with code.block(f"if not {start} <= {time} < {end}:"):
+            if self.type in (FLOAT64, TIMESTAMP):
+                windows = writer.constant("windows", windows_of(self.grid, self.type))
+                code.line(f"(({start}, {end}),) = {windows}({time})")
+            else:
+                since = time if self.grid.offset is None else f"({time} - {self.grid.offset!r})"
+                code.line(f"{start} = {time} - {since} % {self.grid.size!r}")
+                code.line(f"{end} = {start} + {self.grid.size!r}")
+        self.fold(key, row)
+
+    def fold(self, key: str, row: Row) -> None:
+        """Write what a row does to the window that `start` and `end` tell."""
+        writer, code = self.writer, self.code
+        window, group = writer.fresh("window"), writer.fresh("group")
+        code.line(f"{window} = ({key}, {self.start})")
+        code.line(f"{group} = {self.get('groups')}({window})")
+        with code.block(f"if {group} is None:"):
+            code.line(f"{group} = {self.slot('groups')}[{window}] = {self.group.empty}")
+            self.calendar.note(self.end, window)
+        if self.updates:
+            code.line(f"{self.touched}[{window}] = ({group}, {self.end})")
+        self.add(group, row)
+
+    def add(self, group: str, row: Row) -> None:
+        """Write what a row does to its group's list."""
+        self.group.add(group, row)
+
+    def finish(self) -> None:
+        if self.updates:
+            self._write_updates()
+        writer, code = self.writer, self.code
+        end, window, group = writer.fresh("end"), writer.fresh("window"), writer.fresh("group")
+        ended = self.calendar.closing(self.watermark.mark)
+        with code.block(f"if {self.watermark.risen}:"), code.block(f"for {end}, {window} in {ended}:"):
+            if not self.updates:
+                code.line(f"{group} = {self.get('groups')}({window})")
+                self.group.settle(group)
+                self.emit_tuple(self.answer(f"{window}[0]", f"{window}[1]", end, group))
+            code.line(f"del {self.slot('groups')}[{window}]")
+
+    def _write_updates(self) -> None:
+        writer, code = self.writer, self.code
+        end, window, group = writer.fresh("end"), writer.fresh("window"), writer.fresh("group")
+        with code.block(f"for {window}, ({group}, {end}) in {self.touched}.items():"):
+            self.group.settle(group)
+            old = writer.fresh("old")
+            code.line(f"{old} = {group}[{ANSWER}]")
+            new = self.answer(f"{window}[0]", f"{window}[1]", end, group)
+            code.line(f"{group}[{ANSWER}] = {new}")
+            self.emit_update(old, new)

@@ -15,9 +15,15 @@ from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 from penstock.analysis import analyse
-from penstock.engine.partial_windows import PANE, MergedWindow, PartialWindow
-from penstock.engine.partials import MergedAggregate, PartialAggregate, PartialTopK
-from penstock.engine.steps.partial import parts_of
+from penstock.engine.partials import (
+    PANE,
+    MergedAggregate,
+    MergedWindow,
+    PartialAggregate,
+    PartialTopK,
+    PartialWindow,
+)
+from penstock.engine.steps.accumulator import parts_of
 from penstock.expr.check import check
 from penstock.expr.tree import Column
 from penstock.expr.types import FLOAT64, INT64, Field, Schema

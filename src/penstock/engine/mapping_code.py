@@ -1,0 +1,72 @@
+"""Generated code over one mapping, a slot or a dict of the tick: look up, append, count, add weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
+
+
+class MappingCode:
+    """Writes what is done with a mapping.
+
+    name: the variable of it. get: source of its method `get`, which may have a variable of its own.
+    """
+
+    def __init__(self, writer: StepWriter, name: str, get: str | None = None) -> None:
+        self.name, self.get = name, get or f"{name}.get"
+        self._writer = writer
+        self._code = writer.code
+
+    def get_or_add(self, variable: str, key: str, empty: str) -> None:
+        """Write that `variable` gets the value of a key, which is `empty` where there was none."""
+        self._code.line(f"{variable} = {self.get}({key})")
+        with self._code.block(f"if {variable} is None:"):
+            self._code.line(f"{variable} = {self.name}[{key}] = {empty}")
+
+    def append(self, key: str, item: str) -> None:
+        """Write that `item` is appended to the list of a key."""
+        own = self._writer.fresh("own")
+        self._code.line(f"{own} = {self.get}({key})")
+        with self._code.block(f"if {own} is None:"):
+            self._code.line(f"{self.name}[{key}] = [{item}]")
+        with self._code.block("else:"):
+            self._code.line(f"{own}.append({item})")
+
+    def add_count(self, key: str, copies: str, before: str = "") -> tuple[str, str]:
+        """Write that `copies` are added to the count of a key; the variables of its old and new count.
+
+        No count of 0 is kept. before: a dict that gets the count of each key as it was at first.
+        """
+        code, old, new = self._code, self._writer.fresh("old"), self._writer.fresh("new")
+        code.line(f"{old} = {self.get}({key}) or 0")
+        if before:
+            with code.block(f"if {key} not in {before}:"):
+                code.line(f"{before}[{key}] = {old}")
+        code.line(f"{new} = {old} + {copies}")
+        with code.block(f"if {new}:"):
+            code.line(f"{self.name}[{key}] = {new}")
+        with code.block(f"elif {old}:"):
+            code.line(f"del {self.name}[{key}]")
+        return old, new
+
+    def add_weight(self, key: str, row: Row) -> None:
+        """Write that the weight of a row, which is a tuple in a variable, is added to {row: weight} of a key.
+
+        No weight of 0 is kept, and no empty dict.
+        """
+        code, own = self._code, self._writer.fresh("own")
+        code.line(f"{own} = {self.get}({key})")
+        with code.block(f"if {own} is None:"):
+            code.line(f"{self.name}[{key}] = {{{row.whole}: {row.copies}}}")
+        with code.block("else:"):
+            total = self._writer.fresh("n")
+            code.line(f"{total} = {own}.get({row.whole}, 0) + {row.copies}")
+            with code.block(f"if {total}:"):
+                code.line(f"{own}[{row.whole}] = {total}")
+            with code.block("else:"):
+                code.line(f"del {own}[{row.whole}]")
+                with code.block(f"if not {own}:"):
+                    code.line(f"del {self.name}[{key}]")

@@ -1,0 +1,119 @@
+"""Shared code of all joins: keys, pairs, the residual condition, and the order of the sides."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.engine.retraction_order import pair_schema
+from penstock.engine.row_codegen import Only
+from penstock.engine.steps.step import Step
+from penstock.flow.lifetime import Lifetime
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from penstock.engine.row_codegen import Row
+    from penstock.engine.step_writer import StepWriter
+    from penstock.flow.operators.join import Join
+    from penstock.graph.node import Node
+
+SIDES = ("left", "right")
+
+
+class JoinedRows:
+    """Writes the code that depends on the join's condition."""
+
+    def __init__(self, node: Node, writer: StepWriter, operator: Join) -> None:
+        self.node = node
+        self.writer = writer
+        self.operator = operator
+        self.keys = (operator.left_keys, operator.right_keys)
+        self.schemas = tuple(writer.input_schema(node, port) for port in (0, 1))
+        self._pair = pair_schema(writer.graph, node, operator)
+
+    @contextmanager
+    def key_of(self, port: int, row: Row) -> Generator[str]:
+        """The variable that holds the row's key; what is written inside runs where no part is null."""
+        exprs = self.keys[port]
+        key = self.writer.fresh("key")
+        nullable = self.writer.assign_key(key, exprs, self.schemas[port], row.columns)
+        if not nullable:
+            yield key
+            return
+        parts = [key] if len(exprs) == 1 else [f"{key}[{i}]" for i in nullable]
+        with self.writer.code.block(f"if {' and '.join(f'{p} is not None' for p in parts)}:"):
+            yield key
+
+    def null_left_key(self, row: Row) -> str | None:
+        """Source of whether a part of a left row's key is null; None where none can be."""
+        return self.writer.null_key_test(self.operator.left_keys, self.node, 0, row.columns)
+
+    def pair(self, port: int, own: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+        """The columns of a pair, left ones first: `own` are of the input `port`."""
+        return own + other if port == 0 else other + own
+
+    @contextmanager
+    def where_residual(self, pair: tuple[str, ...]) -> Generator[None]:
+        """What is written inside runs where the residual condition is true of the pair."""
+        if self.operator.residual is None:
+            yield
+            return
+        condition = self.writer.predicate(self.operator.residual, self._pair, pair)
+        with self.writer.code.block(f"if {condition}:"):
+            yield
+
+    def output(self, pair: tuple[str, ...]) -> tuple[str, ...]:
+        """The output columns of a pair: all of the left, the kept ones of the right."""
+        width = len(self.schemas[0].fields)
+        return pair[:width] + tuple(pair[width + i] for i in self.operator.kept_right)
+
+    def unmatched(self, row: Row) -> Row:
+        """A left row of a left join that has no partner, with nulls for the columns of one."""
+        nulls = ("None",) * len(self.operator.kept_right)
+        return replace(row, columns=row.columns + nulls, whole=None)
+
+
+class RightFirstStep(Step):
+    """A step that says something about absence: it applies the right side first and the left side last.
+
+    Where what follows could notice a left row that goes in this tick, such rows go even before
+    (see `penstock.engine.retraction_order`). What is done to each side is the subclass's.
+    """
+
+    takes_rows = False
+    keeps_state = True
+    merges = True
+    heavy = True
+
+    def __init__(self, node: Node, writer: StepWriter, lifetimes: tuple[Lifetime, Lifetime]) -> None:
+        super().__init__(node, writer)
+        self.of_a_tick = tuple(lifetime is Lifetime.TICK for lifetime in lifetimes)
+        # A right row may come after a left row that it says something about: in a later tick or round.
+        self.stores_left = lifetimes[0] is Lifetime.STATIC or writer.is_in_loop(node.id)
+
+    def finish(self) -> None:
+        before = self.writer.fresh("before")
+        self.code.line(f"{before} = {{}}")
+        split = self.writer.must_take_back_first(self.node)
+        if split:
+            self.writer.consolidate_inputs(self.node)
+            if not self.writer.is_append(self.node.inputs[0]):
+                self.apply_left(Only.GOES)
+        self.apply_right(before)
+        if self.stores_left:
+            self.emit_crossings(before)
+        self.apply_left(Only.COMES if split else Only.ALL)
+
+    def apply_right(self, before: str) -> None:
+        """Write the change of the right side; the dict `before` gets what held of each touched key or row."""
+        raise NotImplementedError
+
+    def emit_crossings(self, before: str) -> None:
+        """Write the answers for left rows of earlier ticks, by what held before and holds now."""
+        raise NotImplementedError
+
+    def apply_left(self, only: Only) -> None:
+        """Write the change of the left side against the right side as it is."""
+        raise NotImplementedError
