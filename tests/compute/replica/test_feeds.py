@@ -15,8 +15,7 @@ from penstock.compute.errors import SinceViolation, StoreUnavailable
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.responses import Update
 from penstock.compute.replica import feeds
-from penstock.compute.replica.feeds import Cursor, Feeds
-from penstock.compute.replica.watching import Watcher
+from penstock.compute.replica.feeds import Cursor, Feeds, Watcher
 from tests.properties.effort import examples
 
 

@@ -31,7 +31,7 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.responses import Canceled, PeekResponse, Rows, Stashed
-from penstock.compute.replica import peek_run, peek_stash
+from penstock.compute.replica import peek_stash, peeks
 from penstock.compute.replica.arrangement import Arrangement
 from penstock.compute.replica.finishing import RUN, finish_of
 from penstock.errors import Origin
@@ -391,7 +391,7 @@ def test_a_replica_without_the_memory_for_an_answer_says_so_and_goes_on(
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr(peek_run, "rows_size", too_little)
+        patched.setattr(peeks, "rows_size", too_little)
         found = problem(rig.peek("u1", 7), OutOfMemory)
     assert found.origin is Origin.PROCESS
     assert rig.rows("u1", 7) == Bag({row: 1 for row, _, _ in MANY})

@@ -24,7 +24,8 @@ from penstock.compute.protocol.dataflow import (
     IndexImport,
     SubscribeExport,
 )
-from penstock.compute.replica.dataflows import _counted, _internal  # pyright: ignore[reportPrivateUsage]
+from penstock.compute.replica.dataflows import _counted  # pyright: ignore[reportPrivateUsage]
+from penstock.compute.replica.running import weighted_rows
 from penstock.compute.replica.tick_executor import TickExecutor, whole
 from penstock.compute.replica.worker_placement import Hosted, host
 from penstock.compute.replica.worker_shard import WorkerShard, division_of
@@ -42,7 +43,7 @@ def ticked(engine: TickExecutor, tick: dict[str, list[tuple[Any, int, int]]], an
     """Run a tick and add to the answer what it makes."""
     changes = {name: [(row, weight) for row, _, weight in updates] for name, updates in tick.items()}
     program = engine.program
-    rows = {name: _internal(c, program.source_append[name], name) for name, c in changes.items()}
+    rows = {name: weighted_rows(c, program.source_append[name], name) for name, c in changes.items()}
     for sink, made in engine.tick_rows(rows).items():
         for row, weight in _counted(list(made), program.sink_append[sink]):
             answer.setdefault(sink, Counter())[row] += weight

@@ -104,9 +104,7 @@ def flow_of(shape: str, tables: frozenset[str]) -> Flow:
 def test_it_is_known_which_sides_need_no_copy(shape: str) -> None:
     flow = flow_of(shape, frozenset(SOURCES))
     indexes = {name: Arrangement(SCHEMA, KEYS[name], 0) for name in SOURCES}
-    sharing = SharedArrangements(
-        flow, [FromIndex(name, f"u{name}", index, 0) for name, index in indexes.items()]
-    )
+    sharing = SharedArrangements(flow, [FromIndex(name, index, 0) for name, index in indexes.items()])
     assert sharing.shared == SHAPES[shape][1]
     read = {name for name in SOURCES if flow.graph().consumers()[flow.graph().sources[name]]}
     assert sharing.filled & read == SHAPES[shape][2]

@@ -14,17 +14,20 @@ where `least` is the least time that somebody may read: the since, or an earlier
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from penstock.compute.frontier import END, Frontier
+from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row
-from penstock.compute.replica.failed import Failed
+from penstock.compute.replica.exports import Failed, IndexWriter
 from penstock.compute.replica.incremental_dict import IncrementalDict
-from penstock.compute.replica.keying import Keying
 from penstock.compute.replica.pending_changes import PendingChanges
-from penstock.expr.types import Schema
+from penstock.expr.keys import key_of, nested_key
+from penstock.expr.types import Field, Schema
 
+_KeyOf: TypeAlias = Callable[[tuple[Any, ...]], Any]
 _Key: TypeAlias = Hashable
 _There: TypeAlias = Row | dict[Row, int]
 """What is there of a key: one row once, which is what most keys have; or any rows with counts."""
@@ -33,6 +36,29 @@ _GONE: dict[Row, int] = {}
 
 SCANNED = 1024
 """About how many rows a scan gives at a time."""
+
+
+class Keying:
+    """The key columns by which rows of a schema are filed; without any, the whole row.
+
+    Rows that the engine groups together have one key.
+    of_row: from a row to its key: the value of a single column, a tuple of several.
+    """
+
+    def __init__(self, schema: Schema, columns: Sequence[str]) -> None:
+        positions = [schema.names.index(name) for name in columns] or list(range(len(schema.fields)))
+        self._single = len(positions) == 1
+        self.width = len(positions)
+        self.of_row: _KeyOf = itemgetter(*positions) if positions else _itself
+        if any(_has_spellings(schema.fields[at]) for at in positions):
+            plain = self.of_row
+            self.of_row = lambda row: nested_key(plain(row))
+        elif not columns and not self._single:
+            self.of_row = _itself
+
+    def of_values(self, values: tuple[Any, ...]) -> Any:
+        """The key of the values of the key columns."""
+        return nested_key(values[0]) if self._single else nested_key(tuple(values))
 
 
 class Version(NamedTuple):
@@ -87,6 +113,11 @@ class Arrangement:
         self._last = as_of
         self._holds: set[Hold] = set()
         self._least: Frontier | None = self.since
+
+    @property
+    def key_width(self) -> int:
+        """The number of values by which it is looked up."""
+        return self.keying.width
 
     # -- written by one dataflow ----------------------------------------------------------------
 
@@ -303,6 +334,25 @@ class Arrangement:
             del piece[key]
 
 
+class ArrangementWriter(IndexWriter):
+    """The export to an arrangement."""
+
+    index: Arrangement
+
+    def __init__(self, id: Id, sink: str, index: Arrangement) -> None:
+        super().__init__(id, sink, index)
+        self.add = index.add  # called for all that happens
+
+    def advance(self, upper: Frontier) -> None:
+        self.index.advance(upper)
+
+    def fail(self, failed: Failed) -> None:
+        self.index.fail(failed)
+
+    def clear(self) -> None:
+        self.index.clear()
+
+
 def _change(
     piece: dict[_Key, _There], key: _Key, there: dict[Row, int], row: Row, weight: int, way_back: bool
 ) -> None:
@@ -331,3 +381,12 @@ def _undone(there: _There, entries: list[Any], time: int) -> list[Counted]:
         counts[row] = counts.get(row, 0) - entries[at + 2]
         at -= 3
     return [counted for counted in counts.items() if counted[1]]
+
+
+def _itself(row: tuple[Any, ...]) -> Any:
+    return row
+
+
+def _has_spellings(field: Field) -> bool:
+    """Whether equal values may be written in several ways: NaN, and zero with its sign."""
+    return key_of(field.type, field.nullable, "value", lambda source: (source, source)) != "value"

@@ -1,169 +1,182 @@
-"""From the description of a dataflow to one that can run: its flow, what it reads, what it exports."""
+"""From the description of a dataflow to one that can run: its flow, what it reads, what it exports.
+
+All checks are here, so that every runtime refuses the same. A runtime supplies what depends on its store:
+imports, indexes, and the dataflow that runs.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatchmethod
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from penstock.compute.errors import BadPlan, UnknownName
-from penstock.compute.plans import sources_of
 from penstock.compute.protocol.commands import Parameters
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
+    CollectionImport,
     CopyToExport,
     Dataflow,
     Export,
     Id,
     IndexExport,
+    IndexImport,
     SubscribeExport,
 )
-from penstock.compute.replica.arrangement import Arrangement
-from penstock.compute.replica.copies import CopyOutlet
-from penstock.compute.replica.dataflows import RunningDataflow
-from penstock.compute.replica.export_writer import ExportWriter
-from penstock.compute.replica.feeds import Feeds
-from penstock.compute.replica.index_export import IndexOutlet
-from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
-from penstock.compute.replica.missing import MissingCollection
-from penstock.compute.replica.plans import Plans
-from penstock.compute.replica.request_checks import exported
+from penstock.compute.protocol.responses import Status
+from penstock.compute.replica.copies import CopyWriter
+from penstock.compute.replica.exports import ExportWriter, Index, IndexWriter, MissingCollection
+from penstock.compute.replica.feeds import Feed
+from penstock.compute.replica.plans import Import, Plans, check_imports, check_since, export_schemas
+from penstock.compute.replica.running import DataflowRun
 from penstock.compute.replica.runtime import Answer
-from penstock.compute.replica.shared_arrangements import SharedArrangements
-from penstock.compute.replica.subscriptions import SubscribeOutlet
-from penstock.compute.replica.tick_executor import ChooseTicking, whole
-from penstock.compute.replica.writing import CollectionOutlet
+from penstock.compute.replica.subscriptions import SubscribeWriter
+from penstock.compute.replica.writing import CollectionWriter
 from penstock.errors import PenstockError
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 
+IndexT = TypeVar("IndexT", bound=Index)
+ImportT = TypeVar("ImportT", bound=Import)
+RunT = TypeVar("RunT", bound=DataflowRun)
 _NO_SCHEMA = Schema(())
 
 
 @dataclass(frozen=True, slots=True)
-class Builder:
-    """Builds the dataflows of a replica. What it takes is what they share.
+class Surroundings(Generic[IndexT]):
+    """The part of a runtime that its dataflows share.
 
-    choose_engine: what runs the flow of a dataflow; where it is left out, or says None, an engine whose joins
-        read indexes in place.
+    copies: the folder for copies. respond: takes responses to the controller. timer: seconds.
     """
 
     plans: Plans
-    feeds: Feeds
-    indexes: Mapping[Id, Arrangement]
+    indexes: Mapping[Id, IndexT]
     copies: Path
     settings: Callable[[], Parameters]
-    tell: Callable[[Answer], None]
-    note: Callable[[Id, str], None]
+    respond: Callable[[Answer], None]
     timer: Callable[[], float]
-    choose_engine: ChooseTicking | None = None
 
-    def build(self, dataflow: Dataflow) -> RunningDataflow:
-        """It, not yet started; one that has failed where it cannot be built."""
-        inlets: list[Inlet] = []
-        try:
-            flow = self.plans.flow(dataflow.plan)
-            schemas = exported(flow, dataflow)
-            self._read(dataflow, inlets)
-            _check_inlets(flow, inlets)
-            self._check_written(dataflow, schemas)
-            outlets = [self._outlet(e, schemas[e.sink], dataflow) for e in dataflow.exports]
-        except PenstockError as error:
-            for inlet in inlets:
-                inlet.close()
-            return self._unbuilt(dataflow, error)
-        if self.choose_engine is not None and (make := self.choose_engine(dataflow, flow)) is not None:
-            return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, make)
-        sharing = SharedArrangements(flow, inlets)
-        return RunningDataflow(dataflow, flow, inlets, outlets, self.timer, sharing.engine, sharing)
+    def report(self, id: Id, text: str) -> None:
+        """Report something of an export, for people."""
+        self.respond(Status(id, text))
 
-    def _unbuilt(self, dataflow: Dataflow, error: PenstockError) -> RunningDataflow:
-        outlets = [self._stand_in(export, dataflow) for export in dataflow.exports]
-        flow = Flow(dataflow.name or "unbuilt")
-        running = RunningDataflow(dataflow, flow, (), outlets, self.timer, whole)
-        running.fail(error)
-        return running
 
-    def _stand_in(self, export: Export, dataflow: Dataflow) -> ExportWriter:
-        try:
-            return self._outlet(export, _NO_SCHEMA, dataflow)
-        except PenstockError:
-            # Of what an export is made, only the collection that it writes may be missing.
-            assert dataflow.as_of.time is not None
-            return MissingCollection(export.id, export.sink, dataflow.as_of.time, self.note)
+class DataflowBuild(ABC, Generic[IndexT, ImportT, RunT]):
+    """One dataflow that is being built. imports: what it reads, as far as it is built."""
 
-    def _read(self, dataflow: Dataflow, inlets: list[Inlet]) -> None:
-        """What the sources of the flow read, added to `inlets` one by one."""
+    def __init__(self, around: Surroundings[IndexT], dataflow: Dataflow) -> None:
         assert dataflow.as_of.time is not None
-        inlets.extend(FromCollection(i.source, self.feeds.feed(i.id)) for i in dataflow.collections)
-        for i in dataflow.indexes:
-            index = self.indexes.get(i.id)
-            if index is None:
-                raise UnknownName(f"the replica has no index {i.id}", name=i.id)
-            inlets.append(FromIndex(i.source, i.id, index, dataflow.as_of.time))
+        self.around = around
+        self.dataflow = dataflow
+        self.as_of = dataflow.as_of.time
+        self.imports: list[ImportT] = []
 
-    def _check_written(self, dataflow: Dataflow, schemas: Mapping[str, Schema]) -> None:
-        """Raises `BadPlan` for rows that a collection does not have."""
-        for export in dataflow.exports:
+    def build(self) -> RunT:
+        """The dataflow, not yet started; one that has failed if it cannot be built."""
+        dataflow = self.dataflow
+        try:
+            flow = self.around.plans.flow(dataflow.plan)
+            schemas = export_schemas(flow, dataflow)
+            self._read()
+            check_imports(flow, self.imports)
+            self._check_written(schemas)
+            exports = [self._export(export, schemas[export.sink]) for export in dataflow.exports]
+            return self._run(flow, exports)
+        except PenstockError as error:
+            self._discard()
+            running = self._run(None, [self._stand_in(export) for export in dataflow.exports])
+            running.fail(error)
+            return running
+
+    def _discard(self) -> None:
+        """Give back what the build has taken so far."""
+        for each in self.imports:
+            each.close()
+        self.imports = []
+
+    def _read(self) -> None:
+        self.imports += (self._import_collection(each) for each in self.dataflow.collections)
+        for each in self.dataflow.indexes:
+            index = self.around.indexes.get(each.id)
+            if index is None:
+                raise UnknownName(f"the replica has no index {each.id}", name=each.id)
+            check_since(each.id, self.as_of, index.since)
+            self.imports.append(self._import_index(each, index))
+
+    def _check_written(self, schemas: Mapping[str, Schema]) -> None:
+        """Raise `BadPlan` for rows that do not fit the collection they are written to."""
+        for export in self.dataflow.exports:
             if isinstance(export, CollectionExport):
-                there, made = self.feeds.feed(export.collection).schema, schemas[export.sink]
+                there, made = self._feed(export.collection).schema, schemas[export.sink]
                 if there != made:
                     raise BadPlan(
                         f"{export.id} is to write {made} into {export.collection}, which has {there}",
                         part="exports",
                     )
 
+    def _stand_in(self, export: Export) -> ExportWriter:
+        try:
+            return self._export(export, _NO_SCHEMA)
+        except PenstockError:
+            # Of what an export is made, only the collection that it writes may be missing.
+            return MissingCollection(export.id, export.sink, self.as_of, self.around.report)
+
     @singledispatchmethod
-    def _outlet(self, export: Export, schema: Schema, dataflow: Dataflow) -> ExportWriter:
+    def _export(self, export: Export, schema: Schema) -> ExportWriter:
         raise AssertionError(f"no export: {export!r}")
 
-    @_outlet.register
-    def _(self, export: IndexExport, schema: Schema, dataflow: Dataflow) -> ExportWriter:
-        assert dataflow.as_of.time is not None
-        key = export.key if schema.fields else ()
-        index = Arrangement(schema, key, dataflow.as_of.time)
-        return IndexOutlet(export.id, export.sink, index)
+    @_export.register
+    def _(self, export: IndexExport, schema: Schema) -> ExportWriter:
+        return self._index(export, schema, export.key if schema.fields else ())
 
-    @_outlet.register
-    def _(self, export: SubscribeExport, schema: Schema, dataflow: Dataflow) -> ExportWriter:
-        return SubscribeOutlet(
+    @_export.register
+    def _(self, export: SubscribeExport, schema: Schema) -> ExportWriter:
+        return SubscribeWriter(
             export.id,
             export.sink,
-            skipped=None if export.snapshot else dataflow.as_of.time,
-            limit=lambda: self.settings().max_result_size,
-            tell=self.tell,
+            skipped=None if export.snapshot else self.as_of,
+            limit=lambda: self.around.settings().max_result_size,
+            respond=self.around.respond,
         )
 
-    @_outlet.register
-    def _(self, export: CopyToExport, schema: Schema, dataflow: Dataflow) -> ExportWriter:
-        return CopyOutlet(export.id, export.sink, self.copies, export.file, schema, self.tell)
+    @_export.register
+    def _(self, export: CopyToExport, schema: Schema) -> ExportWriter:
+        around = self.around
+        return CopyWriter(export.id, export.sink, around.copies, export.file, schema, around.respond)
 
-    @_outlet.register
-    def _(self, export: CollectionExport, schema: Schema, dataflow: Dataflow) -> ExportWriter:
-        assert dataflow.as_of.time is not None
-        feed = self.feeds.feed(export.collection)
-        note = self.note
-        return CollectionOutlet(
-            export.id, export.sink, feed, dataflow.as_of.time, timer=self.timer, tell=note
+    @_export.register
+    def _(self, export: CollectionExport, schema: Schema) -> ExportWriter:
+        return self._collection(export)
+
+    def _collection(self, export: CollectionExport) -> CollectionWriter:
+        return CollectionWriter(
+            export.id,
+            export.sink,
+            self._feed(export.collection),
+            self.as_of,
+            timer=self.around.timer,
+            report=self.around.report,
         )
 
+    @abstractmethod
+    def _feed(self, id: Id) -> Feed:
+        """The feed of a collection that is written. Raises what the store raises."""
 
-def _check_inlets(flow: Flow, inlets: Sequence[Inlet]) -> None:
-    """Raises `BadPlan` where they are not what the sources of the flow read, one for each."""
-    schemas = {source.name: source.schema for source in sources_of(flow)}
-    given = sorted(inlet.source for inlet in inlets)
-    if given != sorted(schemas):
-        raise BadPlan(
-            f"the flow reads {sorted(schemas)}, and the dataflow gives it {given}",
-            fix="import something for each source of the flow",
-            part="imports",
-        )
-    for inlet in inlets:
-        # What has failed may have no columns; who reads it fails with its error.
-        if inlet.failed is None and inlet.schema != schemas[inlet.source]:
-            raise BadPlan(
-                f"the source {inlet.source!r} has {schemas[inlet.source]}, and what it is to read has "
-                f"{inlet.schema}",
-                part="imports",
-            )
+    @abstractmethod
+    def _import_collection(self, each: CollectionImport) -> ImportT:
+        """A reader of a collection. Raises what the store raises."""
+
+    @abstractmethod
+    def _import_index(self, each: IndexImport, index: IndexT) -> ImportT:
+        """A reader of an index from the as-of on, which is not before its since."""
+
+    @abstractmethod
+    def _index(self, export: IndexExport, schema: Schema, key: Sequence[str]) -> IndexWriter:
+        """A new index by the columns of `key`, or the whole row."""
+
+    @abstractmethod
+    def _run(self, flow: Flow | None, exports: Sequence[ExportWriter]) -> RunT:
+        """The dataflow with its imports and exports; without a flow, one that will be made to fail."""

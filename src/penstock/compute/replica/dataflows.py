@@ -12,80 +12,58 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from penstock.compute.errors import StoreUnavailable
-from penstock.compute.frontier import END, Frontier, meet
+from penstock.compute.frontier import Frontier, meet
 from penstock.compute.plans import sinks_of
 from penstock.compute.protocol.dataflow import Dataflow, Id
 from penstock.compute.protocol.responses import Counted
-from penstock.compute.replica.arrangement import Arrangement
-from penstock.compute.replica.export_writer import ExportWriter
-from penstock.compute.replica.failed import Failed, failed
-from penstock.compute.replica.index_export import IndexOutlet
+from penstock.compute.replica.arrangement import Arrangement, ArrangementWriter
+from penstock.compute.replica.exports import ExportWriter, Failed
 from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
+from penstock.compute.replica.running import DataflowRun, weighted_rows
 from penstock.compute.replica.shared_arrangements import NOTHING_SHARED, SharedArrangements
-from penstock.compute.replica.tick_executor import MakeTickExecutor, TickExecutor
-from penstock.compute.replica.tick_sizing import TickSizer
-from penstock.compute.replica.writing import CollectionOutlet
-from penstock.errors import BadInput
+from penstock.compute.replica.tick_executor import MakeTickExecutor, TickExecutor, TickSizer
+from penstock.compute.replica.writing import CollectionWriter
 from penstock.expr.keys import with_one_zero
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 
 SLICE = 0.004
 """Seconds of work after which others have their turn."""
-RETRY = 0.1
-"""Seconds after which a store that could not be reached is tried again."""
 
 
-class RunningDataflow:
-    """One dataflow. It does nothing before it is started.
-
-    upper:  it is computed before it.
-    failed: where it has met an error.
-    wanted: its exports that are not dropped.
-    alive:  it has not been closed.
-    """
+class RunningDataflow(DataflowRun):
+    """A dataflow on the in-process engine. alive: it has not been closed."""
 
     def __init__(
         self,
         dataflow: Dataflow,
         flow: Flow,
         inlets: Sequence[Inlet],
-        outlets: Sequence[ExportWriter],
+        exports: Sequence[ExportWriter],
         timer: Callable[[], float],
         make_engine: MakeTickExecutor,
         sharing: SharedArrangements = NOTHING_SHARED,
     ) -> None:
-        assert dataflow.as_of.time is not None
-        self.dataflow = dataflow
-        self.as_of = dataflow.as_of.time
-        self.upper = dataflow.as_of
-        self.failed: Failed | None = None
-        self.hydrated = False
-        self.ended = False
+        super().__init__(dataflow, exports, timer)
+        self.alive = True
         self._flow = flow
         self._schemas: dict[str, Schema] = {}
         self._inlets = tuple(inlets)
-        self.outlets = list(outlets)
-        self.wanted = set(dataflow.export_ids)
-        self.alive = True
-        self._retry_at = 0.0
-        self._timer = timer
         self._make_engine = make_engine
         self._sharing = sharing
         self._engine: TickExecutor | None = None
-        self._started = False
         self._slices: Iterator[None] | None = None
         self._pace = TickSizer()
 
     @property
     def retry_at(self) -> float:
         """When the next of what could not be done is to be tried again."""
-        return max(self._retry_at, *(outlet.retry_at for outlet in self.outlets))
+        return max(self._retry_at, *(export.retry_at for export in self.exports))
 
     @property
     def collections(self) -> tuple[Id, ...]:
         """Those that it reads or writes, each once."""
-        written = (o.feed.id for o in self.outlets if isinstance(o, CollectionOutlet))
+        written = (e.feed.id for e in self.exports if isinstance(e, CollectionWriter))
         read = (i.feed.id for i in self._inlets if isinstance(i, FromCollection))
         return tuple(dict.fromkeys((*written, *read)))
 
@@ -97,23 +75,19 @@ class RunningDataflow:
     @property
     def makes(self) -> list[Arrangement]:
         """The indexes that it keeps."""
-        return [outlet.index for outlet in self.outlets if isinstance(outlet, IndexOutlet)]
+        return [export.index for export in self.exports if isinstance(export, ArrangementWriter)]
 
     @property
     def broken(self) -> bool:
         """Whether it fails here, now or soon, where one that is built anew may succeed."""
-        if self.failed is not None:
-            return not self.failed.lasting
-        return not self.ended and any(inlet.gone(self.as_of) for inlet in self._inlets)
-
-    def start(self) -> None:
-        self._started = True
+        gone = not self.ended and any(inlet.gone(self.as_of) for inlet in self._inlets)
+        return gone or super().broken
 
     def slice(self) -> bool:
         """Work for a few milliseconds; whether there was something to do."""
         worked = False
-        for outlet in self.outlets:
-            worked |= outlet.work()
+        for export in self.exports:
+            worked |= export.work()
         if self._slices is None:
             self._slices = self._next_slices()
         if self._slices is None:
@@ -132,33 +106,13 @@ class RunningDataflow:
         if self.failed is None:
             for inlet in self._inlets:
                 inlet.settled(self.upper)
-        for outlet in self.outlets:
-            outlet.flush()
+        for export in self.exports:
+            export.flush()
         return True
-
-    @property
-    def read_upper(self) -> Frontier:
-        """It has read its inputs before it, and will not read them there again."""
-        return END if self.ended or self.failed is not None else self.upper
 
     def close(self) -> None:
         """Nobody wants it any more."""
         self.alive = False
-        self._end()
-
-    def fail(self, cause: Exception) -> None:
-        """From its upper on, its answer is an error."""
-        first = min(export.id for export in self.dataflow.exports)
-        self._fail(failed(first, self.dataflow.name, self._next_time(), cause))
-
-    def _next_time(self) -> int:
-        return self.as_of if self.upper.time is None else self.upper.time
-
-    def _fail(self, failure: Failed) -> None:
-        self.failed = failure
-        self.upper = Frontier(failure.time + 1)
-        for outlet in self.outlets:
-            outlet.fail(failure)
         self._end()
 
     def _end(self) -> None:
@@ -169,34 +123,32 @@ class RunningDataflow:
 
     def _start_again(self) -> None:
         self._slices = None
-        self._retry_at = self._timer() + RETRY
+        self._retry_later()
         if not self.hydrated:
             self._engine = None
-            for outlet in self.outlets:
-                outlet.clear()
+            for export in self.exports:
+                export.clear()
 
     # -- what is to be done ---------------------------------------------------------------------
 
     def _next_slices(self) -> Iterator[None] | None:
-        if not self._started or self.ended or self._timer() < self._retry_at:
+        if not self.started or self.ended or self._timer() < self._retry_at:
             return None
         failure = self._failed_input()
         if not self.hydrated:
             if failure is not None and failure.time <= self.as_of:
-                return self._pass_on(failure)
+                return self._passing_on(failure)
             return self._hydrate() if all(inlet.ready(self.as_of) for inlet in self._inlets) else None
         if failure is not None and self.upper >= Frontier(failure.time):
-            return self._pass_on(failure)
+            return self._passing_on(failure)
         return self._follow() if self._has_news() else None
 
     def _failed_input(self) -> Failed | None:
         failures = [inlet.failed for inlet in self._inlets if inlet.failed is not None]
         return min(failures, key=lambda failure: failure.time, default=None)
 
-    def _pass_on(self, failure: Failed) -> Iterator[None]:
-        first = min(export.id for export in self.dataflow.exports)
-        time = max(failure.time, self.as_of)
-        self._fail(failed(first, self.dataflow.name, time, failure.error))
+    def _passing_on(self, failure: Failed) -> Iterator[None]:
+        self._pass_on(failure)
         yield
 
     def _has_news(self) -> bool:
@@ -232,7 +184,7 @@ class RunningDataflow:
             self._tick({}, self.as_of)
         self.hydrated = True
         self._advance(Frontier(self.as_of + 1))
-        if all(outlet.once for outlet in self.outlets):
+        if all(export.once for export in self.exports):
             self._end()
 
     def _follow(self) -> Iterator[None]:
@@ -268,56 +220,33 @@ class RunningDataflow:
                     yield
         self._advance(Frontier(time + 1))
 
-    def _finish(self) -> None:
-        for outlet in self.outlets:
-            outlet.finish()
-        self._end()
-
     def _advance(self, upper: Frontier) -> None:
         self.upper = upper
         self._sharing.advance(upper)
-        for outlet in self.outlets:
-            outlet.advance(upper)
+        for export in self.exports:
+            export.advance(upper)
 
     def _tick(self, inputs: dict[str, Sequence[Counted]], time: int) -> None:
         engine = self._engine
         assert engine is not None
         program = engine.program
         rows = {
-            name: _internal(changes, program.source_append[name], name) for name, changes in inputs.items()
+            name: weighted_rows(changes, program.source_append[name], name)
+            for name, changes in inputs.items()
         }
         began = self._timer()
         made = engine.tick_rows(rows)
         self._pace.took(sum(map(len, rows.values())), self._timer() - began)
-        told: dict[str, list[Counted]] = {}
-        for outlet in self.outlets:
-            sink = outlet.sink
+        counted: dict[str, list[Counted]] = {}
+        for export in self.exports:
+            sink = export.sink
             if made.get(sink):
-                if sink not in told:
+                if sink not in counted:
                     append = program.sink_append[sink]
                     # Exports count rows by equality. Those of tables have one zero: the engine sees to it.
                     shown = with_one_zero(made[sink], self._schemas[sink]) if append else made[sink]
-                    told[sink] = _counted(shown, append)
-                outlet.add(told[sink], time)
-
-
-def _internal(changes: Sequence[Counted], append: bool, source: str) -> list[tuple[Any, ...]]:
-    """Changes as an engine takes them: with the weight last, or each copy by itself."""
-    if not append:
-        return [(*row, weight) for row, weight in changes]
-    rows: list[tuple[Any, ...]] = []
-    for row, weight in changes:
-        if weight == 1:
-            rows.append(row)
-        elif weight > 1:
-            rows.extend([row] * weight)
-        else:
-            raise BadInput(
-                f"source {source!r} takes no row back, and {row} was taken back",
-                fix="make it a table source, table=True, or append only",
-                source=source,
-            )
-    return rows
+                    counted[sink] = _counted(shown, append)
+                export.add(counted[sink], time)
 
 
 def _counted(rows: Sequence[tuple[Any, ...]], append: bool) -> list[Counted]:

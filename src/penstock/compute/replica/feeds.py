@@ -6,24 +6,28 @@ just hydrated, reads its way up to the buffer by itself.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.store import Bounds, Collections
-from penstock.compute.errors import SinceViolation, UnknownName
+from penstock.compute.errors import ComputeError, SinceViolation, UnknownName
 from penstock.compute.frontier import START, Frontier
 from penstock.compute.plans import schema_from_bytes
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Update
 from penstock.compute.replica.arrangement import Version
-from penstock.compute.replica.failed import Failed
+from penstock.compute.replica.exports import Failed
 from penstock.expr.types import Schema
 
 CHUNK = 1000
 """How many rows are read from a store at a time: a few milliseconds."""
 BUFFERED = 100_000
 """How many changes a feed keeps for those who are behind."""
+_AT_A_TIME = 0.5
+"""Seconds after which a watcher looks whether it is to stop."""
 
 
 class VersionAssembler:
@@ -237,3 +241,45 @@ class Feeds:
                 self._feeds.pop(id).lost = error
                 lost.append(id)
         return lost
+
+
+class Watcher:
+    """A thread that calls `noticed` whenever a collection of a store may have changed, until it is stopped.
+
+    It has a connection of its own to the store. It calls once that is open, too: changes before are unknown
+    to it.
+    """
+
+    def __init__(self, uri: str, noticed: Callable[[], None]) -> None:
+        self._uri = uri
+        self._noticed = noticed
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="penstock-watcher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, and wait until it has."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                store = open_collections(self._uri)
+            except ComputeError:
+                self._noticed()  # who reads the store will meet the error, too, and say so
+                self._stopped.wait(_AT_A_TIME)
+                continue
+            try:
+                self._watch_one(store)
+            except ComputeError:
+                self._noticed()
+                self._stopped.wait(_AT_A_TIME)
+            finally:
+                store.close()
+
+    def _watch_one(self, store: Collections) -> None:
+        self._noticed()
+        while not self._stopped.is_set():
+            if store.wait(_AT_A_TIME):
+                self._noticed()

@@ -4,55 +4,84 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex
 from tempfile import gettempdir
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import StoreUnavailable
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
-from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed, Status
-from penstock.compute.replica.arrangement import Arrangement
-from penstock.compute.replica.building import Builder
+from penstock.compute.frontier import Frontier
+from penstock.compute.protocol.commands import InstanceConfig
+from penstock.compute.protocol.dataflow import CollectionImport, Dataflow, Id, IndexExport, IndexImport
+from penstock.compute.replica.arrangement import Arrangement, ArrangementWriter
+from penstock.compute.replica.building import DataflowBuild, Surroundings
 from penstock.compute.replica.dataflows import RunningDataflow
-from penstock.compute.replica.export_writer import ExportWriter
-from penstock.compute.replica.feeds import Feeds
+from penstock.compute.replica.exports import ExportWriter
+from penstock.compute.replica.feeds import Feed, Feeds, Watcher
 from penstock.compute.replica.gc_policy import GcPolicy
-from penstock.compute.replica.index_export import IndexOutlet
+from penstock.compute.replica.in_process_peeks import InProcessPeeks
+from penstock.compute.replica.inlets import FromCollection, FromIndex, Inlet
 from penstock.compute.replica.introspection import Introspection
-from penstock.compute.replica.peek_stash import PeekStash
-from penstock.compute.replica.peeks import Peeks
 from penstock.compute.replica.plans import Plans
-from penstock.compute.replica.runtime import Answer, Reached, Runtime
+from penstock.compute.replica.runtime import Reached
+from penstock.compute.replica.runtime_core import RuntimeCore, milliseconds
 from penstock.compute.replica.scheduler import DataflowScheduler
-from penstock.compute.replica.tick_executor import ChooseTicking
-from penstock.compute.replica.watching import Watcher
-from penstock.compute.replica.writing import CollectionOutlet
+from penstock.compute.replica.shared_arrangements import SharedArrangements
+from penstock.compute.replica.tick_executor import ChooseTicking, whole
+from penstock.expr.types import Schema
+from penstock.flow.flow import Flow
 
 PEEK_SLICE = 0.002
 """Seconds that a peek works before the dataflows have their turn."""
 
 
-def milliseconds() -> int:
-    """The time of the wall clock."""
-    return time.time_ns() // 1_000_000
+class _Build(DataflowBuild[Arrangement, Inlet, RunningDataflow]):
+    """A dataflow of arrangements that is being built. choose_engine: see `InProcessRuntime`."""
+
+    def __init__(
+        self,
+        around: Surroundings[Arrangement],
+        dataflow: Dataflow,
+        feeds: Feeds,
+        choose_engine: ChooseTicking | None,
+    ) -> None:
+        super().__init__(around, dataflow)
+        self._feeds = feeds
+        self._choose_engine = choose_engine
+
+    def _feed(self, id: Id) -> Feed:
+        return self._feeds.feed(id)
+
+    def _import_collection(self, each: CollectionImport) -> Inlet:
+        return FromCollection(each.source, self._feeds.feed(each.id))
+
+    def _import_index(self, each: IndexImport, index: Arrangement) -> Inlet:
+        return FromIndex(each.source, index, self.as_of)
+
+    def _index(self, export: IndexExport, schema: Schema, key: Sequence[str]) -> ArrangementWriter:
+        return ArrangementWriter(export.id, export.sink, Arrangement(schema, key, self.as_of))
+
+    def _run(self, flow: Flow | None, exports: Sequence[ExportWriter]) -> RunningDataflow:
+        dataflow, timer = self.dataflow, self.around.timer
+        if flow is None:
+            return RunningDataflow(dataflow, Flow(dataflow.name or "unbuilt"), (), exports, timer, whole)
+        make = None if self._choose_engine is None else self._choose_engine(dataflow, flow)
+        if make is not None:
+            return RunningDataflow(dataflow, flow, self.imports, exports, timer, make)
+        sharing = SharedArrangements(flow, self.imports)
+        return RunningDataflow(dataflow, flow, self.imports, exports, timer, sharing.engine, sharing)
 
 
-_GONE = Reached(END, END, END, END)
-
-
-class InProcessRuntime(Runtime):
+class InProcessRuntime(RuntimeCore[Arrangement, RunningDataflow]):
     """Runs dataflows on the in-process engine.
 
     collections: that they read and write; used by this thread only.
     folder:  for copies (`copies/`) and large results (`stash/`); by default a temporary one,
         made when it is needed.
-    watched: somebody calls `noticed` when collections may have changed; else every step looks.
+    watched: somebody calls `noticed` when collections may have changed; otherwise every step looks.
     clock:   milliseconds. timer: seconds, by which work is divided into slices.
-    memory:  the bytes that the process has, where that is to be told.
+    memory:  the bytes that the process has, if that is to be reported.
     choose_engine: what runs the flow of a dataflow; where it is left out, or says None, an engine whose joins
         read indexes in place.
     """
@@ -72,127 +101,50 @@ class InProcessRuntime(Runtime):
         memory: Callable[[], int] | None = None,
         choose_engine: ChooseTicking | None = None,
     ) -> None:
-        super().__init__(config, wake)
-        self._store = collections
         self._temporary = Path(gettempdir()) / f"penstock-replica-{token_hex(8)}" if folder is None else None
         folder = folder or self._temporary
         assert folder is not None
+        super().__init__(config, wake, folder, copies, plans or Plans(), clock, timer)
+        self._store = collections
         self._timer = timer
-        self._parameters = Parameters()
-        self._answers: list[Answer] = []
         self._feeds = Feeds(collections)
-        self._indexes: dict[Id, Arrangement] = {}
-        self._stash = PeekStash(folder / "stash", clock)
-        plans = plans or Plans()
-        self._peeks = Peeks(
-            self._indexes,
-            self._feeds,
-            plans,
-            lambda: self._parameters,
-            self._stash,
-            self._answers.append,
-            timer,
-        )
-        self._builder = Builder(
-            plans,
-            self._feeds,
-            self._indexes,
-            copies or folder / "copies",
-            lambda: self._parameters,
-            self._answers.append,
-            lambda id, text: self._answers.append(Status(id, text)),
-            timer,
-            choose_engine,
-        )
+        self._peeks = self._sliced_peeks = InProcessPeeks(self._around, self._stash, self._feeds)
+        self._choose_engine = choose_engine
         self._turns = DataflowScheduler(timer)
-        self._exports: dict[Id, tuple[RunningDataflow, ExportWriter]] = {}
-        self._unscheduled: dict[Id, RunningDataflow] = {}
         self._watched = watched
         self._watcher: Watcher | None = None
-        self._rubbish: GcPolicy | None = None
+        self._gc: GcPolicy | None = None
         self._news = True
         self._introspection = Introspection(config.introspection, clock, memory)
         self._last_step = 0.0
 
     # -- commands -------------------------------------------------------------------------------
 
-    def configure(self, parameters: Parameters) -> None:
-        self._parameters = parameters
-
-    def create_dataflow(self, dataflow: Dataflow) -> None:
-        running = self._builder.build(dataflow)
+    def _build(self, dataflow: Dataflow) -> RunningDataflow:
+        running = _Build(self._around, dataflow, self._feeds, self._choose_engine).build()
         self._turns.add(running)
         self._turns.moved = True
-        for outlet in running.outlets:
-            self._exports[outlet.id] = (running, outlet)
-            self._unscheduled[outlet.id] = running
-            if isinstance(outlet, IndexOutlet):
-                self._indexes[outlet.id] = outlet.index
+        return running
 
-    def schedule(self, id: Id) -> None:
-        running = self._unscheduled.pop(id, None)
-        if running is not None:
-            self._start_if_scheduled(running)
-
-    def _start_if_scheduled(self, running: RunningDataflow) -> None:
-        """Let it run, unless an export that is wanted has still to be scheduled."""
-        if not running.dataflow.export_ids & self._unscheduled.keys():
-            running.start()
-            self._turns.give(running)
-
-    def allow_writes(self, id: Id) -> None:
-        running, outlet = self._exports[id]
-        if isinstance(outlet, CollectionOutlet):
-            outlet.allow()
-            self._turns.give(running)
+    def _advance_soon(self, running: RunningDataflow) -> None:
+        self._turns.give(running)
 
     def allow_compaction(self, id: Id, frontier: Frontier) -> None:
-        running, outlet = self._exports[id]
+        super().allow_compaction(id, frontier)
         if frontier.ended:
-            self._drop(running, outlet)
-        elif isinstance(outlet, IndexOutlet):
-            outlet.index.allow_compaction(frontier)
-            self._turns.tidy(outlet.index)
+            self._turns.moved = True
+        elif id in self._indexes:
+            self._turns.tidy(self._indexes[id])
 
-    def _drop(self, running: RunningDataflow, outlet: ExportWriter) -> None:
-        if outlet.id not in running.wanted:
-            return
-        self._turns.moved = True
-        running.wanted.discard(outlet.id)
-        was_waited_for = self._unscheduled.pop(outlet.id, None) is not None
-        outlet.drop()
-        if isinstance(outlet, IndexOutlet):
-            outlet.index.allow_compaction(END)
-            del self._indexes[outlet.id]
-            self._peeks.dropped(outlet.id)
-        if not running.wanted:
-            self._turns.end(running)
-            if self._rubbish is not None and running.makes:
-                self._rubbish.dropped()
-        elif was_waited_for:
-            self._start_if_scheduled(running)
-
-    def peek(self, peek: Peek) -> None:
-        self._peeks.ask(peek)
+    def _end(self, running: RunningDataflow) -> None:
+        self._turns.end(running)
+        if self._gc is not None and running.makes:
+            self._gc.dropped()
 
     def cancel_peek(self, uuid: bytes) -> None:
         if self._peeks.cancel(uuid):
             # While a step works, nobody can cancel anything.
             self._introspection.canceled(self._last_step)
-
-    def forget_answers(self) -> None:
-        self._peeks.forget()
-        for answer in self._answers:
-            if isinstance(answer, PeekResponse) and isinstance(answer.answer, Stashed):
-                self._stash.forget(answer.answer.token)
-        self._answers.clear()
-
-    def forget(self, id: Id) -> None:
-        self._exports.pop(id, None)
-
-    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        """The rows of a stashed result, in parts; then it is gone. Raises `ResultGone`."""
-        return self._stash.fetch(token)
 
     # -- work -----------------------------------------------------------------------------------
 
@@ -200,9 +152,9 @@ class InProcessRuntime(Runtime):
         """Let a thread call `noticed`, until this is closed."""
         self._watcher = watcher
 
-    def collect(self, rubbish: GcPolicy) -> None:
+    def collect(self, policy: GcPolicy) -> None:
         """Look after the garbage of the process, until this is closed."""
-        self._rubbish = rubbish
+        self._gc = policy
 
     def noticed(self) -> None:
         """Collections may have changed. May be called by any thread."""
@@ -219,47 +171,35 @@ class InProcessRuntime(Runtime):
         if self._news or not self._watched:
             self._look()
         while True:
-            worked = self._peeks.slice(PEEK_SLICE)
+            worked = self._sliced_peeks.slice(PEEK_SLICE)
             worked |= self._turns.slice()
             worked |= self._turns.tidy_slice()
-            if self._rubbish is not None:
-                self._rubbish.slice(worked)
+            if self._gc is not None:
+                self._gc.slice(worked)
             now = self._timer()
             if not worked or now > until:
                 break
         self._last_step = now - began
-        self._answers += self._introspection.look((r for r, _ in self._exports.values()), len(self._peeks))
+        self._responses += self._introspection.look((r for r, _ in self._exports.values()), len(self._peeks))
         return worked
 
     def _look(self) -> None:
-        self._feeds.keep(self._turns.collections | self._peeks.collections)
+        self._feeds.keep(self._turns.collections | self._sliced_peeks.collections)
         self._news = False
         try:
             self._turns.risen(self._feeds.look())
         except StoreUnavailable:
             self._news = True
 
-    # -- what there is to tell ------------------------------------------------------------------
-
     def frontiers(self) -> Mapping[Id, Reached]:
         self._turns.moved = False
-        found: dict[Id, Reached] = {}
-        for id, (running, outlet) in self._exports.items():
-            reached = outlet.reached(running.upper, running.read_upper)
-            if reached is not None:
-                found[id] = reached if id in running.wanted else _GONE
-        return found
-
-    def answers(self) -> list[Answer]:
-        answers = list(self._answers)
-        self._answers.clear()
-        return answers
+        return super().frontiers()
 
     def close(self) -> None:
         if self._watcher is not None:
             self._watcher.stop()
-        if self._rubbish is not None:
-            self._rubbish.close()
+        if self._gc is not None:
+            self._gc.close()
         self._peeks.forget()
         self._stash.close()
         self._store.close()
@@ -269,4 +209,4 @@ class InProcessRuntime(Runtime):
     def broken(self) -> Sequence[Id]:
         if self._news or not self._watched:
             self._look()
-        return [id for id, (running, _) in self._exports.items() if running.broken and id in running.wanted]
+        return super().broken()

@@ -6,12 +6,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from penstock.compute.errors import SinceViolation
 from penstock.compute.frontier import END, Frontier
-from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted
 from penstock.compute.replica.arrangement import Arrangement, Version
-from penstock.compute.replica.failed import Failed
+from penstock.compute.replica.exports import Failed
 from penstock.compute.replica.feeds import CHUNK, Cursor, Feed
 from penstock.expr.types import Schema
 
@@ -138,15 +136,7 @@ class FromCollection(Inlet):
 class FromIndex(Inlet):
     """An index, read in place. It stays readable from the last time that was computed on."""
 
-    def __init__(self, source: str, id: Id, index: Arrangement, at: int) -> None:
-        if index.since > Frontier(at):
-            raise SinceViolation(
-                f"index {id} cannot be read at time {at}: it has been compacted to {index.since}",
-                fix="ask for a later time",
-                id=id,
-                time=at,
-                since=index.since.time,
-            )
+    def __init__(self, source: str, index: Arrangement, at: int) -> None:
         self.source = source
         self.index = index
         self._hold = index.hold(at)

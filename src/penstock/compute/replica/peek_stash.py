@@ -10,7 +10,7 @@ from secrets import token_bytes
 from penstock.compute.errors import ResultGone, StoreUnavailable
 from penstock.compute.protocol import rows as encoded
 from penstock.compute.protocol.responses import Counted, Stashed
-from penstock.compute.replica.sizes import rows_size
+from penstock.compute.protocol.rows import rows_size
 from penstock.private_files import make_private_file, make_private_folder
 
 KEPT = 600_000

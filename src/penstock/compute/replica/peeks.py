@@ -1,238 +1,154 @@
-"""Peeks: reading an index or a collection at a time, in slices.
+"""Peeks: reading an index or a collection at a time. All checks and bookkeeping; a runtime does the reading.
 
-A peek by key on what is settled is answered at once. Any other waits until its time is settled, keeping
-what it reads readable, and then has its turn with the others, a few milliseconds each.
+A peek waits until its time is settled, and holds what it reads meanwhile. It has one answer at most.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from penstock.compute.errors import OutOfMemory, UnknownName
-from penstock.compute.frontier import Frontier
+from penstock.compute.collections.store import Collections
+from penstock.compute.errors import OutOfMemory, ResultTooLarge, UnknownName
 from penstock.compute.problems import problem_of_any
-from penstock.compute.protocol.commands import CollectionTarget, Finishing, IndexTarget, Parameters, Peek
+from penstock.compute.protocol.commands import CollectionTarget, Parameters, Peek
 from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows
-from penstock.compute.replica.arrangement import Arrangement, Hold
-from penstock.compute.replica.feeds import Feed, Feeds
-from penstock.compute.replica.peek_run import (
-    PeekRun,
-    below_since,
-    check_size,
-    collection_parts,
-    index_parts,
-    shown,
-)
-from penstock.compute.replica.peek_stash import PeekStash
-from penstock.compute.replica.plans import Plans
-from penstock.compute.replica.request_checks import check_keys
-from penstock.compute.replica.sizes import rows_size
+from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Rows, Stashed
+from penstock.compute.protocol.rows import rows_size
+from penstock.compute.replica.building import Surroundings
+from penstock.compute.replica.exports import Failed, Index, IndexHold
+from penstock.compute.replica.feeds import CHUNK
+from penstock.compute.replica.finishing import finish_of
+from penstock.compute.replica.peek_stash import PeekStash, StashWriter
+from penstock.compute.replica.plans import Predicate, check_keys, check_since
 from penstock.errors import PenstockError
+from penstock.expr.types import Schema
 
 log = logging.getLogger("penstock.replica")
 
-AT_ONCE = 64
-"""How many keys a peek may ask for to be answered at once."""
-_PLAIN = Finishing()
 
+@dataclass(slots=True, eq=False)
+class PendingPeek:
+    """A peek that is not answered.
 
-@dataclass(slots=True)
-class _Pending:
-    """A peek that is not answered. slices: of its work, when its time is settled."""
+    hold: on the index that it reads. waiting: for its time to be settled. over: it is not pending any more.
+    """
 
     peek: Peek
-    target: Arrangement | Feed
-    hold: Hold | None
-    run: PeekRun | None = None
-    slices: Iterator[None] | None = None
-
-    def settled(self) -> bool:
-        lost = isinstance(self.target, Feed) and self.target.lost is not None
-        return lost or self.target.upper.passed(self.peek.time)
+    hold: IndexHold | None
+    waiting: bool = True
+    over: bool = False
 
     def release(self) -> None:
-        if self.run is not None:
-            self.run.cancel()
+        """Give back what it holds."""
         if self.hold is not None:
             self.hold.release()
 
 
-@dataclass(slots=True)
-class Peeks:
-    """The peeks that wait or are being answered. tell: takes answers; each peek has one, at most."""
+IndexT = TypeVar("IndexT", bound=Index)
+PendingT = TypeVar("PendingT", bound=PendingPeek)
 
-    indexes: Mapping[Id, Arrangement]
-    feeds: Feeds
-    plans: Plans
-    settings: Callable[[], Parameters]
-    stash: PeekStash
-    tell: Callable[[PeekResponse], None]
-    timer: Callable[[], float]
-    _pending: dict[bytes, _Pending] = field(default_factory=dict[bytes, "_Pending"])
-    _ready: deque[_Pending] = field(default_factory=deque["_Pending"])
-    _waiting: dict[Id, list[_Pending]] = field(default_factory=dict[Id, list["_Pending"]])
+
+class Peeks(ABC, Generic[IndexT, PendingT]):
+    """The pending peeks of a replica. Several threads may end them."""
+
+    def __init__(self, around: Surroundings[IndexT], stash: PeekStash) -> None:
+        self._around = around
+        self._stash = stash
+        self._pending: dict[bytes, PendingT] = {}
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def ask(self, peek: Peek) -> None:
-        """Take on a peek. What can be answered in a moment is."""
+        """Take on a peek, or refuse it."""
         try:
-            if isinstance(peek.target, IndexTarget):
-                self._ask_index(peek, peek.target)
+            if isinstance(peek.target, CollectionTarget):
+                self._ask_collection(peek)
             else:
-                self._ask_collection(peek, peek.target)
+                self._ask_index(peek, self._checked(peek))
         except Exception as error:
             self._refuse(peek, error)
 
     def cancel(self, uuid: bytes) -> bool:
-        """Answer `Canceled`, unless it is answered; whether it was not."""
-        pending = self._pending.pop(uuid, None)
+        """Answer `Canceled` if the peek is pending; whether it was."""
+        pending = self._take(uuid)
         if pending is None:
             return False
-        pending.release()
-        self.tell(PeekResponse(uuid, Canceled()))
+        self._around.respond(PeekResponse(uuid, Canceled()))
+        self._stop(pending)
         return True
 
     def forget(self) -> None:
-        """Drop all, without a word."""
-        for pending in self._pending.values():
-            pending.release()
-        self._pending.clear()
-        self._ready.clear()
-        self._waiting.clear()
+        """Drop all peeks without an answer: their connection is over."""
+        for uuid in list(self._pending):
+            pending = self._take(uuid)
+            if pending is not None:
+                self._stop(pending)
 
     def dropped(self, id: Id) -> None:
-        """An index is dropped: peeks that wait for it have no answer. Those that read it go on."""
-        for pending in self._waiting.pop(id, ()):
-            if pending.peek.uuid in self._pending:
-                self._end(pending, _dropped(id))
+        """Refuse the peeks that wait for an index which is dropped. Those that read it already go on."""
+        with self._lock:
+            found = [p for p in self._pending.values() if p.waiting and p.peek.target.id == id]
+        for pending in found:
+            if not isinstance(pending.peek.target, CollectionTarget):
+                what = f"the index {id} was dropped before the time of the peek was settled"
+                self._end(pending, UnknownName(what, name=id))
 
-    def slice(self, seconds: float) -> bool:
-        """Work for about so long on one peek; whether there was something to do."""
-        self._wake()
-        while self._ready:
-            pending = self._ready.popleft()
-            if self._pending.get(pending.peek.uuid) is pending:
-                self._run(pending, self.timer() + seconds)
-                return True
-        return False
-
-    @property
-    def collections(self) -> set[Id]:
-        """Those that peeks wait for."""
-        return {p.peek.target.id for p in self._pending.values() if isinstance(p.target, Feed)}
-
-    # -- taken on -------------------------------------------------------------------------------
-
-    def _ask_index(self, peek: Peek, target: IndexTarget) -> None:
-        index = self.indexes.get(target.id)
+    def _checked(self, peek: Peek) -> IndexT:
+        """The index that a peek reads. Raises what is wrong with the peek."""
+        id, time = peek.target.id, peek.time
+        index = self._around.indexes.get(id)
         if index is None:
-            raise UnknownName(f"the replica has no index {target.id}", name=target.id)
-        time = peek.time
-        if index.since > Frontier(time):
-            raise below_since(target.id, time, index.since)
-        if index.failed is not None and time >= index.failed.time:
-            raise index.failed.error
-        check_keys(peek, index.keying.width)
-        if index.upper.passed(time) and peek.keys is not None and len(peek.keys) <= AT_ONCE:
-            self._answer_now(peek, index)
-        else:
-            self._put_off(_Pending(peek, index, index.hold(time)))
+            raise UnknownName(f"the replica has no index {id}", name=id)
+        check_since(id, time, index.since)
+        check_not_failed(index.failed, time)
+        check_keys(peek, index.key_width)
+        return index
 
-    def _ask_collection(self, peek: Peek, target: CollectionTarget) -> None:
-        feed = self.feeds.feed(target.id)
-        if feed.since > Frontier(peek.time):
-            raise below_since(target.id, peek.time, feed.since)
-        check_keys(peek, len(feed.schema.fields))
-        self._put_off(_Pending(peek, feed, None))
+    @abstractmethod
+    def _ask_index(self, peek: Peek, index: IndexT) -> None:
+        """Take on a peek that is checked."""
 
-    def _put_off(self, pending: _Pending) -> None:
-        peek = pending.peek
-        self._pending[peek.uuid] = pending
-        if pending.settled() or _failed_before(pending):
-            self._ready.append(pending)
-        else:
-            self._waiting.setdefault(peek.target.id, []).append(pending)
+    @abstractmethod
+    def _ask_collection(self, peek: Peek) -> None:
+        """Take on a peek at a collection, which may still raise what is wrong with it."""
 
-    def _answer_now(self, peek: Peek, index: Arrangement) -> None:
-        time = peek.time
-        assert peek.keys is not None
-        rows: list[Counted] = []
-        of_values = index.keying.of_values
-        if len(peek.keys) == 1:
-            rows += index.at(of_values(peek.keys[0]), time)
-        else:
-            for key in dict.fromkeys(map(of_values, peek.keys)):
-                rows += index.at(key, time)
-        if peek.finishing != _PLAIN or peek.predicate is not None or len(rows) > 1000:
-            self._put_off(_Pending(peek, index, index.hold(time)))
-            return
-        rows = list(shown(None, rows))
-        settings = self.settings()
-        if settings.max_result_size is not None or settings.peek_stash_size is not None:
-            size = rows_size(rows)
-            check_size(size, settings)
-            if settings.peek_stash_size is not None and size > settings.peek_stash_size:
-                self._put_off(_Pending(peek, index, index.hold(time)))
-                return
-        self.tell(PeekResponse(peek.uuid, Rows(tuple(rows))))
+    def _stop(self, pending: PendingT) -> None:
+        """Stop work on a peek that is not pending any more."""
+        return
 
-    # -- at work --------------------------------------------------------------------------------
+    # -- reading and answering ------------------------------------------------------------------
 
-    def _wake(self) -> None:
-        """What has waited for its time and is settled now is ready."""
-        for id, waiting in list(self._waiting.items()):
-            still = [p for p in waiting if p.peek.uuid in self._pending and not self._woken(p)]
-            if still:
-                self._waiting[id] = still
-            else:
-                del self._waiting[id]
+    def _run(self, peek: Peek, schema: Schema, parts: Iterable[Iterable[Counted]]) -> PeekRun:
+        plans = self._around.plans
+        predicate = None if peek.predicate is None else plans.predicate(peek.predicate, schema)
+        return PeekRun(peek, parts, schema, predicate, self._around.settings, self._stash)
 
-    def _woken(self, pending: _Pending) -> bool:
-        if not pending.settled() and not _failed_before(pending):
-            return False
-        self._ready.append(pending)
-        return True
-
-    def _run(self, pending: _Pending, until: float) -> None:
-        try:
-            run = pending.run = pending.run or self._begin(pending)
-            slices = pending.slices = pending.slices or run.slices()
-            for _ in slices:
-                if self.timer() > until:
-                    self._ready.append(pending)
-                    return
-        except Exception as error:
-            # The peek only reads: what it took is given back, and everything else is as it was.
-            self._end(pending, error)
-            return
-        answer = run.answer
-        assert answer is not None
-        self._pending.pop(pending.peek.uuid)
+    def _take(self, uuid: bytes) -> PendingT | None:
+        """The pending peek, which then is no longer pending."""
+        with self._lock:
+            pending = self._pending.pop(uuid, None)
+            if pending is None:
+                return None
+            pending.over = True
         pending.release()
-        self.tell(PeekResponse(pending.peek.uuid, answer))
+        return pending
 
-    def _begin(self, pending: _Pending) -> PeekRun:
-        peek, target = pending.peek, pending.target
-        if target.failed is not None and peek.time >= target.failed.time:
-            raise target.failed.error
-        parts = (
-            index_parts(target, peek)
-            if isinstance(target, Arrangement)
-            else collection_parts(target.store, peek)
-        )
-        predicate = None if peek.predicate is None else self.plans.predicate(peek.predicate, target.schema)
-        return PeekRun(peek, parts, target.schema, predicate, self.settings, self.stash)
-
-    def _end(self, pending: _Pending, error: Exception) -> None:
-        self._pending.pop(pending.peek.uuid, None)
-        pending.release()
-        self._refuse(pending.peek, error)
+    def _end(self, pending: PendingT, answer: Rows | Stashed | Exception) -> None:
+        """Answer a peek, unless it has been cancelled."""
+        if self._take(pending.peek.uuid) is None:
+            if isinstance(answer, Stashed):
+                self._stash.forget(answer.token)
+        elif isinstance(answer, Exception):
+            self._refuse(pending.peek, answer)
+        else:
+            self._around.respond(PeekResponse(pending.peek.uuid, answer))
 
     def _refuse(self, peek: Peek, error: Exception) -> None:
         if isinstance(error, MemoryError):
@@ -240,12 +156,96 @@ class Peeks:
         elif not isinstance(error, PenstockError):
             log.error("a mistake in Penstock", exc_info=error)
         problem = problem_of_any(error, id=peek.target.id, time=peek.time)
-        self.tell(PeekResponse(peek.uuid, problem))
+        self._around.respond(PeekResponse(peek.uuid, problem))
 
 
-def _failed_before(pending: _Pending) -> bool:
-    failed = pending.target.failed
-    return failed is not None and pending.peek.time >= failed.time
+class PeekRun:
+    """A peek whose time is settled, in slices: each `next` of `slices` is a moment's work.
+
+    answer: set when the slices are exhausted. Raises within a slice what becomes a `Problem`.
+    """
+
+    def __init__(
+        self,
+        peek: Peek,
+        parts: Iterable[Iterable[Counted]],
+        schema: Schema,
+        predicate: Predicate | None,
+        settings: Callable[[], Parameters],
+        stash: PeekStash,
+    ) -> None:
+        self.peek = peek
+        self.answer: Rows | Stashed | None = None
+        self._parts = parts
+        self._predicate = predicate
+        self._settings = settings
+        self._stash = stash
+        self._finish = finish_of(peek.finishing, schema)
+        self._writer: StashWriter | None = None
+
+    def slices(self) -> Iterator[None]:
+        for part in self._parts:
+            if not self._finish.take(shown(self._predicate, part)):
+                break
+            yield
+        yield from self._send()
+
+    def cancel(self) -> None:
+        """Give back what it has taken."""
+        if self._writer is not None:
+            self._writer.cancel()
+
+    def _send(self) -> Iterator[None]:
+        rows: list[Counted] = []
+        size = 0
+        for part in self._finish.rows():
+            # Asked for anew: settings apply to peeks that are on their way, too.
+            settings = self._settings()
+            size += rows_size(part)
+            check_size(size, settings)
+            if self._writer is None:
+                rows += part
+                if settings.peek_stash_size is not None and size > settings.peek_stash_size:
+                    self._writer = self._stash.writer()
+                    self._writer.add(rows)
+                    rows = []
+            else:
+                self._writer.add(part)
+            yield
+        self.answer = Rows(tuple(rows)) if self._writer is None else self._writer.finish()
+        self._writer = None
+
+
+def shown(predicate: Predicate | None, rows: Iterable[Counted]) -> Sequence[Counted]:
+    """The rows that a peek wants, without those with negative multiplicity: their insertions may yet come."""
+    if predicate is None:
+        return [counted for counted in rows if counted[1] > 0]
+    return [counted for counted in rows if counted[1] > 0 and predicate(counted[0]) is True]
+
+
+def check_size(size: int, settings: Parameters) -> None:
+    """Raise `ResultTooLarge` for an answer above the limit."""
+    limit = settings.max_result_size
+    if limit is not None and size > limit:
+        raise ResultTooLarge(
+            f"the rows of the answer are {size} bytes, above the limit of {limit}",
+            fix="ask for fewer rows or columns, or raise max_result_size",
+            size=size,
+            limit=limit,
+        )
+
+
+def check_not_failed(failed: Failed | None, time: int) -> None:
+    """Raise the error that something has instead of contents at a time."""
+    if failed is not None and time >= failed.time:
+        raise failed.error
+
+
+def collection_parts(store: Collections, peek: Peek) -> Iterator[Iterable[Counted]]:
+    """The rows of a collection that a peek may want: whole rows, or all."""
+    wanted = None if peek.keys is None else set(peek.keys)
+    for part in store.snapshot(peek.target.id, peek.time, CHUNK):
+        yield part if wanted is None else [counted for counted in part if counted[0] in wanted]
 
 
 def _no_memory(error: MemoryError) -> OutOfMemory:
@@ -254,7 +254,3 @@ def _no_memory(error: MemoryError) -> OutOfMemory:
         why=str(error),
         fix="ask for fewer rows or columns, or give the replica more memory",
     )
-
-
-def _dropped(id: Id) -> UnknownName:
-    return UnknownName(f"the index {id} was dropped before the time of the peek was settled", name=id)

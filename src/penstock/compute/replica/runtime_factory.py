@@ -8,12 +8,12 @@ from pathlib import Path
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.protocol.commands import InstanceConfig, RuntimeName, TimelyConfig
+from penstock.compute.replica.feeds import Watcher
 from penstock.compute.replica.gc_policy import GcPolicy
 from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.introspection import memory_of_process
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Runtime
-from penstock.compute.replica.watching import Watcher
 
 
 @dataclass(frozen=True, slots=True)

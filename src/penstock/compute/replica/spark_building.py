@@ -1,87 +1,97 @@
-"""From the description of a dataflow to one that can run on Spark: what it reads, keeps, and tells."""
+"""Dataflows on Spark that are being built: where they keep what, and which indexes they read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from penstock.compute.collections.opening import open_collections
 from penstock.compute.collections.store import Collections
-from penstock.compute.errors import BadPlan, UnknownName
 from penstock.compute.frontier import Frontier
-from penstock.compute.plans import sources_of
-from penstock.compute.protocol.commands import InstanceConfig, Parameters
 from penstock.compute.protocol.dataflow import (
     CollectionExport,
-    CopyToExport,
+    CollectionImport,
     Dataflow,
     Id,
     IndexExport,
-    SubscribeExport,
+    IndexImport,
 )
-from penstock.compute.protocol.responses import Status
-from penstock.compute.replica.copies import CopyOutlet
-from penstock.compute.replica.export_writer import ExportWriter
-from penstock.compute.replica.feeds import Feeds
-from penstock.compute.replica.peek_run import below_since
-from penstock.compute.replica.plans import Plans
-from penstock.compute.replica.request_checks import exported
-from penstock.compute.replica.runtime import Answer
+from penstock.compute.replica.arrangement import Keying
+from penstock.compute.replica.building import DataflowBuild, Surroundings
+from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
+from penstock.compute.replica.feeds import Feed, Feeds
 from penstock.compute.replica.spark_dataflow import SparkDataflow
-from penstock.compute.replica.spark_imports import FromCollection, FromVersions, Import
-from penstock.compute.replica.spark_inputs import Inputs
-from penstock.compute.replica.spark_passthrough import PassedOn, PassthroughState, passed_on
-from penstock.compute.replica.spark_state import State
+from penstock.compute.replica.spark_inputs import FromCollection, FromVersions, Import, Inputs
+from penstock.compute.replica.spark_state import PassedOn, PassthroughState, State, passed_on
 from penstock.compute.replica.spark_versions import Hold, Versions
-from penstock.compute.replica.subscriptions import SubscribeOutlet
-from penstock.compute.replica.writing import CollectionOutlet
-from penstock.errors import PenstockError
+from penstock.compute.replica.writing import CollectionWriter
 from penstock.expr.types import Schema
 from penstock.flow.flow import Flow
 from penstock.io.delivery.publish import folder_called
 
 FORM = 1
-"""Of what is in the folder of a dataflow."""
+"""The version of what is in the folder of a dataflow."""
 
 
 @dataclass(slots=True)
 class SparkIndex:
-    """An index export, as others find it. since: nobody may ask for times before it."""
+    """An index in files. key: positions of its key columns. own: the hold of the controller."""
 
-    id: Id
     schema: Schema
     versions: Versions
+    keying: Keying
     key: tuple[int, ...]
     since: Frontier
     own: Hold
-    dropped: bool = False
+
+    @property
+    def key_width(self) -> int:
+        """The number of values by which it is looked up."""
+        return self.keying.width
+
+    @property
+    def upper(self) -> Frontier:
+        """Times before it are settled."""
+        return self.versions.upper
+
+    @property
+    def failed(self) -> Failed | None:
+        """The error that its contents are from some time on."""
+        return self.versions.failed
+
+    def hold(self, time: int) -> Hold:
+        """Keep it readable from `time` on."""
+        return self.versions.hold(time)
 
     def allow_compaction(self, since: Frontier) -> None:
-        """Nobody else will ask for times before `since`."""
+        """Merge times before `since`, unless somebody holds them."""
         self.since = max(self.since, since)
-        if self.since.time is None:
-            self.own.release()
-        else:
-            self.own.move(self.since.time)
+        move_hold(self.own, self.since)
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A dataflow with its exports: each id is an index or an outlet. store: for its outlets, to be closed."""
+class ResumableCollectionWriter(CollectionWriter):
+    """An export to a collection, which a later process resumes from the time it was last compacted to."""
 
-    running: SparkDataflow
-    folder: Path
-    indexes: Mapping[Id, SparkIndex]
-    outlets: Mapping[Id, ExportWriter]
-    holds: Mapping[Id, Hold]
-    store: OutletStore
+    hold: Hold | None = None
+
+    def allow_compaction(self, since: Frontier) -> None:
+        if self.hold is not None:
+            move_hold(self.hold, since)
 
 
-class OutletStore:
-    """The connection to the collections for the outlets of one dataflow, opened when it is first wanted."""
+def move_hold(hold: Hold, since: Frontier) -> None:
+    """Let a hold keep what is readable from `since` on."""
+    if since.time is None:
+        hold.release()
+    else:
+        hold.move(since.time)
+
+
+class LazyStore:
+    """A connection to the collections, opened when it is first wanted."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -101,154 +111,90 @@ class OutletStore:
             self._store.close()
 
 
-@dataclass(frozen=True, slots=True)
-class SparkBuilder:
-    """Builds the dataflows of a replica. folder: where each has one of its own."""
+class SparkBuild(DataflowBuild[SparkIndex, Import, SparkDataflow]):
+    """A dataflow on Spark that is being built.
 
-    config: InstanceConfig
-    folder: Path
-    copies: Path
-    plans: Plans
-    indexes: Mapping[Id, SparkIndex]
-    settings: Callable[[], Parameters]
-    tell: Callable[[Answer], None]
-    timer: Callable[[], float]
+    folder: where each dataflow has one of its own. store: for the replica's thread.
+    """
 
-    def build(self, dataflow: Dataflow) -> Built:
-        """It, not yet started; one that has failed where it cannot be built."""
-        parts = _Parts(self, dataflow)
-        try:
-            flow = self.plans.flow(dataflow.plan)
-            parts.schemas = exported(flow, dataflow)
-            parts.read({source.name for source in sources_of(flow)})
-            parts.export()
-        except PenstockError as error:
-            for one in parts.imports:
-                one.close()
-            parts = _Parts(self, dataflow)
-            parts.export(only_names=True)
-            built = parts.built(None)
-            built.running.fail(error)
-            return built
-        return parts.built(flow)
+    def __init__(
+        self, around: Surroundings[SparkIndex], dataflow: Dataflow, uri: str, folder: Path, store: LazyStore
+    ) -> None:
+        super().__init__(around, dataflow)
+        # Its exports work in other threads.
+        self._own_store = LazyStore(uri)
+        self._uri = uri
+        self._store = store
+        self._folder = folder_called(folder, "+".join(sorted(dataflow.export_ids)))
+        self._versions: dict[str, Versions] = {}
 
+    def _schema(self, id: Id) -> Schema:
+        # Not of a feed that is kept: another collection of this id may be there by now.
+        self._store.feeds.keep(set())
+        return self._store.feeds.feed(id).schema
 
-@dataclass(slots=True)
-class _Parts:
-    """A dataflow that is being built."""
+    def _feed(self, id: Id) -> Feed:
+        return self._own_store.feeds.feed(id)
 
-    builder: SparkBuilder
-    dataflow: Dataflow
-    schemas: dict[str, Schema] = field(default_factory=dict[str, Schema])
-    imports: list[Import] = field(default_factory=list[Import])
-    versions: dict[str, Versions] = field(default_factory=dict[str, Versions])
-    indexes: dict[Id, SparkIndex] = field(default_factory=dict[Id, SparkIndex])
-    outlets: dict[Id, ExportWriter] = field(default_factory=dict[Id, ExportWriter])
-    holds: dict[Id, Hold] = field(default_factory=dict[Id, Hold])
-    store: OutletStore = field(init=False)
+    def _import_collection(self, each: CollectionImport) -> Import:
+        return FromCollection(each.source, self._schema(each.id), each.id)
 
-    def __post_init__(self) -> None:
-        self.store = OutletStore(self.builder.config.collections)
+    def _import_index(self, each: IndexImport, index: SparkIndex) -> Import:
+        return FromVersions(each.source, index.schema, index.versions, self.as_of)
 
-    @property
-    def as_of(self) -> int:
-        assert self.dataflow.as_of.time is not None
-        return self.dataflow.as_of.time
+    def _discard(self) -> None:
+        super()._discard()
+        self._versions.clear()
 
-    @property
-    def folder(self) -> Path:
-        return folder_called(self.builder.folder, "+".join(sorted(self.dataflow.export_ids)))
+    def _versions_of(self, sink: str, key: tuple[int, ...] = ()) -> Versions:
+        if sink not in self._versions:
+            self._versions[sink] = Versions(folder_called(self._folder / "sinks", sink), key, self.as_of)
+        return self._versions[sink]
 
-    def read(self, sources: set[str]) -> None:
-        """What the sources of the flow read."""
-        self.imports += (FromCollection(i.source, i.id) for i in self.dataflow.collections)
-        for i in self.dataflow.indexes:
-            index = self.builder.indexes.get(i.id)
-            if index is None:
-                raise UnknownName(f"the replica has no index {i.id}", name=i.id)
-            if index.since > self.dataflow.as_of:
-                raise below_since(i.id, self.as_of, index.since)
-            self.imports.append(FromVersions(i.source, index.versions, self.as_of))
-        read = {one.source for one in self.imports}
-        if read != sources:
-            raise BadPlan(
-                f"the flow reads {sorted(sources)}, and the dataflow gives it {sorted(read)}",
-                fix="import something for each source of the flow",
-                part="imports",
-            )
+    def _index(self, export: IndexExport, schema: Schema, key: Sequence[str]) -> IndexWriter:
+        positions = tuple(schema.names.index(name) for name in key)
+        versions = self._versions_of(export.sink, positions)
+        hold = versions.hold(self.as_of)
+        index = SparkIndex(schema, versions, Keying(schema, key), positions, self.dataflow.as_of, hold)
+        return IndexWriter(export.id, export.sink, index)
 
-    def export(self, *, only_names: bool = False) -> None:
-        """What becomes of its sinks. only_names: of a flow that cannot be built, whose sinks are unknown."""
-        indexes = [e for e in self.dataflow.exports if isinstance(e, IndexExport)]
-        keys = {} if only_names else {e.sink: self._positions(e) for e in reversed(indexes)}
-        for sink in {export.sink for export in self.dataflow.exports}:
-            folder = folder_called(self.folder / "sinks", sink)
-            self.versions[sink] = Versions(folder, keys.get(sink, ()), self.as_of)
-        for export in self.dataflow.exports:
-            versions = self.versions[export.sink]
-            match export:
-                case IndexExport():
-                    schema = self.schemas.get(export.sink, Schema(()))
-                    key = () if only_names else self._positions(export)
-                    hold = versions.hold(self.as_of)
-                    self.indexes[export.id] = SparkIndex(
-                        export.id, schema, versions, key, self.dataflow.as_of, hold
-                    )
-                case SubscribeExport():
-                    self.outlets[export.id] = self._subscription(export)
-                case CopyToExport():
-                    schema = self.schemas.get(export.sink, Schema(()))
-                    self.outlets[export.id] = CopyOutlet(
-                        export.id, export.sink, self.builder.copies, export.file, schema, self.builder.tell
-                    )
-                case CollectionExport():
-                    # A later process goes on from the time that was allowed last.
-                    self.holds[export.id] = versions.hold(self.as_of)
-                    self.outlets[export.id] = CollectionOutlet(
-                        export.id,
-                        export.sink,
-                        self.store.feeds.feed(export.collection),
-                        self.as_of,
-                        timer=self.builder.timer,
-                        tell=lambda id, text: self.builder.tell(Status(id, text)),
-                    )
-
-    def _positions(self, export: IndexExport) -> tuple[int, ...]:
-        names = self.schemas[export.sink].names
-        return tuple(names.index(name) for name in export.key)
-
-    def _subscription(self, export: SubscribeExport) -> SubscribeOutlet:
-        return SubscribeOutlet(
+    def _collection(self, export: CollectionExport) -> CollectionWriter:
+        around = self.around
+        return ResumableCollectionWriter(
             export.id,
             export.sink,
-            skipped=None if export.snapshot else self.as_of,
-            limit=lambda: self.builder.settings().max_result_size,
-            tell=self.builder.tell,
+            self._feed(export.collection),
+            self.as_of,
+            timer=around.timer,
+            report=around.report,
         )
 
-    def built(self, flow: Flow | None) -> Built:
+    def _run(self, flow: Flow | None, exports: Sequence[ExportWriter]) -> SparkDataflow:
         inputs = Inputs(self.imports)
-        state, versions = self._kept(flow, inputs)
-        outlets = list(self.outlets.values())
-        running = SparkDataflow(self.dataflow, inputs, versions, outlets, state, self.builder.timer)
-        return Built(running, self.folder, self.indexes, self.outlets, self.holds, self.store)
-
-    def _kept(self, flow: Flow | None, inputs: Inputs) -> tuple[State | None, Mapping[str, Versions]]:
-        if flow is None:
-            return None, self.versions
-        sources = passed_on(flow)
-        if sources is not None and not self.indexes and not self.holds:
-            passed = {sink: PassedOn(self.as_of) for sink in self.versions}
-            return PassthroughState(flow, inputs, passed, sources, self.as_of), passed
-        state = State(self.folder, self._identity(), flow, inputs, self.versions, self.as_of)
-        return state, self.versions
+        for export in exports:
+            # Last, as the first index of a sink decides by which key its versions are filed.
+            made = self._versions_of(export.sink)
+            if isinstance(export, ResumableCollectionWriter):
+                export.hold = made.hold(self.as_of)
+        versions, state = self._versions, None
+        if flow is not None:
+            kept = any(isinstance(export, IndexWriter | CollectionWriter) for export in exports)
+            sources = None if kept else passed_on(flow)
+            if sources is not None:
+                passed = {sink: PassedOn(self.as_of) for sink in versions}
+                versions, state = passed, PassthroughState(flow, inputs, passed, sources, self.as_of)
+            else:
+                state = State(self._folder, self._identity(), flow, inputs, versions, self.as_of)
+        timer = self.around.timer
+        close = self._own_store.close
+        return SparkDataflow(self.dataflow, self._folder, inputs, versions, exports, state, timer, close)
 
     def _identity(self) -> dict[str, Any]:
         dataflow = self.dataflow
         return {
             "form": FORM,
             "plan": dataflow.plan.hash,
-            "store": self.builder.config.collections,
+            "store": self._uri,
             "collections": [[i.source, i.id] for i in dataflow.collections],
             "indexes": [[i.source, i.id] for i in dataflow.indexes],
             "exports": [repr(export) for export in dataflow.exports],

@@ -7,71 +7,63 @@ one step.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from penstock.compute.collections.store import Collections
 from penstock.compute.errors import StoreUnavailable
-from penstock.compute.frontier import END, Frontier
+from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Dataflow
-from penstock.compute.replica.export_writer import ExportWriter
-from penstock.compute.replica.failed import Failed, failed
-from penstock.compute.replica.spark_imports import FromVersions
-from penstock.compute.replica.spark_inputs import Inputs, by_time
+from penstock.compute.replica.exports import ExportWriter, Failed, IndexWriter
+from penstock.compute.replica.running import DataflowRun
+from penstock.compute.replica.spark_inputs import FromVersions, Inputs, by_time
 from penstock.compute.replica.spark_state import State
 from penstock.compute.replica.spark_versions import Versions
-from penstock.compute.replica.writing import CollectionOutlet
+from penstock.compute.replica.writing import CollectionWriter
 from penstock.errors import SparkProcessDied
 from penstock.spark.external_ticks import Given, Session
 
 MOST_TIMES = 4096
 """So many times a tick has at most."""
-RETRY = 0.1
-"""Seconds after which a store that could not be reached is tried again."""
 _ATTEMPTS = 3
 """How often a process of Spark may die within the same tick."""
 
 
-class SparkDataflow:
-    """It does nothing before it is started.
+class SparkDataflow(DataflowRun):
+    """A dataflow on Spark.
 
-    versions: per sink what it was.
-    outlets:  exports that are told of changes, and are no index; used while `telling` is held.
+    folder:   of its own.
+    versions: per sink its history; indexes are read from there, and other exports get the changes from there.
     state:    None of one that could not be built, which is then made to fail.
-    upper:    it is computed before it.
+    close_store: called when it is closed.
     """
 
     def __init__(
         self,
         dataflow: Dataflow,
+        folder: Path,
         inputs: Inputs,
         versions: Mapping[str, Versions],
-        outlets: Sequence[ExportWriter],
+        exports: Sequence[ExportWriter],
         state: State | None,
         timer: Callable[[], float],
+        close_store: Callable[[], None],
     ) -> None:
-        assert dataflow.as_of.time is not None
-        self.dataflow = dataflow
-        self.as_of = dataflow.as_of.time
-        self.upper = dataflow.as_of
-        self.failed: Failed | None = None
-        self.hydrated = self.ended = self.started = False
+        super().__init__(dataflow, exports, timer)
+        self.folder = folder
         self.versions = versions
-        self.outlets = list(outlets)
-        self.telling = threading.Lock()
         self._inputs = inputs
         self._state = state
-        self._timer = timer
-        self._told_upper: Frontier | None = None
+        self._close_store = close_store
+        self._written_upper: Frontier | None = None
         self._most_times = MOST_TIMES
         self._times = 0
         self._deaths = 0
-        self._retry_at = 0.0
 
     @property
-    def read_upper(self) -> Frontier:
-        """It has read its inputs before it, and will not read them there again."""
-        return END if self.ended or self.failed is not None else self.upper
+    def _written(self) -> list[ExportWriter]:
+        """Exports that get changes, as indexes do not."""
+        return [export for export in self.exports if not isinstance(export, IndexWriter)]
 
     @property
     def versions_wanted(self) -> bool:
@@ -97,7 +89,7 @@ class SparkDataflow:
             self._deaths = 0
             return more
         except StoreUnavailable:
-            self._retry_at = self._timer() + RETRY
+            self._retry_later()
             return False
         except SparkProcessDied as error:
             self._state.close()
@@ -118,7 +110,8 @@ class SparkDataflow:
         failure = self._inputs.failed
         if not self.hydrated:
             if failure is not None and failure.time <= self.as_of:
-                return self._pass_on(failure)
+                self._pass_on(failure)
+                return False
             if not self._inputs.ready(store, self.as_of):
                 return False
         if not state.is_open:
@@ -131,7 +124,8 @@ class SparkDataflow:
             given = self._inputs.snapshot(store, self.as_of, state.append)
             self._run(state, spark, given, [self.as_of], Frontier(self.as_of + 1))
             self.hydrated = True
-            if self.outlets and not self.versions_wanted and all(outlet.once for outlet in self.outlets):
+            written = self._written
+            if written and not self.versions_wanted and all(export.once for export in written):
                 self._end()
             return True
         return self._follow(state, store, spark, failure)
@@ -151,9 +145,11 @@ class SparkDataflow:
             else:
                 self._settle(bound)
         if self.upper >= self.dataflow.until or self.upper.ended:
-            return self._finish()
+            self._finish()
+            return False
         if failure is not None and self.upper >= Frontier(failure.time):
-            return self._pass_on(failure)
+            self._pass_on(failure)
+            return False
         return self.upper < self._bound(store, failure)
 
     def _bound(self, store: Collections, failure: Failed | None) -> Frontier:
@@ -175,49 +171,47 @@ class SparkDataflow:
 
     def _settle(self, upper: Frontier) -> None:
         """Everything before `upper` has been computed and is in the files."""
-        self._tell(upper)
+        self._write(upper)
         for versions in self.versions.values():
             versions.upper = upper
         self._inputs.settled(upper)
         self.upper = upper
 
-    # -- exports that are told ------------------------------------------------------------------
+    # -- exports that are no index --------------------------------------------------------------
 
-    def _tell(self, upper: Frontier) -> None:
-        begin, self._told_upper = self._told_upper, upper
-        with self.telling:
-            for outlet in self.outlets:
-                versions = self.versions[outlet.sink]
+    def _write(self, upper: Frontier) -> None:
+        begin, self._written_upper = self._written_upper, upper
+        with self.exporting:
+            for export in self._written:
+                versions = self.versions[export.sink]
                 if begin is None:
-                    outlet.add(versions.scan(self.as_of), self.as_of)
-                    outlet.advance(Frontier(self.as_of + 1))
+                    export.add(versions.scan(self.as_of), self.as_of)
+                    export.advance(Frontier(self.as_of + 1))
                 first = self.as_of + 1 if begin is None or begin.time is None else begin.time
-                for version in by_time(outlet.sink, versions.changes(first, upper)):
-                    outlet.add(version.changes, version.time)
-                    outlet.advance(Frontier(version.time + 1))
+                for version in by_time(export.sink, versions.changes(first, upper)):
+                    export.add(version.changes, version.time)
+                    export.advance(Frontier(version.time + 1))
                 if Frontier(first) < upper:
-                    outlet.advance(upper)
+                    export.advance(upper)
 
-    def work_outlets(self) -> bool:
-        """Have outlets do a slice of what is left to do; whether there is more. Also after the end.
+    def work_exports(self) -> bool:
+        """Have exports do a slice of work of their own; whether there is more. Also after the end.
 
         Raises what the store raises.
         """
         more = False
-        with self.telling:
-            for outlet in self.outlets:
-                if isinstance(outlet, CollectionOutlet):
-                    outlet.feed.refresh()
-                outlet.flush()
-                more |= outlet.work()
+        with self.exporting:
+            for export in self._written:
+                if isinstance(export, CollectionWriter):
+                    export.feed.refresh()
+                export.flush()
+                more |= export.work()
         return more
 
-    def drop(self, outlet: ExportWriter) -> None:
-        """An export is not wanted any more. May be called by any thread."""
-        with self.telling:
-            if outlet in self.outlets:
-                self.outlets.remove(outlet)
-                outlet.drop()
+    def drop(self, export: ExportWriter) -> None:
+        super().drop(export)
+        with self.exporting:
+            self.exports.remove(export)
 
     # -- how it ends ----------------------------------------------------------------------------
 
@@ -230,36 +224,9 @@ class SparkDataflow:
         self.fail(error)
         return False
 
-    def fail(self, cause: Exception) -> None:
-        """From its upper on, its answer is an error."""
-        time = self.as_of if self.upper.time is None else self.upper.time
-        self._fail(failed(self._first_id, self.dataflow.name, time, cause))
-
-    @property
-    def _first_id(self) -> str:
-        return min(export.id for export in self.dataflow.exports)
-
-    def _pass_on(self, failure: Failed) -> bool:
-        time = max(failure.time, self.as_of)
-        self._fail(failed(self._first_id, self.dataflow.name, time, failure.error))
-        return False
-
-    def _fail(self, failure: Failed) -> None:
-        self.failed = failure
-        with self.telling:
-            for outlet in self.outlets:
-                outlet.fail(failure)
+    def _fail_store(self, failure: Failed) -> None:
         for versions in self.versions.values():
             versions.fail(failure)
-        self.upper = Frontier(failure.time + 1)
-        self._end()
-
-    def _finish(self) -> bool:
-        with self.telling:
-            for outlet in self.outlets:
-                outlet.finish()
-        self._end()
-        return False
 
     def _end(self) -> None:
         self.ended = True
@@ -272,3 +239,4 @@ class SparkDataflow:
         self._end()
         if remove and self._state is not None:
             self._state.remove()
+        self._close_store()

@@ -1,34 +1,45 @@
 """Peeks on Spark: threads read the files of an index, or have Spark read them where they are large.
 
-A peek waits until its time is settled, and holds that time meanwhile. One of several keys, or of a small
-index, is read here; a scan of a large one is a job of Spark, in a group of its own that can be cancelled.
+A peek at several keys, or at a small index, is read here. A scan of a large index is a job of Spark, in a
+group of its own by which it can be cancelled: tasks share the hashes, and send what the peek wants of their
+part.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.compute.collections.store import Collections
-from penstock.compute.errors import RuntimeLost, UnknownName
-from penstock.compute.frontier import Frontier
-from penstock.compute.problems import problem_of
-from penstock.compute.protocol.commands import CollectionTarget, Parameters, Peek
-from penstock.compute.protocol.dataflow import Id
-from penstock.compute.protocol.responses import Canceled, Counted, PeekResponse, Problem, Rows, Stashed
-from penstock.compute.replica.peek_run import PeekRun, below_since, collection_parts
+from penstock.compute.errors import RuntimeLost
+from penstock.compute.plans import predicate_of
+from penstock.compute.protocol.commands import Finishing, Parameters, Peek
+from penstock.compute.protocol.responses import Counted, Rows, Stashed
+from penstock.compute.protocol.rows import rows_size
+from penstock.compute.replica.building import Surroundings
+from penstock.compute.replica.feeds import Feeds
+from penstock.compute.replica.finishing import finish_of
 from penstock.compute.replica.peek_stash import PeekStash
-from penstock.compute.replica.plans import Plans
-from penstock.compute.replica.request_checks import check_keys
+from penstock.compute.replica.peeks import (
+    Peeks,
+    PendingPeek,
+    check_not_failed,
+    check_size,
+    collection_parts,
+    shown,
+)
+from penstock.compute.replica.plans import check_keys, check_since
 from penstock.compute.replica.spark_building import SparkIndex
-from penstock.compute.replica.spark_scan import scan
 from penstock.compute.replica.spark_threads import SparkThreads, Stores
-from penstock.compute.replica.spark_versions import Hold
+from penstock.compute.replica.spark_versions import Versions, summed
 from penstock.errors import PenstockError
 from penstock.expr.types import DataType, Float64Type, Schema
+from penstock.spark.local.session_info import tasks_at_a_time
+from penstock.spark.versions.files import LAST_HASH, ChangeFile
+from penstock.spark.versions.partitioned_job import in_parts
+from penstock.state.codec import decode, value_encoder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,17 +47,15 @@ if TYPE_CHECKING:
 FEW_CHANGES = 100_000
 """An index of so many changes is read faster here than Spark begins."""
 _PART = 4096
+_RANGES = 8
+"""A task reads its hashes in so many ranges, so that it has few rows in memory at a time."""
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A peek that is not answered. index: None for a collection. at_work: a thread reads for it."""
+@dataclass(slots=True, eq=False)
+class _Pending(PendingPeek):
+    """index: None for a collection. A thread reads for it unless it is `waiting`."""
 
-    peek: Peek
-    index: SparkIndex | None
-    hold: Hold | None
-    at_work: bool = False
-    cancelled: bool = False
+    index: SparkIndex | None = None
 
     @property
     def group(self) -> str:
@@ -54,83 +63,36 @@ class _Pending:
         return f"peek {self.peek.uuid.hex()}"
 
 
-@dataclass(slots=True)
-class SparkPeeks:
-    """The peeks that wait or are being answered. tell: takes answers; each peek has one, at most."""
+class SparkPeeks(Peeks[SparkIndex, _Pending]):
+    """Peeks at indexes in files, and at collections."""
 
-    crew: SparkThreads
-    indexes: Mapping[Id, SparkIndex]
-    schema_of_collection: Callable[[Collections, Id], Schema]
-    plans: Plans
-    settings: Callable[[], Parameters]
-    stash: PeekStash
-    tell: Callable[[PeekResponse], None]
-    spark: Callable[[], SparkSession]
-    _pending: dict[bytes, _Pending] = field(default_factory=dict[bytes, "_Pending"])
-    _lock: threading.RLock = field(default_factory=threading.RLock)
+    def __init__(
+        self,
+        around: Surroundings[SparkIndex],
+        stash: PeekStash,
+        threads: SparkThreads,
+        spark: Callable[[], SparkSession],
+    ) -> None:
+        super().__init__(around, stash)
+        self._threads = threads
+        self._spark = spark
 
-    def __len__(self) -> int:
-        return len(self._pending)
+    def _ask_index(self, peek: Peek, index: SparkIndex) -> None:
+        self._put_off(_Pending(peek, index.hold(peek.time), index=index))
 
-    def ask(self, peek: Peek) -> None:
-        """Take on a peek."""
-        try:
-            pending = _Pending(peek, *self._target(peek))
-        except PenstockError as error:
-            self.tell(PeekResponse(peek.uuid, self._problem(peek, error)))
-            return
+    def _ask_collection(self, peek: Peek) -> None:
+        # A thread checks it, when it looks how far the collection is.
+        self._put_off(_Pending(peek, None))
+
+    def _put_off(self, pending: _Pending) -> None:
         with self._lock:
-            self._pending[peek.uuid] = pending
+            self._pending[pending.peek.uuid] = pending
         self._begin(pending)
-
-    def _target(self, peek: Peek) -> tuple[SparkIndex | None, Hold | None]:
-        if isinstance(peek.target, CollectionTarget):
-            return None, None
-        index = self.indexes.get(peek.target.id)
-        if index is None:
-            raise UnknownName(f"the replica has no index {peek.target.id}", name=peek.target.id)
-        if index.since > Frontier(peek.time):
-            raise below_since(index.id, peek.time, index.since)
-        failed = index.versions.failed
-        if failed is not None and peek.time >= failed.time:
-            raise failed.error
-        check_keys(peek, len(index.key) or len(index.schema.fields))
-        return index, index.versions.hold(peek.time)
-
-    def cancel(self, uuid: bytes) -> None:
-        """Answer `Canceled`, unless it is answered."""
-        pending = self._take(uuid)
-        if pending is not None:
-            self.tell(PeekResponse(uuid, Canceled()))
-            self._stop(pending)
-
-    def forget(self) -> None:
-        """Drop all, without a word."""
-        with self._lock:
-            dropped = list(self._pending)
-        for uuid in dropped:
-            pending = self._take(uuid)
-            if pending is not None:
-                self._stop(pending)
-
-    def dropped(self, id: Id) -> None:
-        """An index is dropped: peeks that wait for it have no answer. Those that read it go on."""
-        with self._lock:
-            found = [
-                p
-                for p in self._pending.values()
-                if p.index is not None and p.index.id == id and not p.at_work
-            ]
-        for pending in found:
-            error = UnknownName(
-                f"the index {id} was dropped before the time of the peek was settled", name=id
-            )
-            self._end(pending, self._problem(pending.peek, error))
 
     def wake(self) -> None:
         """Begin with those whose time is settled now."""
         with self._lock:
-            waiting = [pending for pending in self._pending.values() if not pending.at_work]
+            waiting = [pending for pending in self._pending.values() if pending.waiting]
         for pending in waiting:
             self._begin(pending)
 
@@ -138,58 +100,52 @@ class SparkPeeks:
 
     def _begin(self, pending: _Pending) -> None:
         with self._lock:
-            if pending.at_work or not self._is_settled(pending):
+            if not pending.waiting or not self._is_settled(pending):
                 return
-            pending.at_work = True
-        self.crew.do(partial(self._answer, pending))
+            pending.waiting = False
+        self._threads.do(partial(self._answer, pending))
 
     def _is_settled(self, pending: _Pending) -> bool:
         """Whether there is something to do; of a collection a thread must look."""
-        if pending.index is None:
+        index, time = pending.index, pending.peek.time
+        if index is None:
             return True
-        versions, time = pending.index.versions, pending.peek.time
-        return versions.upper.passed(time) or (versions.failed is not None and time >= versions.failed.time)
+        return index.upper.passed(time) or (index.failed is not None and time >= index.failed.time)
 
     def _answer(self, pending: _Pending, stores: Stores) -> None:
-        if pending.cancelled:
+        if pending.over:
             return
         try:
             answer = self._read(pending, stores)
-        except PenstockError as error:
-            answer = self._problem(pending.peek, error)
+        except (PenstockError, MemoryError) as error:
+            answer = error
         except Exception as error:
-            if pending.cancelled:
-                # The end of its job is what was wanted.
-                return
-            answer = self._problem(pending.peek, _unread(error))
+            if pending.over:
+                return  # the end of its job is what was wanted
+            answer = _unread(error)
         if answer is None:
             with self._lock:
-                pending.at_work = False
+                pending.waiting = True
         else:
             self._end(pending, answer)
 
-    def _read(self, pending: _Pending, stores: Stores) -> Rows | Stashed | Problem | None:
-        """The answer; None where the time of the peek is not settled."""
+    def _read(self, pending: _Pending, stores: Stores) -> Rows | Stashed | None:
+        """The answer; None where the time of the peek is not settled, or nobody wants it any more."""
         peek, index = pending.peek, pending.index
         if index is None:
-            store = stores()
-            (bounds,) = store.bounds([peek.target.id])
-            if bounds.since > Frontier(peek.time):
-                raise below_since(peek.target.id, peek.time, bounds.since)
-            schema = self.schema_of_collection(store, peek.target.id)
+            feed = Feeds(stores()).feed(peek.target.id)
+            check_since(peek.target.id, peek.time, feed.since)
+            schema = feed.schema
             check_keys(peek, len(schema.fields))
-            if not bounds.upper.passed(peek.time):
+            if not feed.upper.passed(peek.time):
                 return None
-            parts: Iterator[Iterable[Counted]] = collection_parts(store, peek)
+            parts: Iterator[Iterable[Counted]] = collection_parts(feed.store, peek)
         else:
-            failed = index.versions.failed
-            if failed is not None and peek.time >= failed.time:
-                raise failed.error
+            check_not_failed(index.failed, peek.time)
             schema, parts = index.schema, self._parts(pending, index)
-        predicate = None if peek.predicate is None else self.plans.predicate(peek.predicate, schema)
-        run = PeekRun(peek, parts, schema, predicate, self.settings, self.stash)
+        run = self._run(peek, schema, parts)
         for _ in run.slices():
-            if pending.cancelled:
+            if pending.over:
                 run.cancel()
                 return None
         return run.answer
@@ -204,43 +160,20 @@ class SparkPeeks:
                 filed = tuple(map(_as_filed, values, types))
                 yield versions.at(filed, peek.time)
         elif peek.keys is None and versions.count > FEW_CHANGES:
-            yield from scan(self.spark(), versions, peek, index.schema, self.settings(), pending.group)
+            settings = self._around.settings()
+            yield from scan(self._spark(), versions, peek, index.schema, settings, pending.group)
         else:
-            wanted = None if peek.keys is None else set(peek.keys)
+            keying = index.keying
+            wanted = None if peek.keys is None else set(map(keying.of_values, peek.keys))
             rows = versions.scan(peek.time)
             for at in range(0, len(rows), _PART):
                 part = rows[at : at + _PART]
-                yield (
-                    part
-                    if wanted is None
-                    else [r for r in part if tuple(r[0][k] for k in index.key) in wanted]
-                )
-
-    # -- ended ----------------------------------------------------------------------------------
-
-    def _end(self, pending: _Pending, answer: Rows | Stashed | Problem) -> None:
-        if self._take(pending.peek.uuid) is not None:
-            self.tell(PeekResponse(pending.peek.uuid, answer))
-        elif isinstance(answer, Stashed):
-            self.stash.forget(answer.token)
-
-    def _take(self, uuid: bytes) -> _Pending | None:
-        with self._lock:
-            pending = self._pending.pop(uuid, None)
-            if pending is None:
-                return None
-            pending.cancelled = True
-        if pending.hold is not None:
-            pending.hold.release()
-        return pending
+                yield part if wanted is None else [r for r in part if keying.of_row(r[0]) in wanted]
 
     def _stop(self, pending: _Pending) -> None:
         index = pending.index
-        if pending.at_work and index is not None and index.versions.count > FEW_CHANGES:
-            self.spark().sparkContext.cancelJobGroup(pending.group)
-
-    def _problem(self, peek: Peek, error: PenstockError) -> Problem:
-        return problem_of(error, id=peek.target.id, time=peek.time)
+        if not pending.waiting and index is not None and index.versions.count > FEW_CHANGES:
+            self._spark().sparkContext.cancelJobGroup(pending.group)
 
 
 def _unread(error: Exception) -> RuntimeLost:
@@ -253,3 +186,61 @@ def _unread(error: Exception) -> RuntimeLost:
 def _as_filed(value: Any, type: DataType) -> Any:
     """A value of a key as the column has it: 1 is 1.0 where that holds floats, as it is in-process."""
     return float(value) if isinstance(type, Float64Type) and isinstance(value, int) else value
+
+
+def scan(
+    spark: SparkSession, versions: Versions, peek: Peek, schema: Schema, settings: Parameters, group: str
+) -> Iterator[Iterable[Counted]]:
+    """The rows at the time of the peek that pass its predicate, in parts as tasks send them; where it has a
+    limit, at least those that can be within it. No task sends more bytes than `settings` allow.
+
+    group: of the job, by which it can be cancelled. Raises what `PeekRun` raises.
+    """
+    tasks = tasks_at_a_time(spark)
+    with versions.reading() as paths:
+        made = in_parts(spark, tasks, _ScanTask(tuple(paths), peek, schema, settings, tasks), group)
+    for part in made:
+        yield decode(part)
+
+
+@dataclass(frozen=True, slots=True)
+class _ScanTask:
+    """What tasks do: each has its own of all hashes."""
+
+    paths: tuple[str, ...]
+    peek: Peek
+    schema: Schema
+    settings: Parameters
+    tasks: int
+
+    def __call__(self, number: int) -> Iterator[bytes]:
+        encode = value_encoder()
+        for rows in self._rows(number):
+            yield encode(rows)
+
+    def _rows(self, number: int) -> Iterator[list[Counted]]:
+        peek = self.peek
+        files = [ChangeFile(Path(path).parent, Path(path).name) for path in self.paths]
+        predicate = None if peek.predicate is None else predicate_of(peek.predicate, self.schema)
+        finish = finish_of(_within_a_part(peek.finishing), self.schema)
+        for low, high in self._ranges(number):
+            if not finish.take(shown(predicate, summed(files, low, high, peek.time))):
+                break
+        size = 0
+        for rows in finish.rows():
+            if peek.finishing.project is None:
+                size += rows_size(rows)
+                check_size(size, self.settings)
+            yield rows
+
+    def _ranges(self, number: int) -> Iterator[tuple[int, int]]:
+        ranges, hashes = self.tasks * _RANGES, LAST_HASH + 1
+        for at in range(number * _RANGES, (number + 1) * _RANGES):
+            yield at * hashes // ranges, (at + 1) * hashes // ranges - 1
+
+
+def _within_a_part(finishing: Finishing) -> Finishing:
+    """What a part must send so that the whole can be finished."""
+    if finishing.limit is None:
+        return Finishing()
+    return replace(finishing, limit=finishing.limit + finishing.offset, offset=0, project=None)

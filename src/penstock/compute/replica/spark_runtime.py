@@ -1,8 +1,8 @@
 """The Spark runtime of a replica: views kept by Spark, with state and versions in a folder.
 
-The replica's thread never waits here. Threads of a crew advance dataflows, each by one at a time; others
-read for peeks; one watches the collections. What they find is told by `answers` and `frontiers`, after a
-`wake`. Where Spark itself dies, the replica ends, and goes on from the folder when it is started again.
+The replica's thread never waits here. A pool of threads advances dataflows, each by one thread at a time;
+others read for peeks; one watches the collections. `answers` and `frontiers` give what they find, after a
+`wake`. If Spark itself dies, the replica ends, and resumes from the folder when it is started again.
 """
 
 from __future__ import annotations
@@ -10,31 +10,23 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.compute.collections.store import Collections
-from penstock.compute.errors import ComputeError, RuntimeLost, StoreUnavailable, UnknownName
-from penstock.compute.frontier import END, Frontier
-from penstock.compute.plans import schema_from_bytes
-from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
-from penstock.compute.protocol.dataflow import Dataflow, Id
-from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed
-from penstock.compute.replica.export_writer import ExportWriter
-from penstock.compute.replica.peek_stash import PeekStash
+from penstock.compute.errors import ComputeError, RuntimeLost, StoreUnavailable
+from penstock.compute.protocol.commands import InstanceConfig
+from penstock.compute.protocol.dataflow import Dataflow
 from penstock.compute.replica.plans import Plans
-from penstock.compute.replica.runtime import Answer, Reached, Runtime
-from penstock.compute.replica.spark_building import Built, SparkBuilder, SparkIndex
+from penstock.compute.replica.runtime import Answer
+from penstock.compute.replica.runtime_core import RuntimeCore, milliseconds
+from penstock.compute.replica.spark_building import LazyStore, SparkBuild, SparkIndex
+from penstock.compute.replica.spark_dataflow import SparkDataflow
 from penstock.compute.replica.spark_peeks import SparkPeeks
 from penstock.compute.replica.spark_threads import SparkThreads, Stores
-from penstock.compute.replica.writing import CollectionOutlet
 from penstock.errors import PenstockError, SparkProcessDied, SparkUnavailable
-from penstock.expr.types import Schema
 from penstock.spark.ticks.deaths import quiet
 
 if TYPE_CHECKING:
@@ -45,28 +37,9 @@ ADVANCING = 2
 PEEKING = 4
 LOOK_EVERY = 0.2
 """Seconds between two looks at the collections where nothing is heard of them."""
-_ENDED = Reached(END, END, END, END)
 
 
-@dataclass(slots=True)
-class _Work:
-    """A dataflow at work. left: exports that are not dropped, and those not scheduled."""
-
-    built: Built
-    left: set[Id]
-    unscheduled: set[Id]
-    busy: bool = False
-    again: bool = False
-    closing: bool = False
-
-    def wait_no_more(self, id: Id) -> None:
-        """An export is scheduled, or is dropped: the dataflow starts when it waits for none."""
-        self.unscheduled.discard(id)
-        if self.left and not self.unscheduled:
-            self.built.running.started = True
-
-
-class SparkRuntime(Runtime):
+class SparkRuntime(RuntimeCore[SparkIndex, SparkDataflow]):
     """See the module's text.
 
     state:  a folder that outlives the process; no other replica has it.
@@ -84,100 +57,42 @@ class SparkRuntime(Runtime):
         spark: SparkSession | None = None,
         copies: Path | None = None,
         allow_callables: bool = False,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        clock: Callable[[], int] = milliseconds,
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(config, wake)
+        super().__init__(config, wake, state, copies, Plans(allow_callables), clock, timer)
         self._lock = threading.RLock()
-        self._told: deque[Answer] = deque()
-        self._parameters = Parameters()
         self._lost: PenstockError | None = None
         self._closed = threading.Event()
-        self._indexes: dict[Id, SparkIndex] = {}
-        self._work: list[_Work] = []
-        self._by_id: dict[Id, _Work] = {}
-        self._ended: set[Id] = set()
+        self._running: list[SparkDataflow] = []
+        self._busy: set[SparkDataflow] = set()
+        self._again: set[SparkDataflow] = set()
         self._session = _Session(spark)
-        self._stash = PeekStash(state / "stash", clock)
+        self._store = LazyStore(config.collections)
         self._folder = state / "dataflows"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._found = set(self._folder.iterdir())
         self._stepped = False
-        plans = Plans(allow_callables)
-        self._builder = SparkBuilder(
-            config, self._folder, copies or state / "copies", plans, self._indexes, self._settings,
-            self._tell, timer,
-        )  # fmt: skip
         self._advancing = SparkThreads("advance", ADVANCING, config.collections)
         self._peeking = SparkThreads("peek", PEEKING, config.collections)
         self._watching = SparkThreads("watch", 1, config.collections)
-        self._peeks = SparkPeeks(
-            self._peeking,
-            self._indexes,
-            _schema_of,
-            plans,
-            self._settings,
-            self._stash,
-            self._tell,
-            self._session.get,
+        self._peeks = self._spark_peeks = SparkPeeks(
+            self._around, self._stash, self._peeking, self._session.get
         )
         self._watching.do(self._watch)
 
     # -- commands -------------------------------------------------------------------------------
 
-    def configure(self, parameters: Parameters) -> None:
-        self._parameters = parameters
-
-    def create_dataflow(self, dataflow: Dataflow) -> None:
-        built = self._builder.build(dataflow)
-        work = _Work(built, set(dataflow.export_ids), set(dataflow.export_ids))
+    def _build(self, dataflow: Dataflow) -> SparkDataflow:
+        uri = self.config.collections
+        running = SparkBuild(self._around, dataflow, uri, self._folder, self._store).build()
         with self._lock:
-            self._found.discard(built.folder)
-            self._indexes.update(built.indexes)
-            self._work.append(work)
-            self._by_id.update(dict.fromkeys(dataflow.export_ids, work))
+            self._found.discard(running.folder)
+            self._running.append(running)
+        return running
 
-    def schedule(self, id: Id) -> None:
-        work = self._by_id[id]
-        work.wait_no_more(id)
-        if work.built.running.started:
-            self._advance_soon(work)
-
-    def allow_writes(self, id: Id) -> None:
-        work = self._by_id[id]
-        outlet = work.built.outlets.get(id)
-        if isinstance(outlet, CollectionOutlet):
-            outlet.allow()
-            self._advance_soon(work)
-
-    def allow_compaction(self, id: Id, frontier: Frontier) -> None:
-        work = self._by_id.get(id)
-        if work is None or id not in work.left:
-            return
-        index = work.built.indexes.get(id)
-        if index is not None:
-            index.allow_compaction(frontier)
-        elif (hold := work.built.holds.get(id)) is not None and frontier.time is not None:
-            hold.move(frontier.time)
-        if frontier.ended:
-            self._drop(work, id)
-
-    def peek(self, peek: Peek) -> None:
-        self._peeks.ask(peek)
-
-    def cancel_peek(self, uuid: bytes) -> None:
-        self._peeks.cancel(uuid)
-
-    def forget_answers(self) -> None:
-        self._peeks.forget()
-        for answer in self.answers():
-            if isinstance(answer, PeekResponse) and isinstance(answer.answer, Stashed):
-                self._stash.forget(answer.answer.token)
-
-    def forget(self, id: Id) -> None:
-        self._ended.discard(id)
-
-    # -- what there is to tell ------------------------------------------------------------------
+    def _end(self, running: SparkDataflow) -> None:
+        self._advance_soon(running)
 
     def step(self, seconds: float) -> bool:
         self._stepped = True
@@ -185,84 +100,39 @@ class SparkRuntime(Runtime):
         self._check_not_lost()
         return False
 
-    def frontiers(self) -> Mapping[Id, Reached]:
-        found: dict[Id, Reached] = dict.fromkeys(self._ended, _ENDED)
-        for work in list(self._work):
-            running = work.built.running
-            read = running.read_upper
-            for id in work.left:
-                index = work.built.indexes.get(id)
-                if index is not None:
-                    upper = index.versions.upper
-                    found[id] = Reached(upper, read, upper, index.since)
-                else:
-                    outlet = work.built.outlets[id]
-                    reached = outlet.reached(running.upper, read)
-                    if reached is not None:
-                        found[id] = reached
-        return found
-
-    def answers(self) -> list[Answer]:
-        with self._lock:
-            told = list(self._told)
-            self._told.clear()
-        return told
-
-    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
-        """Stashed rows. Raises `ResultGone`."""
-        return self._stash.fetch(token)
-
     def close(self) -> None:
         self._closed.set()
         self._peeks.forget()
         self._session.cancel_all()
-        for crew in (self._watching, self._advancing, self._peeking):
-            crew.close()
-        for work in self._work:
-            work.built.running.close(remove=False)
-            work.built.store.close()
+        for threads in (self._watching, self._advancing, self._peeking):
+            threads.close()
+        for running in self._running:
+            running.close(remove=False)
+        self._store.close()
         self._stash.close()
         self._session.close()
 
     # -- dataflows ------------------------------------------------------------------------------
 
-    def _drop(self, work: _Work, id: Id) -> None:
-        outlet: ExportWriter | None = work.built.outlets.get(id)
-        with self._lock:
-            work.left.discard(id)
-            work.wait_no_more(id)
-            self._by_id.pop(id, None)
-            self._indexes.pop(id, None)
-            if id in work.built.indexes or id in work.built.holds:
-                self._ended.add(id)
-        if outlet is not None:
-            work.built.running.drop(outlet)
-            hold = work.built.holds.get(id)
-            if hold is not None:
-                hold.release()
-        self._peeks.dropped(id)
-        self._advance_soon(work)
-
-    def _advance_soon(self, work: _Work) -> None:
+    def _advance_soon(self, running: SparkDataflow) -> None:
         with self._lock:
             if self._closed.is_set():
                 return
-            if work.busy:
-                work.again = True
+            if running in self._busy:
+                self._again.add(running)
                 return
-            work.busy = True
-        self._advancing.do(partial(self._advance, work))
+            self._busy.add(running)
+        self._advancing.do(partial(self._advance, running))
 
-    def _advance(self, work: _Work, stores: Stores) -> None:
-        more, running = False, work.built.running
-        before = running.upper
+    def _advance(self, running: SparkDataflow, stores: Stores) -> None:
+        more, before = False, running.upper
         try:
-            if not work.left and not running.versions_wanted:
-                self._close_work(work)
-            elif running.started:
+            if not running.wanted and not running.versions_wanted:
+                self._close_one(running)
+            elif running.started and not self._waits_for_folder(running):
                 if not running.ended:
                     more = running.advance(stores(), self._session.get)
-                more |= running.work_outlets()
+                more |= running.work_exports()
         except StoreUnavailable:
             pass
         except (SparkProcessDied, SparkUnavailable) as error:
@@ -270,30 +140,37 @@ class SparkRuntime(Runtime):
         except PenstockError as error:
             running.fail(error)
         with self._lock:
-            work.busy = False
-            more, work.again = more or work.again, False
+            self._busy.discard(running)
+            more |= running in self._again
+            self._again.discard(running)
         if running.upper != before or running.failed is not None:
-            self._news(work)
+            self._advanced(running)
         if more:
-            self._advance_soon(work)
+            self._advance_soon(running)
 
-    def _news(self, work: _Work) -> None:
-        """It has advanced: who waited for that goes on."""
-        self._peeks.wake()
+    def _waits_for_folder(self, running: SparkDataflow) -> bool:
+        """Whether an earlier dataflow of the same exports, dropped by now, has still to remove the folder."""
         with self._lock:
-            others = [other for other in self._work if other is not work]
+            earlier = self._running[: self._running.index(running)]
+        return any(other.folder == running.folder for other in earlier)
+
+    def _advanced(self, running: SparkDataflow) -> None:
+        """Let those go on that wait for a dataflow."""
+        self._spark_peeks.wake()
+        with self._lock:
+            others = [other for other in self._running if other is not running]
         for other in others:
-            if other.built.running.reads(work.built.running):
+            if other.reads(running):
                 self._advance_soon(other)
         self.wake()
 
-    def _close_work(self, work: _Work) -> None:
+    def _close_one(self, running: SparkDataflow) -> None:
         with self._lock:
-            if work not in self._work:
+            if running not in self._running:
                 return
-            self._work.remove(work)
-        work.built.running.close(remove=True)
-        work.built.store.close()
+        running.close(remove=True)
+        with self._lock:
+            self._running.remove(running)
 
     def _watch(self, stores: Stores) -> None:
         while not self._closed.is_set():
@@ -302,11 +179,10 @@ class SparkRuntime(Runtime):
             except ComputeError:
                 self._closed.wait(LOOK_EVERY)
             with self._lock:
-                work = list(self._work)
-            for one in work:
-                if one.left or not one.busy:
-                    self._advance_soon(one)
-            self._peeks.wake()
+                due = [each for each in self._running if each.wanted or each not in self._busy]
+            for running in due:
+                self._advance_soon(running)
+            self._spark_peeks.wake()
             if self._stepped:
                 self._forget_found()
 
@@ -319,13 +195,9 @@ class SparkRuntime(Runtime):
 
     # -- for all threads ------------------------------------------------------------------------
 
-    def _tell(self, answer: Answer) -> None:
-        with self._lock:
-            self._told.append(answer)
+    def _respond(self, answer: Answer) -> None:
+        super()._respond(answer)
         self.wake()
-
-    def _settings(self) -> Parameters:
-        return self._parameters
 
     def _lose(self, error: PenstockError) -> None:
         self._lost = error
@@ -339,14 +211,6 @@ class SparkRuntime(Runtime):
                 why=f"{lost.what}. {lost.why}",
                 fix="start the replica again with the same folder: it goes on from there",
             ) from lost
-
-
-def _schema_of(store: Collections, id: Id) -> Schema:
-    """The schema of a collection. Raises `UnknownName` where there is none."""
-    description = store.all().get(id)
-    if description is None:
-        raise UnknownName(f"there is no collection {id}", name=id)
-    return schema_from_bytes(description)
 
 
 class _Session:

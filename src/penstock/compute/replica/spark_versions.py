@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.compute.frontier import Frontier, meet
 from penstock.compute.protocol.responses import Counted, Row, Update
-from penstock.compute.replica.failed import Failed
+from penstock.compute.replica.exports import Failed
 from penstock.spark.external_ticks import Session
 from penstock.spark.versions.files import LAST_HASH, ChangeFile, Entry, Filing, hash_of, write_entries
 from penstock.spark.versions.partitioned_job import in_parts

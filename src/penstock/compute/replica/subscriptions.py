@@ -16,14 +16,13 @@ from penstock.compute.protocol.responses import (
     SubscribeResponse,
     Update,
 )
-from penstock.compute.replica.export_writer import ExportWriter
-from penstock.compute.replica.failed import Failed
+from penstock.compute.protocol.rows import row_size
+from penstock.compute.replica.exports import ExportWriter, Failed
 from penstock.compute.replica.pending_changes import PendingChanges
-from penstock.compute.replica.sizes import row_size
 
 
-class SubscribeOutlet(ExportWriter):
-    """Tells batches that cover all times from 0 on, the first of them to beyond the as-of.
+class SubscribeWriter(ExportWriter):
+    """The export to a subscription: batches that cover all times from 0 on, the first to beyond the as-of.
 
     limit: how many bytes a batch may have; None: any number.
     """
@@ -35,12 +34,12 @@ class SubscribeOutlet(ExportWriter):
         *,
         skipped: int | None,
         limit: Callable[[], int | None],
-        tell: Callable[[SubscribeResponse], None],
+        respond: Callable[[SubscribeResponse], None],
     ) -> None:
         super().__init__(id, sink)
         self._skipped = skipped
         self._limit = limit
-        self._tell = tell
+        self._respond = respond
         self._time = -1
         self._open = PendingChanges()
         self._updates: list[Update] = []
@@ -88,7 +87,7 @@ class SubscribeOutlet(ExportWriter):
         self._open.clear()
 
     def _send(self, upper: Frontier, updates: tuple[Update, ...] | Problem) -> None:
-        self._tell(SubscribeResponse(self.id, Batch(self._lower, upper, updates)))
+        self._respond(SubscribeResponse(self.id, Batch(self._lower, upper, updates)))
         self._lower = upper
 
     def clear(self) -> None:
@@ -96,7 +95,7 @@ class SubscribeOutlet(ExportWriter):
 
     def drop(self) -> None:
         if not self._lower.ended:
-            self._tell(SubscribeResponse(self.id, DroppedAt(self._lower)))
+            self._respond(SubscribeResponse(self.id, DroppedAt(self._lower)))
         self._over = True
 
 

@@ -25,11 +25,11 @@ from penstock.compute.protocol.commands import (
     UpdateConfiguration,
 )
 from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.replica.feeds import Watcher
 from penstock.compute.replica.in_process_runtime import InProcessRuntime
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Reached
 from penstock.compute.replica.tick_executor import MakeTickExecutor
-from penstock.compute.replica.watching import Watcher
 from penstock.compute.replica.worker_messages import (
     Begin,
     Build,

@@ -32,9 +32,9 @@ from penstock.compute.protocol.responses import (
     Status,
     SubscribeResponse,
 )
+from penstock.compute.protocol.rows import row_size
 from penstock.compute.replica.plans import Plans
 from penstock.compute.replica.runtime import Answer, Reached, Runtime
-from penstock.compute.replica.sizes import row_size
 from penstock.compute.replica.worker_link import WorkerLink
 from penstock.compute.replica.worker_messages import (
     Begin,

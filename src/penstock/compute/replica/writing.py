@@ -15,19 +15,16 @@ from penstock.compute.errors import StoreUnavailable, UpperMismatch
 from penstock.compute.frontier import Frontier
 from penstock.compute.protocol.dataflow import Id
 from penstock.compute.protocol.responses import Counted, Row, Update
-from penstock.compute.replica.export_writer import ExportWriter
-from penstock.compute.replica.failed import Failed
+from penstock.compute.replica.exports import ExportWriter, Failed
 from penstock.compute.replica.feeds import CHUNK, Feed
 from penstock.compute.replica.pending_changes import add_up
+from penstock.compute.replica.running import RETRY
 from penstock.compute.replica.runtime import Reached
 from penstock.errors import PenstockError
 
-RETRY = 0.1
-"""Seconds after which a store that could not be reached is tried again."""
 
-
-class CollectionOutlet(ExportWriter):
-    """Appends the changes of settled times, once it may.
+class CollectionWriter(ExportWriter):
+    """The export to a collection: appends the changes of settled times, once it may.
 
     Invariant: `_pending` has the changes of settled times from `_written` on, which is an upper that the
     collection had. Of earlier times nothing is left to do where it `_agrees`; where it does not yet,
@@ -42,13 +39,13 @@ class CollectionOutlet(ExportWriter):
         as_of: int,
         *,
         timer: Callable[[], float],
-        tell: Callable[[Id, str], None],
+        report: Callable[[Id, str], None],
     ) -> None:
         super().__init__(id, sink)
         self.feed = feed
         self._as_of = as_of
         self._timer = timer
-        self._tell = tell
+        self._report = report
         self._computed = Frontier(as_of)
         self._written = feed.upper
         self._time = -1
@@ -106,7 +103,7 @@ class CollectionOutlet(ExportWriter):
         except (PenstockError, ValueError) as error:  # ValueError: a weight that no collection can hold
             self._over = True
             what = error.what if isinstance(error, PenstockError) else str(error)
-            self._tell(self.id, f"cannot write {self.feed.id}: {what}")
+            self._report(self.id, f"cannot write {self.feed.id}: {what}")
         return True
 
     # -- agreeing with what is there ------------------------------------------------------------

@@ -1,0 +1,207 @@
+"""Exports of a dataflow: what indexes, subscriptions, copies and written collections have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from penstock.compute.errors import DataflowBroken, DataflowFailed
+from penstock.compute.frontier import Frontier
+from penstock.compute.problems import origin_of
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.replica.runtime import Reached
+from penstock.errors import Origin, PenstockError
+from penstock.expr.types import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The error that a dataflow, and all that read it, give as the answer from `time` on."""
+
+    time: int
+    error: DataflowFailed
+
+    @property
+    def lasting(self) -> bool:
+        """Whether a fresh replica would meet it, too. Otherwise something around the dataflow has failed, and
+        whoever builds it again may succeed."""
+        return self.error.origin is Origin.DATA
+
+
+def failed(id: Id, name: str, time: int, cause: Exception) -> Failed:
+    """The failure of a dataflow because of `cause`, which may be the failure of one that it reads."""
+    known = cause if isinstance(cause, PenstockError) else None
+    what = known.what if known is not None else f"{type(cause).__name__}: {cause}"
+    lasting = origin_of(cause) is Origin.DATA
+    error = (DataflowFailed if lasting else DataflowBroken)(
+        f"{name or id} failed at time {time}: {what}",
+        where=() if known is None else known.where,
+        why=known.why if known is not None else "",
+        fix=known.fix if known is not None and known.fix else _TAKE_BACK if lasting else _SEE_TO,
+        id=id,
+        time=time,
+        cause=type(cause).__name__ if known is None else known.code,
+    )
+    error.__cause__ = cause
+    return Failed(time, error)
+
+
+_TAKE_BACK = "take back the rows that cause it, and create it again"
+_SEE_TO = "see to the replica; it builds the dataflow anew when it is connected again"
+
+
+class ExportWriter(ABC):
+    """An export of a dataflow. It receives the changes of its sink, time by time, and how far they are whole.
+
+    Times come in order. Changes at times from the upper on must not be visible to anybody yet.
+    once: it wants nothing after the as-of.
+    retry_at: by the timer; before it nothing is to be tried.
+    """
+
+    once: ClassVar[bool] = False
+
+    def __init__(self, id: Id, sink: str) -> None:
+        self.id = id
+        self.sink = sink
+        self.retry_at = 0.0
+
+    @abstractmethod
+    def add(self, changes: Sequence[Counted], time: int) -> None:
+        """Receive some of the changes of a time, not before the last upper. Several calls may cancel out."""
+
+    @abstractmethod
+    def advance(self, upper: Frontier) -> None:
+        """Settle all times before `upper`: their changes have been added."""
+
+    def finish(self) -> None:
+        """End: the dataflow has come to its until, and nothing more will be computed."""
+        return
+
+    @abstractmethod
+    def fail(self, failed: Failed) -> None:
+        """Replace the contents from a time on, not before the last upper, by an error."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Start again with the dataflow, which has not advanced yet."""
+
+    def flush(self) -> None:
+        """Send what is collected: a slice of the dataflow is over."""
+        return
+
+    def work(self) -> bool:
+        """Do a slice of work of its own; whether there is more to do at once."""
+        return False
+
+    def allow_compaction(self, since: Frontier) -> None:
+        """Merge times before `since`, which nobody needs to distinguish any more."""
+        return
+
+    @abstractmethod
+    def drop(self) -> None:
+        """End: nobody wants it any more."""
+
+    def reached(self, computed: Frontier, read: Frontier) -> Reached | None:
+        """Its frontiers, if it reports some. computed, read: how far its dataflow has come."""
+        return None
+
+
+class IndexHold(Protocol):
+    """A read hold: keeps an index readable from a time on. Move it forward, or release it."""
+
+    def move(self, time: int) -> None: ...
+    def release(self) -> None: ...
+
+
+class Index(Protocol):
+    """An index in its store, as the replica serves it.
+
+    upper:  times before it are settled; of one that `failed` at a time, the next time.
+    since:  nobody may ask for times before it, whatever is still there. END: dropped.
+    key_width: the number of values by which it is looked up.
+    """
+
+    @property
+    def schema(self) -> Schema: ...
+    @property
+    def key_width(self) -> int: ...
+    @property
+    def upper(self) -> Frontier: ...
+    @property
+    def since(self) -> Frontier: ...
+    @property
+    def failed(self) -> Failed | None: ...
+
+    def hold(self, time: int) -> IndexHold:
+        """Keep it readable from `time` on, which is not before `since`."""
+        ...
+
+    def allow_compaction(self, since: Frontier) -> None:
+        """Merge times before `since`, unless somebody holds them."""
+        ...
+
+
+class IndexWriter(ExportWriter):
+    """An export to an index, which stays after it was dropped, while others read it.
+
+    By itself it writes nothing, for stores that the engine fills.
+    """
+
+    def __init__(self, id: Id, sink: str, index: Index) -> None:
+        super().__init__(id, sink)
+        self.index = index
+
+    def add(self, changes: Sequence[Counted], time: int) -> None:
+        return
+
+    def advance(self, upper: Frontier) -> None:
+        return
+
+    def fail(self, failed: Failed) -> None:
+        return
+
+    def clear(self) -> None:
+        return
+
+    def drop(self) -> None:
+        return
+
+    def allow_compaction(self, since: Frontier) -> None:
+        self.index.allow_compaction(since)
+
+    def reached(self, computed: Frontier, read: Frontier) -> Reached:
+        upper = self.index.upper
+        return Reached(upper, read, upper, self.index.since)
+
+
+class MissingCollection(ExportWriter):
+    """The export of a dataflow that could not be built, to a collection that is not there. It never advances.
+
+    report: called with the reason, for people.
+    """
+
+    def __init__(self, id: Id, sink: str, as_of: int, report: Callable[[Id, str], None]) -> None:
+        super().__init__(id, sink)
+        self._as_of = Frontier(as_of)
+        self._report = report
+
+    def add(self, changes: Sequence[Counted], time: int) -> None:
+        return
+
+    def advance(self, upper: Frontier) -> None:
+        return
+
+    def fail(self, failed: Failed) -> None:
+        self._report(self.id, failed.error.what)
+
+    def clear(self) -> None:
+        return
+
+    def drop(self) -> None:
+        return
+
+    def reached(self, computed: Frontier, read: Frontier) -> Reached:
+        return Reached(self._as_of, read, self._as_of, self._as_of)

@@ -1,0 +1,180 @@
+"""Peeks in the replica's own thread, in slices.
+
+A peek by key on what is settled is answered at once. Any other has its turn with the others once its time is
+settled, a few milliseconds each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from penstock.compute.protocol.commands import Finishing, Peek
+from penstock.compute.protocol.dataflow import Id
+from penstock.compute.protocol.responses import Counted, PeekResponse, Rows
+from penstock.compute.protocol.rows import rows_size
+from penstock.compute.replica.arrangement import Arrangement
+from penstock.compute.replica.building import Surroundings
+from penstock.compute.replica.feeds import Feed, Feeds
+from penstock.compute.replica.peek_stash import PeekStash
+from penstock.compute.replica.peeks import (
+    PeekRun,
+    Peeks,
+    PendingPeek,
+    check_not_failed,
+    check_size,
+    collection_parts,
+    shown,
+)
+from penstock.compute.replica.plans import check_keys, check_since
+
+AT_ONCE = 64
+"""How many keys a peek may ask for to be answered at once."""
+KEYS = 64
+"""How many keys are looked up at a time."""
+_PLAIN = Finishing()
+
+
+@dataclass(slots=True, eq=False)
+class _Pending(PendingPeek):
+    """slices: of its work, when its time is settled."""
+
+    target: Arrangement | Feed = None  # type: ignore[assignment]
+    run: PeekRun | None = None
+    slices: Iterator[None] | None = None
+
+    def settled(self) -> bool:
+        target, time = self.target, self.peek.time
+        lost = isinstance(target, Feed) and target.lost is not None
+        return lost or target.upper.passed(time) or (target.failed is not None and time >= target.failed.time)
+
+    def release(self) -> None:
+        if self.run is not None:
+            self.run.cancel()
+        PendingPeek.release(self)
+
+
+class InProcessPeeks(Peeks[Arrangement, _Pending]):
+    """Peeks at arrangements and at the feeds of collections."""
+
+    def __init__(self, around: Surroundings[Arrangement], stash: PeekStash, feeds: Feeds) -> None:
+        super().__init__(around, stash)
+        self._feeds = feeds
+        self._ready: deque[_Pending] = deque()
+        self._waiting: dict[Id, list[_Pending]] = {}
+
+    def forget(self) -> None:
+        super().forget()
+        self._ready.clear()
+        self._waiting.clear()
+
+    def slice(self, seconds: float) -> bool:
+        """Work for about so long on one peek; whether there was something to do."""
+        self._wake()
+        while self._ready:
+            pending = self._ready.popleft()
+            if self._pending.get(pending.peek.uuid) is pending:
+                self._work(pending, self._around.timer() + seconds)
+                return True
+        return False
+
+    @property
+    def collections(self) -> set[Id]:
+        """The collections that peeks wait for."""
+        return {p.peek.target.id for p in self._pending.values() if isinstance(p.target, Feed)}
+
+    def _ask_index(self, peek: Peek, index: Arrangement) -> None:
+        if index.upper.passed(peek.time) and peek.keys is not None and len(peek.keys) <= AT_ONCE:
+            rows = self._read_now(peek, index)
+            if rows is not None:
+                self._around.respond(PeekResponse(peek.uuid, rows))
+                return
+        self._put_off(_Pending(peek, index.hold(peek.time), target=index))
+
+    def _ask_collection(self, peek: Peek) -> None:
+        feed = self._feeds.feed(peek.target.id)
+        check_since(peek.target.id, peek.time, feed.since)
+        check_keys(peek, len(feed.schema.fields))
+        self._put_off(_Pending(peek, None, target=feed))
+
+    def _put_off(self, pending: _Pending) -> None:
+        peek = pending.peek
+        self._pending[peek.uuid] = pending
+        if not self._woken(pending):
+            self._waiting.setdefault(peek.target.id, []).append(pending)
+
+    def _read_now(self, peek: Peek, index: Arrangement) -> Rows | None:
+        """The answer, unless it may take longer than a moment, or must be stashed."""
+        assert peek.keys is not None
+        rows: list[Counted] = []
+        of_values = index.keying.of_values
+        if len(peek.keys) == 1:
+            rows += index.at(of_values(peek.keys[0]), peek.time)
+        else:
+            for key in dict.fromkeys(map(of_values, peek.keys)):
+                rows += index.at(key, peek.time)
+        if peek.finishing != _PLAIN or peek.predicate is not None or len(rows) > 1000:
+            return None
+        rows = list(shown(None, rows))
+        settings = self._around.settings()
+        if settings.max_result_size is not None or settings.peek_stash_size is not None:
+            size = rows_size(rows)
+            check_size(size, settings)
+            if settings.peek_stash_size is not None and size > settings.peek_stash_size:
+                return None
+        return Rows(tuple(rows))
+
+    # -- at work --------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        """Make those ready whose time is settled now."""
+        for id, waiting in list(self._waiting.items()):
+            still = [p for p in waiting if p.peek.uuid in self._pending and not self._woken(p)]
+            if still:
+                self._waiting[id] = still
+            else:
+                del self._waiting[id]
+
+    def _woken(self, pending: _Pending) -> bool:
+        if not pending.settled():
+            return False
+        pending.waiting = False
+        self._ready.append(pending)
+        return True
+
+    def _work(self, pending: _Pending, until: float) -> None:
+        try:
+            run = pending.run = pending.run or self._begin(pending)
+            slices = pending.slices = pending.slices or run.slices()
+            for _ in slices:
+                if self._around.timer() > until:
+                    self._ready.append(pending)
+                    return
+        except Exception as error:
+            # The peek only reads: what it took is given back, and everything else is as it was.
+            self._end(pending, error)
+            return
+        assert run.answer is not None
+        self._end(pending, run.answer)
+
+    def _begin(self, pending: _Pending) -> PeekRun:
+        peek, target = pending.peek, pending.target
+        check_not_failed(target.failed, peek.time)
+        parts = (
+            index_parts(target, peek)
+            if isinstance(target, Arrangement)
+            else collection_parts(target.store, peek)
+        )
+        return self._run(peek, target.schema, parts)
+
+
+def index_parts(index: Arrangement, peek: Peek) -> Iterator[Iterable[Counted]]:
+    """The rows of an index that a peek may want: of its keys, or all. The index is held meanwhile."""
+    if peek.keys is None:
+        yield from index.scan(peek.time)
+        return
+    keys = list(dict.fromkeys(map(index.keying.of_values, peek.keys)))
+    for at in range(0, len(keys), KEYS):
+        for key in keys[at : at + KEYS]:
+            yield index.at(key, peek.time)

@@ -1,0 +1,115 @@
+"""A running dataflow, whatever it runs on: its frontiers, its exports, how it fails and ends."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.protocol.dataflow import Dataflow
+from penstock.compute.protocol.responses import Counted
+from penstock.compute.replica.exports import ExportWriter, Failed, failed
+from penstock.errors import BadInput
+
+RETRY = 0.1
+"""Seconds after which a store that could not be reached is tried again."""
+
+
+class DataflowRun(ABC):
+    """One dataflow. It does nothing before it is started.
+
+    upper:   it is computed before it.
+    failed:  where it has met an error.
+    exports: used while `exporting` is held, where there are several threads.
+    wanted:  the ids of exports that are not dropped.
+    """
+
+    def __init__(
+        self, dataflow: Dataflow, exports: Sequence[ExportWriter], timer: Callable[[], float]
+    ) -> None:
+        assert dataflow.as_of.time is not None
+        self.dataflow = dataflow
+        self.as_of = dataflow.as_of.time
+        self.upper = dataflow.as_of
+        self.failed: Failed | None = None
+        self.hydrated = self.ended = self.started = False
+        self.exports = list(exports)
+        self.exporting = threading.Lock()
+        self.wanted = set(dataflow.export_ids)
+        self._timer = timer
+        self._retry_at = 0.0
+
+    @property
+    def read_upper(self) -> Frontier:
+        """It has read its inputs before it, and will not read them there again."""
+        return END if self.ended or self.failed is not None else self.upper
+
+    @property
+    def broken(self) -> bool:
+        """Whether it fails here, now or soon, where one that is built anew may succeed."""
+        return self.failed is not None and not self.failed.lasting
+
+    def drop(self, export: ExportWriter) -> None:
+        """End an export that nobody wants any more."""
+        self.wanted.discard(export.id)
+        with self.exporting:
+            export.drop()
+
+    def fail(self, cause: Exception) -> None:
+        """Answer with an error from its upper on."""
+        self._fail(self.as_of if self.upper.time is None else self.upper.time, cause)
+
+    def _pass_on(self, failure: Failed) -> None:
+        """Fail as what it reads has failed."""
+        self._fail(max(failure.time, self.as_of), failure.error)
+
+    def _fail(self, time: int, cause: Exception) -> None:
+        self.failed = failed(min(self.dataflow.export_ids), self.dataflow.name, time, cause)
+        with self.exporting:
+            for export in self.exports:
+                export.fail(self.failed)
+        self._fail_store(self.failed)
+        self.upper = Frontier(time + 1)
+        self._end()
+
+    def _finish(self) -> None:
+        """Its until is reached."""
+        with self.exporting:
+            for export in self.exports:
+                export.finish()
+        self._end()
+
+    def _retry_later(self) -> None:
+        self._retry_at = self._timer() + RETRY
+
+    def _fail_store(self, failure: Failed) -> None:
+        """Replace what its store keeps of it, beside the exports, by an error."""
+        return
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Compute nothing any more, and release what it reads."""
+
+
+def weighted_rows(changes: Sequence[Counted], append: bool, source: str) -> list[tuple[Any, ...]]:
+    """Changes as an engine takes them: with the weight last, or each copy by itself.
+
+    append: the source takes no retractions: raises `BadInput` for one.
+    """
+    if not append:
+        return [(*row, weight) for row, weight in changes]
+    rows: list[tuple[Any, ...]] = []
+    for row, weight in changes:
+        if weight == 1:
+            rows.append(row)
+        elif weight > 1:
+            rows.extend([row] * weight)
+        else:
+            raise BadInput(
+                f"source {source!r} takes no row back, and {row} was taken back",
+                fix="make it a table source, table=True, or append only",
+                source=source,
+            )
+    return rows

@@ -1,0 +1,170 @@
+"""The core of the runtimes that run dataflows themselves: commands, exports, frontiers, peeks, responses.
+
+A subclass has the store of indexes, and runs the dataflows: in the replica's thread, or on Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from penstock.compute.frontier import END, Frontier
+from penstock.compute.protocol.commands import InstanceConfig, Parameters, Peek
+from penstock.compute.protocol.dataflow import Dataflow, Id
+from penstock.compute.protocol.responses import Counted, PeekResponse, Stashed
+from penstock.compute.replica.building import Surroundings
+from penstock.compute.replica.exports import ExportWriter, Index, IndexWriter
+from penstock.compute.replica.peek_stash import PeekStash
+from penstock.compute.replica.peeks import Peeks
+from penstock.compute.replica.plans import Plans
+from penstock.compute.replica.running import DataflowRun
+from penstock.compute.replica.runtime import Answer, Reached, Runtime
+from penstock.compute.replica.writing import CollectionWriter
+
+IndexT = TypeVar("IndexT", bound=Index)
+RunT = TypeVar("RunT", bound=DataflowRun)
+_DROPPED = Reached(END, END, END, END)
+
+
+def milliseconds() -> int:
+    """The time of the wall clock."""
+    return time.time_ns() // 1_000_000
+
+
+class RuntimeCore(Runtime, Generic[IndexT, RunT]):
+    """Commands are given by one thread. Responses may come from any.
+
+    folder: for copies (`copies/`) and large results (`stash/`). clock: milliseconds. timer: seconds.
+    """
+
+    _peeks: Peeks[IndexT, Any]
+
+    def __init__(
+        self,
+        config: InstanceConfig,
+        wake: Callable[[], None],
+        folder: Path,
+        copies: Path | None,
+        plans: Plans,
+        clock: Callable[[], int],
+        timer: Callable[[], float],
+    ) -> None:
+        super().__init__(config, wake)
+        self._parameters = Parameters()
+        self._responses: deque[Answer] = deque()
+        self._indexes: dict[Id, IndexT] = {}
+        self._exports: dict[Id, tuple[RunT, ExportWriter]] = {}
+        self._unscheduled: dict[Id, RunT] = {}
+        self._stash = PeekStash(folder / "stash", clock)
+        self._around = Surroundings(
+            plans, self._indexes, copies or folder / "copies", lambda: self._parameters, self._respond, timer
+        )
+
+    # -- of the store ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def _build(self, dataflow: Dataflow) -> RunT:
+        """The dataflow, not yet started; one that has failed if it cannot be built."""
+
+    @abstractmethod
+    def _advance_soon(self, running: RunT) -> None:
+        """Let a dataflow work: there may be something to do for it."""
+
+    @abstractmethod
+    def _end(self, running: RunT) -> None:
+        """End a dataflow whose exports are all dropped, once nobody reads them."""
+
+    def _index_of(self, export: ExportWriter) -> IndexT | None:
+        return export.index if isinstance(export, IndexWriter) else None  # type: ignore[return-value]
+
+    # -- commands -------------------------------------------------------------------------------
+
+    def configure(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+
+    def create_dataflow(self, dataflow: Dataflow) -> None:
+        running = self._build(dataflow)
+        for export in running.exports:
+            self._exports[export.id] = (running, export)
+            self._unscheduled[export.id] = running
+            if (index := self._index_of(export)) is not None:
+                self._indexes[export.id] = index
+
+    def schedule(self, id: Id) -> None:
+        running = self._unscheduled.pop(id, None)
+        if running is not None:
+            self._start_if_scheduled(running)
+
+    def _start_if_scheduled(self, running: RunT) -> None:
+        """Let it run, unless an export that is wanted has still to be scheduled."""
+        if not running.dataflow.export_ids & self._unscheduled.keys():
+            running.started = True
+            self._advance_soon(running)
+
+    def allow_writes(self, id: Id) -> None:
+        running, export = self._exports[id]
+        if isinstance(export, CollectionWriter):
+            export.allow()
+            self._advance_soon(running)
+
+    def allow_compaction(self, id: Id, frontier: Frontier) -> None:
+        running, export = self._exports[id]
+        if id not in running.wanted:
+            return
+        export.allow_compaction(frontier)
+        if frontier.ended:
+            self._drop(running, export)
+
+    def _drop(self, running: RunT, export: ExportWriter) -> None:
+        id = export.id
+        was_waited_for = self._unscheduled.pop(id, None) is not None
+        running.drop(export)
+        if self._indexes.pop(id, None) is not None:
+            self._peeks.dropped(id)
+        if not running.wanted:
+            self._end(running)
+        elif was_waited_for:
+            self._start_if_scheduled(running)
+
+    def peek(self, peek: Peek) -> None:
+        self._peeks.ask(peek)
+
+    def cancel_peek(self, uuid: bytes) -> None:
+        self._peeks.cancel(uuid)
+
+    def forget_answers(self) -> None:
+        self._peeks.forget()
+        for answer in self.answers():
+            if isinstance(answer, PeekResponse) and isinstance(answer.answer, Stashed):
+                self._stash.forget(answer.answer.token)
+
+    def forget(self, id: Id) -> None:
+        self._exports.pop(id, None)
+
+    # -- reports --------------------------------------------------------------------------------
+
+    def frontiers(self) -> Mapping[Id, Reached]:
+        found: dict[Id, Reached] = {}
+        for id, (running, export) in self._exports.items():
+            reached = export.reached(running.upper, running.read_upper)
+            if reached is not None:
+                found[id] = reached if id in running.wanted else _DROPPED
+        return found
+
+    def answers(self) -> list[Answer]:
+        # Popped one by one: other threads may add to it meanwhile.
+        return [self._responses.popleft() for _ in range(len(self._responses))]
+
+    def broken(self) -> Sequence[Id]:
+        return [id for id, (running, _) in self._exports.items() if running.broken and id in running.wanted]
+
+    def fetch(self, token: bytes) -> Iterator[list[Counted]]:
+        """The rows of a stashed result, in parts; then it is gone. Raises `ResultGone`."""
+        return self._stash.fetch(token)
+
+    def _respond(self, answer: Answer) -> None:
+        self._responses.append(answer)
